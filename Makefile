@@ -1,0 +1,40 @@
+# make demo | test | check | bench | server, and nothing else to remember.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.interbed-ready
+
+.PHONY: demo test check bench server idl clean
+.DELETE_ON_ERROR:
+
+$(READY): pyproject.toml constraints.txt hatch_build.py $(wildcard spark_ext/jvm/src/interbed/spark/*.java)
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[demo,postgres]"
+	touch $@
+
+demo: $(READY) ## The main job on embedded defaults and real data.
+	$(BIN)/python demo/flights.py --peer-python "$$($(BIN)/python -m tests.support.peers_cache)" $(ARGS)
+
+test: $(READY) ## All tests; starts the servers and fetches the peers that it needs.
+	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+check: $(READY) ## Lint, types and layers.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/lint-imports
+
+bench: $(READY) ## Benchmarks against the peers, in one run, with ratios.
+	$(BIN)/python -m tests.benchmarks
+
+server: $(READY) ## The catalog server on its defaults.
+	$(BIN)/interbed server
+
+idl: ## Regenerate the code from the interface definitions; needs the thrift compiler, 0.17 or newer.
+	thrift_idl/generate.sh
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache spark_ext/jvm/*.jar

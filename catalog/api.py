@@ -1,0 +1,289 @@
+"""The Catalog: databases and tables by name, whatever keeps them.
+
+Every implementation runs the same suite of behaviours (tests/catalog/test_catalog_behaviors.py). The methods bear
+pypaimon's names and arguments, so that code written for it runs on interbed.
+"""
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Self
+
+import pyarrow as pa
+
+from interbed.catalog.errors import DatabaseNotFoundError, TableExistsError, TableNotFoundError
+from interbed.catalog.identifier import Identifier, check_name
+from interbed.catalog.options import CatalogOptions
+from interbed.catalog.partition import PagedList, Partition, PartitionStatistics, partition_name, partitions_of
+from interbed.catalog.repair_report import RepairReport
+from interbed.storage.errors import InvalidInputError, NotSupportedError
+from interbed.storage.fileio.api import FileIO
+from interbed.storage.lsm.merge_function.factory import check_merge_options
+from interbed.storage.schema.change import SchemaChange
+from interbed.storage.schema.table_schema import Schema, TableSchema
+from interbed.storage.table import Table
+
+SYSTEM_TABLE_SEPARATOR = "$"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Database:
+    """A database: where its tables live by default, and its properties."""
+
+    name: str
+    location: str
+    comment: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+class Catalog(ABC):
+    """Databases and tables by name. Safe to share between threads; close it when done, or use it with `with`."""
+
+    def __init__(self, name: str, options: CatalogOptions) -> None:
+        self.name = name
+        self.options = options
+
+    # -- what an implementation gives ------------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def warehouse(self) -> str:
+        """The root directory of databases, as a path or URI."""
+
+    @property
+    @abstractmethod
+    def file_io(self) -> FileIO:
+        """Access to the warehouse."""
+
+    @abstractmethod
+    def list_databases(self) -> list[str]:
+        """Names of all databases, sorted."""
+
+    @abstractmethod
+    def get_database(self, name: str) -> Database:
+        """The database of that name; raises DatabaseNotFoundError."""
+
+    @abstractmethod
+    def create_database(
+        self, name: str, ignore_if_exists: bool = False, properties: Mapping[str, str] | None = None
+    ) -> None:
+        """Create a database; raises DatabaseExistsError unless told to ignore that."""
+
+    @abstractmethod
+    def drop_database(self, name: str, ignore_if_not_exists: bool = False, cascade: bool = False) -> None:
+        """Drop a database, with its tables if `cascade`; raises DatabaseNotFoundError or DatabaseNotEmptyError."""
+
+    @abstractmethod
+    def alter_database(
+        self, name: str, set_properties: Mapping[str, str] | None = None, remove_properties: Sequence[str] = ()
+    ) -> None:
+        """Set and remove properties of a database; raises DatabaseNotFoundError."""
+
+    @abstractmethod
+    def list_tables(self, database: str) -> list[str]:
+        """Names of the database's tables, sorted; raises DatabaseNotFoundError."""
+
+    @abstractmethod
+    def _load_table(self, identifier: Identifier) -> Table: ...
+
+    @abstractmethod
+    def _create_table(self, identifier: Identifier, schema: TableSchema, path: str | None) -> None: ...
+
+    @abstractmethod
+    def drop_table(self, identifier: "str | Identifier", ignore_if_not_exists: bool = False) -> None:
+        """Drop a table and, unless it is external, its files; raises TableNotFoundError."""
+
+    @abstractmethod
+    def rename_table(
+        self,
+        source: "str | Identifier",
+        target: "str | Identifier",
+        ignore_if_not_exists: bool = False,
+    ) -> None:
+        """Give a table another name, perhaps in another database; raises TableNotFoundError, TableExistsError."""
+
+    @abstractmethod
+    def alter_table(
+        self,
+        identifier: "str | Identifier",
+        changes: Sequence[SchemaChange] | SchemaChange,
+        ignore_if_not_exists: bool = False,
+    ) -> None:
+        """Make a new version of the table's schema; all changes or none. Raises TableNotFoundError."""
+
+    # -- what only some keep ---------------------------------------------------------------------------------------
+
+    def create_partitions(
+        self,
+        identifier: "str | Identifier",
+        partitions: Sequence[Mapping[str, object]],
+        ignore_if_exists: bool = True,
+    ) -> None:
+        """Register partitions, which need hold nothing yet. Does nothing where no partitions are kept beside the files.
+
+        They are kept by a Hive catalog, for tables with `metastore.partitioned-table`. Raises TableNotFoundError,
+        InvalidInputError for a specification that is not complete, PartitionExistsError unless told to ignore that.
+        """
+        table = self.get_table(identifier)
+        for spec in partitions:
+            table.store.paths.parse_partition_spec(spec)
+
+    def alter_partitions(self, identifier: "str | Identifier", partitions: Sequence[PartitionStatistics]) -> None:
+        """Note how much registered partitions hold, such as `list_partitions` tells; those that are not are skipped.
+
+        Does nothing where no partitions are kept beside the files. Raises TableNotFoundError.
+        """
+        self.get_table(identifier)
+
+    def drop_partitions(self, identifier: "str | Identifier", partitions: Sequence[Mapping[str, object]]) -> None:
+        """Delete the rows of partitions, as one commit, and what is registered of them; missing ones are no error.
+
+        A specification may leave columns out and means all partitions that agree with it then. Raises
+        TableNotFoundError, InvalidInputError for none at all or an unknown column, and as a commit does.
+        """
+        if not partitions:
+            raise InvalidInputError("Name at least one partition to drop; truncate the table to empty it.")
+        table = self.get_table(identifier)
+        table.new_batch_write_builder().new_commit().truncate_partitions(partitions)
+
+    def repair_catalog(self, *, dry_run: bool = False) -> RepairReport:
+        """Register what lies in the warehouse and bring what is registered up to date; `dry_run` only tells.
+
+        Raises NotSupportedError where the files are the catalog.
+        """
+        raise self._no_repair()
+
+    def repair_database(self, name: str, *, dry_run: bool = False) -> RepairReport:
+        """The same for one database, which need not be registered yet."""
+        raise self._no_repair()
+
+    def repair_table(self, identifier: "str | Identifier", *, dry_run: bool = False) -> RepairReport:
+        """The same for one table; raises TableNotFoundError when there are no files of it."""
+        raise self._no_repair()
+
+    def _no_repair(self) -> NotSupportedError:
+        return NotSupportedError("In a file-system catalog the files are the catalog; there is nothing to repair.")
+
+    def close(self) -> None:  # noqa: B027 - a catalog without connections has nothing to give back
+        """Give back connections; the catalog is not used afterwards."""
+
+    # -- what follows from it --------------------------------------------------------------------------------------
+
+    def database_exists(self, name: str) -> bool:
+        """Whether there is a database of that name."""
+        try:
+            self.get_database(name)
+        except DatabaseNotFoundError:
+            return False
+        return True
+
+    def get_table(self, identifier: "str | Identifier") -> Table:
+        """The table of that name, at its latest schema; raises TableNotFoundError."""
+        return self._load_table(parse_table_name(identifier))
+
+    def table_exists(self, identifier: "str | Identifier") -> bool:
+        """Whether there is a table of that name."""
+        try:
+            self._load_table(parse_table_name(identifier))
+        except (TableNotFoundError, DatabaseNotFoundError):
+            return False
+        return True
+
+    def list_partitions(self, identifier: "str | Identifier") -> list[Partition]:
+        """The partitions that hold rows, by the newest snapshot; raises TableNotFoundError."""
+        return partitions_of(self.get_table(identifier).store)
+
+    def list_partitions_paged(
+        self,
+        identifier: "str | Identifier",
+        max_results: int | None = None,
+        page_token: str | None = None,
+        partition_name_pattern: str | None = None,
+    ) -> PagedList[Partition]:
+        """A page of them, by name; in the pattern `*` stands for anything: `dt=2026-*`.
+
+        Raises InvalidInputError for a token that no page had.
+        """
+        found = self.list_partitions(identifier)
+        if partition_name_pattern is not None:
+            wanted = re.compile(".*".join(map(re.escape, partition_name_pattern.split("*"))), re.DOTALL)
+            found = [p for p in found if wanted.fullmatch(partition_name(p.spec))]
+        if page_token is not None and not page_token.isdigit():
+            raise InvalidInputError(f"{page_token!r} is no token of a page of partitions.")
+        start = int(page_token or 0)
+        end = len(found) if max_results is None else start + max(1, max_results)
+        return PagedList(elements=found[start:end], next_page_token=str(end) if end < len(found) else None)
+
+    def create_table(
+        self,
+        identifier: "str | Identifier",
+        schema: "Schema | pa.Schema",
+        ignore_if_exists: bool = False,
+        *,
+        primary_keys: Sequence[str] | None = None,
+        partition_keys: Sequence[str] | None = None,
+        options: Mapping[str, object] | None = None,
+        comment: str | None = None,
+    ) -> Table:
+        """Create a table and return it.
+
+        `schema` is an Arrow schema, with the keys and options as arguments, or a Schema, which holds them itself.
+        Raises TableExistsError unless told to ignore that, DatabaseNotFoundError, and InvalidInputError for a schema
+        that can't be.
+        """
+        name = parse_table_name(identifier)
+        if isinstance(schema, pa.Schema):
+            texts = {str(k): _option_text(v) for k, v in (options or {}).items()}
+            schema = Schema.from_pyarrow_schema(schema, partition_keys, primary_keys, texts, comment)
+        elif primary_keys or partition_keys or options or comment:
+            raise InvalidInputError("Keys, options and comment belong into the Schema when one is given.")
+        defaults = self.options.table_defaults
+        path = schema.options.get("path")
+        merged = {**defaults, **{k: v for k, v in schema.options.items() if k != "path"}}
+        table_schema = Schema(
+            fields=schema.fields,
+            partition_keys=schema.partition_keys,
+            primary_keys=schema.primary_keys,
+            options=merged,
+            comment=schema.comment,
+        ).to_table_schema()
+        check_merge_options(table_schema, table_schema.core)
+        self.get_database(name.database)
+        try:
+            self._create_table(name, table_schema, path)
+        except TableExistsError:
+            if not ignore_if_exists:
+                raise
+        return self._load_table(name)
+
+    def default_table_location(self, identifier: Identifier) -> str:
+        """Where a table of that name lives unless it is told otherwise."""
+        return f"{self.get_database(identifier.database).location.rstrip('/')}/{identifier.table}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def parse_table_name(identifier: "str | Identifier") -> Identifier:
+    """The identifier; raises NotSupportedError for system tables and branches, InvalidInputError for no name at all."""
+    if isinstance(identifier, str) and SYSTEM_TABLE_SEPARATOR in identifier:
+        raise NotSupportedError(f"System tables and branches can't be opened by name yet: {identifier!r}.")
+    return Identifier.parse(identifier)
+
+
+def check_database_name(name: str) -> str:
+    """The name; raises InvalidInputError unless it can name a database."""
+    check_name("database", name)
+    return name
+
+
+def _option_text(value: object) -> str:
+    """An option's value as text; true and false are spelled as in option files."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

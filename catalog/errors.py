@@ -1,0 +1,57 @@
+"""Errors of catalogs; all derive from CatalogError, and that from InterbedError.
+
+CatalogError
+├── DatabaseNotFoundError     names the database and the catalog
+├── DatabaseExistsError
+├── DatabaseNotEmptyError     drop with cascade, or drop its tables first
+├── TableNotFoundError
+├── TableExistsError
+├── PartitionExistsError
+├── NotAnInterbedTableError   the metastore's table is of another format
+├── CatalogUnavailableError   the metastore can't be reached; may be retried
+└── LockError                 the lock of a table could not be had in time; may be retried
+"""
+
+from interbed.storage.errors import CommitError, InterbedError
+
+
+class CatalogError(InterbedError):
+    """Base of the errors of catalogs."""
+
+
+class DatabaseNotFoundError(CatalogError, LookupError):
+    """There is no database of that name."""
+
+
+class DatabaseExistsError(CatalogError):
+    """There is a database of that name already."""
+
+
+class DatabaseNotEmptyError(CatalogError):
+    """The database still holds tables; drop it with cascade, or drop its tables first."""
+
+
+class TableNotFoundError(CatalogError, LookupError):
+    """There is no table of that name."""
+
+
+class TableExistsError(CatalogError):
+    """There is a table of that name already."""
+
+
+class PartitionExistsError(CatalogError):
+    """The table has a partition of these values already."""
+
+
+class NotAnInterbedTableError(CatalogError):
+    """The metastore has a table of that name, but in another format; query it with the engine that made it."""
+
+
+class CatalogUnavailableError(CatalogError, ConnectionError):
+    """The metastore can't be reached; the message names its address. The call may be repeated."""
+
+
+class LockError(CatalogError, CommitError, TimeoutError):
+    """The lock of a table could not be had in time; the message says who may hold it. The call may be repeated."""
+
+    retryable = True

@@ -1,0 +1,167 @@
+"""A catalog whose databases and tables are directories: `<warehouse>/<database>.db/<table>/schema/schema-0`.
+
+Layout and rules are those of Paimon's file-system catalog: a table exists when it has a schema file, and databases
+keep no properties.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from interbed.catalog.api import Catalog, Database, check_database_name, parse_table_name
+from interbed.catalog.errors import (
+    DatabaseExistsError,
+    DatabaseNotEmptyError,
+    DatabaseNotFoundError,
+    TableExistsError,
+    TableNotFoundError,
+)
+from interbed.catalog.identifier import DB_SUFFIX, Identifier
+from interbed.catalog.options import CatalogOptions
+from interbed.catalog.table_files import check_no_remains, delete_table_files
+from interbed.storage.errors import InvalidOptionError, NotSupportedError
+from interbed.storage.fileio.api import FileIO
+from interbed.storage.fileio.resolve import file_io_for
+from interbed.storage.schema.change import SchemaChange
+from interbed.storage.schema.table_schema import TableSchema
+from interbed.storage.store import open_store, schema_manager
+from interbed.storage.table import Table
+
+
+class FileSystemCatalog(Catalog):
+    """Databases and tables as directories under the warehouse."""
+
+    def __init__(self, name: str, options: CatalogOptions) -> None:
+        super().__init__(name, options)
+        if not options.warehouse:
+            raise InvalidOptionError("A file-system catalog needs the option 'warehouse', its root directory.")
+        if options.lock_enabled:
+            raise InvalidOptionError(
+                "A file-system catalog has nowhere to keep locks; leave 'lock.enabled' out or set 'metastore' = 'hive'."
+            )
+        self._file_io, self._warehouse = file_io_for(options.warehouse, options.raw)
+        self._file_io.make_directories(self._warehouse)
+
+    @property
+    def warehouse(self) -> str:
+        return self._warehouse
+
+    @property
+    def file_io(self) -> FileIO:
+        return self._file_io
+
+    # -- databases -------------------------------------------------------------------------------------------------
+
+    def list_databases(self) -> list[str]:
+        entries = self._file_io.list(self._warehouse)
+        return sorted(e.name.removesuffix(DB_SUFFIX) for e in entries if e.is_directory and e.name.endswith(DB_SUFFIX))
+
+    def get_database(self, name: str) -> Database:
+        path = self._database_path(name)
+        if not self._file_io.exists(path):
+            raise DatabaseNotFoundError(
+                f"There is no database '{name}' in the catalog '{self.name}' ({self._warehouse})."
+            )
+        return Database(name=name, location=path)
+
+    def create_database(
+        self, name: str, ignore_if_exists: bool = False, properties: Mapping[str, str] | None = None
+    ) -> None:
+        path = self._database_path(name)
+        if properties and "location" in properties:
+            raise InvalidOptionError("A file-system catalog decides where a database lives; leave 'location' out.")
+        if self._file_io.exists(path):
+            if ignore_if_exists:
+                return
+            raise DatabaseExistsError(f"There is a database '{name}' in the catalog '{self.name}' already.")
+        self._file_io.make_directories(path)
+
+    def drop_database(self, name: str, ignore_if_not_exists: bool = False, cascade: bool = False) -> None:
+        try:
+            tables = self.list_tables(name)
+        except DatabaseNotFoundError:
+            if ignore_if_not_exists:
+                return
+            raise
+        if tables and not cascade:
+            raise DatabaseNotEmptyError(
+                f"The database '{name}' still holds {len(tables)} tables, such as '{tables[0]}'; drop it with cascade."
+            )
+        self._file_io.delete(self._database_path(name), recursive=True)
+
+    def alter_database(
+        self, name: str, set_properties: Mapping[str, str] | None = None, remove_properties: Sequence[str] = ()
+    ) -> None:
+        self.get_database(name)
+        raise NotSupportedError("A file-system catalog keeps no properties of databases; a Hive catalog does.")
+
+    # -- tables ----------------------------------------------------------------------------------------------------
+
+    def list_tables(self, database: str) -> list[str]:
+        path = self.get_database(database).location
+        return sorted(e.name for e in self._file_io.list(path) if e.is_directory and self._has_schema(e.path))
+
+    def _load_table(self, identifier: Identifier) -> Table:
+        location = self._table_path(identifier)
+        schema = schema_manager(location, self._file_io).latest()
+        if schema is None:
+            self.get_database(identifier.database)
+            raise TableNotFoundError(f"There is no table '{identifier}' in the catalog '{self.name}'.")
+        return Table(str(identifier), open_store(location, self._file_io, schema=schema))
+
+    def _create_table(self, identifier: Identifier, schema: TableSchema, path: str | None) -> None:
+        location = self._table_path(identifier)
+        if path is not None and path.rstrip("/") != location:
+            raise InvalidOptionError(
+                f"A file-system catalog decides where a table lives ('{identifier}' in {location}); leave 'path' out."
+            )
+        schemas = schema_manager(location, self._file_io)
+        if not schemas.ids():
+            check_no_remains(self._file_io, location)
+        if not schemas.commit(schema):
+            raise TableExistsError(f"There is a table '{identifier}' in the catalog '{self.name}' already.")
+
+    def drop_table(self, identifier: "str | Identifier", ignore_if_not_exists: bool = False) -> None:
+        name = parse_table_name(identifier)
+        if not self.table_exists(name):
+            if ignore_if_not_exists:
+                return
+            raise TableNotFoundError(f"There is no table '{name}' in the catalog '{self.name}'.")
+        delete_table_files(self._file_io, self._table_path(name))
+
+    def rename_table(
+        self, source: "str | Identifier", target: "str | Identifier", ignore_if_not_exists: bool = False
+    ) -> None:
+        old, new = parse_table_name(source), parse_table_name(target)
+        if not self.table_exists(old):
+            if ignore_if_not_exists:
+                return
+            raise TableNotFoundError(f"There is no table '{old}' in the catalog '{self.name}'.")
+        self.get_database(new.database)
+        if self.table_exists(new) or not self._file_io.rename(self._table_path(old), self._table_path(new)):
+            raise TableExistsError(f"There is a table or directory '{new}' in the catalog '{self.name}' already.")
+
+    def alter_table(
+        self,
+        identifier: "str | Identifier",
+        changes: Sequence[SchemaChange] | SchemaChange,
+        ignore_if_not_exists: bool = False,
+    ) -> None:
+        name = parse_table_name(identifier)
+        try:
+            table = self._load_table(name)
+        except TableNotFoundError:
+            if ignore_if_not_exists:
+                return
+            raise
+        table.store.schemas.change(list(changes) if isinstance(changes, Sequence) else [changes])
+
+    # -- paths -----------------------------------------------------------------------------------------------------
+
+    def _database_path(self, name: str) -> str:
+        return f"{self._warehouse}/{check_database_name(name)}{DB_SUFFIX}"
+
+    def _table_path(self, identifier: Identifier) -> str:
+        return f"{self._database_path(identifier.database)}/{identifier.table}"
+
+    def _has_schema(self, location: str) -> bool:
+        # Schema 0 can't be expired, so that one look-up decides; only a table cut off in creation lacks it.
+        return self._file_io.exists(f"{location}/schema/schema-0")

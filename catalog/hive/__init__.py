@@ -1,0 +1,1 @@
+"""A catalog over a Hive metastore, and the client that it speaks through."""

@@ -1,0 +1,226 @@
+"""A catalog over a Hive metastore: names and pointers there, schemas and data in the file system.
+
+Tables are registered exactly as Paimon's Hive catalog does (registration.py). The schema files are the truth
+about columns and options; the metastore gets a copy for Hive and for people.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from interbed.catalog.api import Catalog, Database, parse_table_name
+from interbed.catalog.errors import DatabaseExistsError, DatabaseNotFoundError, TableNotFoundError
+from interbed.catalog.hive.client import HiveMetastoreClient
+from interbed.catalog.hive.databases import HiveDatabases
+from interbed.catalog.hive.entries import Entries
+from interbed.catalog.hive.partitions import MetastorePartitions
+from interbed.catalog.hive.publisher import LockSettings
+from interbed.catalog.hive.registration import is_partitioned_in_metastore
+from interbed.catalog.hive.repair import MetastoreRepair
+from interbed.catalog.hive.settings import hive_settings
+from interbed.catalog.hive.tables import HiveTables
+from interbed.catalog.identifier import Identifier
+from interbed.catalog.options import CatalogOptions
+from interbed.catalog.partition import PartitionStatistics
+from interbed.catalog.repair_report import RepairReport
+from interbed.storage.errors import InterbedError, InvalidInputError
+from interbed.storage.fileio.api import FileIO
+from interbed.storage.schema.change import SchemaChange
+from interbed.storage.schema.table_schema import TableSchema
+from interbed.storage.store import TableStore
+from interbed.storage.table import Table
+
+
+class HiveCatalog(Catalog):
+    """Databases and tables in a Hive metastore, ours or a Java one."""
+
+    def __init__(self, name: str, options: CatalogOptions) -> None:
+        super().__init__(name, options)
+        settings = hive_settings(options)
+        self.client = HiveMetastoreClient(
+            settings.uri, timeout_seconds=settings.timeout_seconds, transport=settings.transport
+        )
+        lock = LockSettings(
+            enabled=True if options.lock_enabled is None else options.lock_enabled,
+            acquire_timeout_seconds=options.lock_acquire_timeout_millis / 1000,
+            check_max_sleep_seconds=options.lock_check_max_sleep_millis / 1000,
+        )
+        self._entries = Entries(
+            self.client, options, lock, warehouse=settings.warehouse, list_batch=settings.list_batch
+        )
+        self._databases = HiveDatabases(self._entries)
+        self._tables = HiveTables(self._entries)
+        # A server that is down is noticed here, not at the first table.
+        self.client.get_all_databases()
+
+    @property
+    def warehouse(self) -> str:
+        return self._entries.warehouse
+
+    @property
+    def file_io(self) -> FileIO:
+        return self._entries.file_io
+
+    def close(self) -> None:
+        self.client.close()
+
+    # -- databases -------------------------------------------------------------------------------------------------
+
+    def list_databases(self) -> list[str]:
+        return self.client.get_all_databases()
+
+    def get_database(self, name: str) -> Database:
+        return self._databases.get(name)
+
+    def create_database(
+        self, name: str, ignore_if_exists: bool = False, properties: Mapping[str, str] | None = None
+    ) -> None:
+        if ignore_if_exists and self.database_exists(name):
+            return
+        try:
+            self._databases.create(name, properties or {})
+        except DatabaseExistsError:
+            if not ignore_if_exists:
+                raise
+
+    def drop_database(self, name: str, ignore_if_not_exists: bool = False, cascade: bool = False) -> None:
+        try:
+            self._databases.drop(
+                name, cascade=cascade, drop_table=lambda table: self.drop_table(table, ignore_if_not_exists=True)
+            )
+        except DatabaseNotFoundError:
+            if not ignore_if_not_exists:
+                raise
+
+    def alter_database(
+        self, name: str, set_properties: Mapping[str, str] | None = None, remove_properties: Sequence[str] = ()
+    ) -> None:
+        self._databases.alter(name, set_properties or {}, remove_properties)
+
+    # -- tables ----------------------------------------------------------------------------------------------------
+
+    def list_tables(self, database: str) -> list[str]:
+        self._entries.database(database)
+        return self._entries.our_tables(database, self.client.get_all_tables(database))
+
+    def _load_table(self, identifier: Identifier) -> Table:
+        return Table(str(identifier), self._entries.open(identifier, self._entries.table(identifier)))
+
+    def _create_table(self, identifier: Identifier, schema: TableSchema, path: str | None) -> None:
+        self._tables.create(identifier, schema, path)
+
+    def drop_table(self, identifier: "str | Identifier", ignore_if_not_exists: bool = False) -> None:
+        try:
+            self._tables.drop(parse_table_name(identifier))
+        except (TableNotFoundError, DatabaseNotFoundError):
+            if not ignore_if_not_exists:
+                raise
+
+    def rename_table(
+        self, source: "str | Identifier", target: "str | Identifier", ignore_if_not_exists: bool = False
+    ) -> None:
+        old, new = parse_table_name(source), parse_table_name(target)
+        if ignore_if_not_exists and not self._entries.has_table(old):
+            return
+        self._tables.rename(old, new)
+
+    def alter_table(
+        self,
+        identifier: "str | Identifier",
+        changes: Sequence[SchemaChange] | SchemaChange,
+        ignore_if_not_exists: bool = False,
+    ) -> None:
+        name = parse_table_name(identifier)
+        if ignore_if_not_exists and not self._entries.has_table(name):
+            return
+        self._tables.alter(name, list(changes) if isinstance(changes, Sequence) else [changes])
+
+    def table_exists_in_metastore(self, identifier: Identifier) -> bool:
+        """Whether the metastore has a table of that name, in whatever format."""
+        return self._entries.has_table(identifier)
+
+    # -- partitions ------------------------------------------------------------------------------------------------
+
+    def create_partitions(
+        self,
+        identifier: "str | Identifier",
+        partitions: Sequence[Mapping[str, object]],
+        ignore_if_exists: bool = True,
+    ) -> None:
+        name = parse_table_name(identifier)
+        entry = self._entries.table(name)
+        store = self._entries.open(name, entry)
+        specs = [_complete(store, spec) for spec in partitions]
+        if _has_partitions(store, entry):
+            self._registered(name, store).create(entry, specs, if_not_exists=ignore_if_exists)
+
+    def alter_partitions(self, identifier: "str | Identifier", partitions: Sequence[PartitionStatistics]) -> None:
+        name = parse_table_name(identifier)
+        entry = self._entries.table(name)
+        store = self._entries.open(name, entry)
+        if partitions and _has_partitions(store, entry):
+            self._registered(name, store).report(partitions)
+
+    def drop_partitions(self, identifier: "str | Identifier", partitions: Sequence[Mapping[str, object]]) -> None:
+        name = parse_table_name(identifier)
+        entry = self._entries.table(name)
+        store = self._entries.open(name, entry)
+        if not partitions or not _has_partitions(store, entry):
+            super().drop_partitions(name, partitions)
+            return
+        registered = self._registered(name, store)
+        wanted = [_text(store, spec) for spec in partitions]
+        specs = wanted
+        if any(len(spec) < len(store.schema.partition_keys) for spec in wanted):
+            specs = [s for s in registered.specs() if any(spec.items() <= s.items() for spec in wanted)]
+        # The entries first, as in Paimon: a writer that comes in between registers its partition anew, and what it
+        # registered is not taken away after it.
+        dropped = registered.drop(specs)
+        try:
+            super().drop_partitions(name, partitions)
+        except InterbedError:
+            # Their rows are still there, so they are as well.
+            registered.create(entry, dropped)
+            raise
+
+    # -- repair ----------------------------------------------------------------------------------------------------
+
+    def repair_catalog(self, *, dry_run: bool = False) -> RepairReport:
+        repair = self._repair(dry_run)
+        repair.catalog()
+        return repair.report
+
+    def repair_database(self, name: str, *, dry_run: bool = False) -> RepairReport:
+        repair = self._repair(dry_run)
+        repair.database(name)
+        return repair.report
+
+    def repair_table(self, identifier: "str | Identifier", *, dry_run: bool = False) -> RepairReport:
+        repair = self._repair(dry_run)
+        repair.table(parse_table_name(identifier))
+        return repair.report
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _registered(self, identifier: Identifier, store: TableStore) -> MetastorePartitions:
+        return MetastorePartitions(self.client, identifier, store.paths, self._entries.locations)
+
+    def _repair(self, dry_run: bool) -> MetastoreRepair:
+        return MetastoreRepair(self._entries, self._databases, self._tables, dry_run=dry_run)
+
+
+def _has_partitions(store: TableStore, entry: object) -> bool:
+    return bool(getattr(entry, "partitionKeys", None)) and is_partitioned_in_metastore(store.schema)
+
+
+def _complete(store: TableStore, spec: Mapping[str, object]) -> dict[str, str]:
+    """The specification with all columns, in the text of directories; InvalidInputError."""
+    return store.paths.partition_spec(store.paths.parse_partition_spec(spec))
+
+
+def _text(store: TableStore, spec: Mapping[str, object]) -> dict[str, str]:
+    """A specification that may lack columns, in the text of directories; InvalidInputError."""
+    keys, defaults = store.schema.partition_keys, store.options.partition_default_name
+    unknown = [name for name in spec if name not in keys]
+    if unknown:
+        raise InvalidInputError(f"{unknown[0]!r} is not a partition column; they are {', '.join(keys)}.")
+    whole = _complete(store, {**dict.fromkeys(keys, defaults), **spec})
+    return {name: whole[name] for name in keys if name in spec}

@@ -1,0 +1,122 @@
+"""Creating, changing and dropping databases of a metastore."""
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from interbed.catalog.api import Database, check_database_name
+from interbed.catalog.errors import DatabaseExistsError, DatabaseNotEmptyError, DatabaseNotFoundError
+from interbed.catalog.hive.connection import CallStateUnknownError
+from interbed.catalog.hive.entries import Entries
+from interbed.catalog.hive.location import LOCATION_PARAMETER, same_location
+from interbed.catalog.identifier import Identifier
+from interbed.storage.errors import InvalidOptionError, StorageAccessError
+from interbed.thrift_idl.hive_metastore.ttypes import Database as HiveDatabase
+from interbed.thrift_idl.hive_metastore.ttypes import PrincipalType
+
+_COMMENT = "comment"
+_LOCATION = "location"
+_OWNER = "owner"
+
+
+class HiveDatabases:
+    """The databases of one metastore."""
+
+    def __init__(self, entries: Entries) -> None:
+        self._entries = entries
+        self._client = entries.client
+
+    def get(self, name: str) -> Database:
+        """The database; DatabaseNotFoundError."""
+        found = self._entries.database(name)
+        properties = {k: v for k, v in (found.parameters or {}).items() if k != LOCATION_PARAMETER}
+        if found.ownerName:
+            properties[_OWNER] = found.ownerName
+        return Database(
+            name=name,
+            location=self._entries.database_location(found),
+            comment=found.description or None,
+            properties=properties,
+        )
+
+    def create(self, name: str, properties: Mapping[str, str]) -> None:
+        """Create a database and its directory; DatabaseExistsError."""
+        check_database_name(name)
+        parameters = dict(properties)
+        comment = parameters.pop(_COMMENT, None)
+        owner = parameters.pop(_OWNER, None)
+        location = parameters.pop(_LOCATION, None) or self._entries.new_database_location(name)
+        database = HiveDatabase(
+            name=name,
+            description=comment,
+            parameters=parameters,
+            ownerName=owner,
+            ownerType=PrincipalType.USER if owner else None,
+        )
+        self._entries.locations.set_database(database, location)
+        self._create(database, location)
+        try:
+            # A metastore on another machine makes the directory where its clients do not see it.
+            self._entries.file_io.make_directories(self._entries.path(location))
+        except StorageAccessError:
+            self._client.drop_database(name, delete_data=False)
+            raise
+
+    def _create(self, database: Any, location: str) -> None:
+        try:
+            self._client.create_database(database)
+        except CallStateUnknownError:
+            try:
+                found = self._client.get_database(database.name)
+            except DatabaseNotFoundError:
+                self._client.create_database(database)
+                return
+            if not same_location(self._entries.locations.of_database(found) or "", location):
+                raise DatabaseExistsError(
+                    f"Database {database.name} already exists in {self._client.uri}, at another place"
+                ) from None
+
+    def drop(self, name: str, *, cascade: bool, drop_table: Callable[[Identifier], None]) -> None:
+        """Drop a database with its directory; DatabaseNotFoundError, DatabaseNotEmptyError unless `cascade`."""
+        database = self._entries.database(name)
+        tables = self._client.get_all_tables(name)
+        if tables and not cascade:
+            raise DatabaseNotEmptyError(
+                f"The database '{name}' still holds {len(tables)} tables, such as '{tables[0]}'; drop it with cascade."
+            )
+        for table in self._entries.our_tables(name, tables):
+            drop_table(Identifier(name, table))
+        try:
+            # Tables of other formats are the metastore's to delete.
+            self._client.drop_database(name, delete_data=True, cascade=cascade)
+        except CallStateUnknownError:
+            # It may have been carried out the first time.
+            with contextlib.suppress(DatabaseNotFoundError):
+                self._client.drop_database(name, delete_data=True, cascade=cascade)
+        location = self._entries.path(self._entries.database_location(database))
+        if not self._entries.file_io.list(location):
+            self._entries.file_io.delete(location, recursive=True)
+
+    def alter(self, name: str, set_properties: Mapping[str, str], remove_properties: Sequence[str]) -> None:
+        """Set and remove properties; DatabaseNotFoundError, InvalidOptionError for the location."""
+        database = self._entries.database(name)
+        parameters = dict(database.parameters or {})
+        for key in remove_properties:
+            if key == _COMMENT:
+                database.description = None
+            parameters.pop(key, None)
+        for key, value in set_properties.items():
+            if key in (_LOCATION, LOCATION_PARAMETER):
+                raise InvalidOptionError("The location of a database can't be changed.")
+            if key == _COMMENT:
+                database.description = value
+            elif key == _OWNER:
+                database.ownerName = value
+            else:
+                parameters[key] = value
+        database.parameters = parameters
+        try:
+            self._client.alter_database(name, database)
+        except CallStateUnknownError:
+            # Replacing it by the same once more changes nothing.
+            self._client.alter_database(name, database)

@@ -1,0 +1,127 @@
+"""Looking up what a metastore has, and turning its locations into paths and back."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from interbed.catalog.api import check_database_name
+from interbed.catalog.errors import DatabaseNotFoundError, NotAnInterbedTableError, TableNotFoundError
+from interbed.catalog.hive.client import HiveMetastoreClient
+from interbed.catalog.hive.location import Locations
+from interbed.catalog.hive.publisher import HivePublisher, LockSettings
+from interbed.catalog.hive.registration import CURRENT_SNAPSHOT, is_ours
+from interbed.catalog.identifier import DB_SUFFIX, DEFAULT_DATABASE, Identifier
+from interbed.catalog.options import CatalogOptions
+from interbed.storage.errors import InvalidOptionError
+from interbed.storage.fileio.resolve import file_io_for
+from interbed.storage.schema.table_schema import TableSchema
+from interbed.storage.store import StoreEnvironment, TableStore, open_store, schema_manager
+
+
+class Entries:
+    """The databases and tables of one metastore, and the warehouse where new ones go."""
+
+    def __init__(
+        self,
+        client: HiveMetastoreClient,
+        options: CatalogOptions,
+        lock: LockSettings,
+        *,
+        warehouse: str | None,
+        list_batch: int,
+    ) -> None:
+        self.client = client
+        self.options = options
+        self.lock = lock
+        self.locations = Locations(in_parameters=options.location_in_properties)
+        self._list_batch = list_batch
+        warehouse = warehouse or self._warehouse_of_the_server()
+        self.file_io, self.warehouse = file_io_for(warehouse, options.raw)
+        self.warehouse_uri = self.uri(warehouse)
+
+    def database(self, name: str) -> Any:
+        """The Database structure. DatabaseNotFoundError."""
+        return self.client.get_database(check_database_name(name))
+
+    def database_location(self, database: Any) -> str:
+        """Where a Database structure's tables live."""
+        return self.locations.of_database(database) or self.new_database_location(database.name)
+
+    def new_database_location(self, name: str) -> str:
+        """Where a new database's tables live unless it is told otherwise."""
+        return f"{self.warehouse_uri}/{name}{DB_SUFFIX}"
+
+    def new_table_location(self, identifier: Identifier) -> str:
+        """Where a new table lives unless it is told otherwise."""
+        return f"{self.database_location(self.database(identifier.database)).rstrip('/')}/{identifier.table}"
+
+    def table(self, identifier: Identifier) -> Any:
+        """The Table structure. TableNotFoundError, DatabaseNotFoundError; NotAnInterbedTableError for other formats."""
+        try:
+            found = self.client.get_table(identifier.database, identifier.table)
+        except TableNotFoundError:
+            self.database(identifier.database)
+            raise
+        if not is_ours(found):
+            kind = (
+                (found.parameters or {}).get("table_type")
+                or (found.sd.inputFormat if found.sd else None)
+                or found.tableType
+            )
+            raise NotAnInterbedTableError(
+                f"The table '{identifier}' of the metastore {self.client.uri} is no table of Paimon's format ({kind})."
+            )
+        return found
+
+    def has_table(self, identifier: Identifier) -> bool:
+        """Whether the metastore has a table of that name, in whatever format."""
+        try:
+            self.client.get_table(identifier.database, identifier.table)
+        except (TableNotFoundError, DatabaseNotFoundError):
+            return False
+        return True
+
+    def our_tables(self, database: str, names: Sequence[str]) -> list[str]:
+        """Those of the tables that are in Paimon's format, sorted."""
+        ours: list[str] = []
+        for start in range(0, len(names), self._list_batch):
+            batch = self.client.get_table_objects(database, names[start : start + self._list_batch])
+            ours.extend(t.tableName for t in batch if is_ours(t))
+        return sorted(ours)
+
+    def open(self, identifier: Identifier, entry: Any) -> TableStore:
+        """The store of a table, whose commits go by the metastore. TableNotFoundError when its files are gone."""
+        location = self.path(self.locations.of(entry))
+        schema = schema_manager(location, self.file_io).latest()
+        if schema is None:
+            raise TableNotFoundError(
+                f"The table '{identifier}' stands in the metastore {self.client.uri}, but {location} has no schema; "
+                "drop the entry, or restore the files."
+            )
+        environment = self._environment(identifier, entry, schema)
+        return open_store(location, self.file_io, schema=schema, environment=environment)
+
+    def uri(self, path: str) -> str:
+        """A location as the metastore's other clients need it: absolute, and with its scheme."""
+        file_io, location = file_io_for(path, self.options.raw)
+        return f"file:{location}" if file_io.scheme == "file" else location
+
+    def path(self, location: str) -> str:
+        """A location as our FileIO needs it."""
+        return file_io_for(location, self.options.raw)[1]
+
+    def _environment(self, identifier: Identifier, entry: Any, schema: TableSchema) -> StoreEnvironment:
+        pointer = (entry.parameters or {}).get(CURRENT_SNAPSHOT, "")
+        known = int(pointer) if pointer.isdigit() else None
+        return StoreEnvironment(
+            publisher=lambda file_io, paths: HivePublisher(
+                self.client, identifier, file_io, paths, self.lock, schema=schema, locations=self.locations
+            ),
+            known_latest=lambda: known,
+        )
+
+    def _warehouse_of_the_server(self) -> str:
+        """The default database's location, which is the root of every metastore's warehouse."""
+        location = self.locations.of_database(self.client.get_database(DEFAULT_DATABASE))
+        if not location:
+            raise InvalidOptionError(f"The metastore {self.client.uri} names no warehouse; set the option 'warehouse'.")
+        return location

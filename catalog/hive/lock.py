@@ -1,0 +1,214 @@
+"""The lock of a table, as Paimon's Hive catalog takes it, so that writers of both kinds exclude each other.
+
+One EXCLUSIVE component on the table, which need not exist yet. While it waits, check_lock is asked after 100, 200,
+400 ms … up to `check_max_sleep_seconds`. While it is held, a thread sends heartbeats, so that the lease (300 s by
+default in every metastore) outlasts a long commit. Paimon sends none; a commit of an hour would lose its lock there.
+"""
+
+import logging
+import os
+import socket
+import threading
+import time
+import uuid
+from types import TracebackType
+from typing import Any, Self
+
+from interbed.catalog.errors import CatalogError, CatalogUnavailableError, LockError
+from interbed.catalog.hive.client import HiveMetastoreClient, NoSuchLockError
+from interbed.catalog.hive.connection import CallStateUnknownError, current_user
+from interbed.thrift_idl.hive_metastore import ttypes
+
+logger = logging.getLogger(__name__)
+
+ACQUIRE_SECONDS_MAX = 480.0
+CHECK_SLEEP_SECONDS_MAX = 8.0
+HEARTBEAT_SECONDS = 60.0
+"""A fifth of the default lease: three heartbeats in a row may get lost."""
+
+_FIRST_SLEEP_SECONDS = 0.1
+
+
+class HiveCatalogLock:
+    """The exclusive lock of one table, for a `with` block. Not for several threads; each commit makes its own.
+
+    LockError if it cannot be had in time; `ensure_held` raises it if the lease ran out meanwhile.
+    """
+
+    def __init__(
+        self,
+        client: HiveMetastoreClient,
+        database: str,
+        table: str,
+        *,
+        acquire_timeout_seconds: float = ACQUIRE_SECONDS_MAX,
+        check_max_sleep_seconds: float = CHECK_SLEEP_SECONDS_MAX,
+        heartbeat_seconds: float = HEARTBEAT_SECONDS,
+    ) -> None:
+        self._client = client
+        self._database = database
+        self._table = table
+        self._acquire_timeout_seconds = acquire_timeout_seconds
+        self._check_max_sleep_seconds = check_max_sleep_seconds
+        self._heartbeat_seconds = heartbeat_seconds
+        # By this the lock is found again if the reply to its request gets lost.
+        self._agent = f"interbed-{os.getpid()}-{uuid.uuid4()}"
+        self._lock_id: int | None = None
+        self._may_have_strays = False
+        self._lost: str | None = None
+        self._released = threading.Event()
+        self._heart: threading.Thread | None = None
+
+    def __enter__(self) -> Self:
+        self.acquire()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.release()
+
+    def acquire(self) -> None:
+        """Take the lock, waiting for at most the acquire timeout. LockError names the table and who holds it."""
+        if self._lock_id is not None:
+            raise LockError(f"the lock of {self._database}.{self._table} is held by this object already")
+        deadline = time.monotonic() + self._acquire_timeout_seconds
+        response = self._request()
+        lock_id: int = response.lockid
+        try:
+            response = self._wait(response, deadline)
+        except BaseException:
+            # Also when the wait is interrupted: a request that is left behind would hold back everybody after it.
+            self._unlock(lock_id)
+            raise
+        if response.state != ttypes.LockState.ACQUIRED:
+            holder = self._holder(lock_id)
+            self._unlock(lock_id)
+            raise LockError(
+                f"could not lock table {self._database}.{self._table} within {self._acquire_timeout_seconds:g} s"
+                f"{holder}; the metastore's show_locks tells more"
+            )
+        self._lock_id = lock_id
+        self._lost = None
+        self._released.clear()
+        self._heart = threading.Thread(target=self._beat, args=(lock_id,), name=f"lock {lock_id}", daemon=True)
+        self._heart.start()
+
+    def release(self) -> None:
+        """Give the lock back. Never raises for a metastore that cannot be reached: the lease will end it."""
+        lock_id, self._lock_id = self._lock_id, None
+        if lock_id is None:
+            return
+        self._released.set()
+        if self._heart is not None:
+            # The thread may be within a call, which has a timeout of its own.
+            self._heart.join(timeout=self._heartbeat_seconds)
+            self._heart = None
+        if self._may_have_strays:
+            self._release_strays(lock_id)
+        self._unlock(lock_id)
+
+    def ensure_held(self) -> None:
+        """LockError if the lock is not held, or if the metastore dropped it meanwhile."""
+        if self._lock_id is None:
+            raise LockError(f"the lock of {self._database}.{self._table} is not held")
+        if self._lost is not None:
+            raise LockError(f"the lock of {self._database}.{self._table} was lost: {self._lost}")
+
+    def _request(self) -> Any:
+        request = ttypes.LockRequest(
+            component=[
+                ttypes.LockComponent(
+                    type=ttypes.LockType.EXCLUSIVE,
+                    level=ttypes.LockLevel.TABLE,
+                    dbname=self._database,
+                    tablename=self._table,
+                )
+            ],
+            user=current_user(),
+            hostname=socket.gethostname(),
+            agentInfo=self._agent,
+        )
+        try:
+            return self._client.lock(request)
+        except CallStateUnknownError:
+            for element in self._own():
+                return ttypes.LockResponse(lockid=element.lockid, state=element.state)
+            # The first request may still be under way; what comes of it is found by `_release_strays`.
+            self._may_have_strays = True
+            return self._client.lock(request)
+
+    def _own(self) -> list[Any]:
+        """The locks in the metastore that this object asked for."""
+        return [e for e in self._client.show_locks(self._database, self._table) if e.agentInfo == self._agent]
+
+    def _release_strays(self, lock_id: int) -> None:
+        """Give back what came of a request whose reply got lost: nobody else would, and it may be ahead of ours."""
+        try:
+            for element in self._own():
+                if element.lockid != lock_id:
+                    self._unlock(element.lockid)
+        except CatalogError as error:
+            logger.warning("could not look for lost locks of %s.%s: %s", self._database, self._table, error)
+
+    def _wait(self, response: Any, deadline: float) -> Any:
+        sleep_seconds = _FIRST_SLEEP_SECONDS
+        while response.state == ttypes.LockState.WAITING:
+            if self._may_have_strays:
+                self._release_strays(response.lockid)
+            left = deadline - time.monotonic()
+            if left <= 0:
+                break
+            time.sleep(min(sleep_seconds, self._check_max_sleep_seconds, left))
+            sleep_seconds *= 2
+            try:
+                response = self._client.check_lock(response.lockid)
+            except NoSuchLockError as error:
+                raise LockError(
+                    f"the metastore dropped the request for the lock of {self._database}.{self._table}: {error}"
+                ) from error
+        return response
+
+    def _holder(self, lock_id: int) -> str:
+        try:
+            ahead = [
+                element
+                for element in self._client.show_locks(self._database, self._table)
+                if element.lockid < lock_id and element.state == ttypes.LockState.ACQUIRED
+            ]
+        except CatalogError as error:
+            logger.info("could not look who holds %s.%s: %s", self._database, self._table, error)
+            return ""
+        if not ahead:
+            return ""
+        held = ahead[0]
+        seconds = max(0.0, time.time() - (held.acquiredat or 0) / 1000)
+        return f": lock {held.lockid} is held by {held.user} on {held.hostname} since {seconds:.0f} s"
+
+    def _unlock(self, lock_id: int) -> None:
+        try:
+            self._client.unlock(lock_id)
+        except CatalogError as error:
+            logger.warning(
+                "could not release lock %d of %s.%s, its lease will end it: %s",
+                lock_id,
+                self._database,
+                self._table,
+                error,
+            )
+
+    def _beat(self, lock_id: int) -> None:
+        while not self._released.wait(self._heartbeat_seconds):
+            try:
+                self._client.heartbeat(lock_id)
+            except NoSuchLockError as error:
+                self._lost = str(error)
+                logger.warning("lock %d of %s.%s was lost: %s", lock_id, self._database, self._table, error)
+                return
+            except CatalogUnavailableError as error:
+                # The next one may get through before the lease ends.
+                logger.warning("no heartbeat for lock %d: %s", lock_id, error)
+            except CatalogError as error:
+                self._lost = str(error)
+                logger.warning("no more heartbeats for lock %d: %s", lock_id, error)
+                return

@@ -1,0 +1,184 @@
+"""Publishing a snapshot of a table that a Hive metastore knows: under its lock, with a pointer in its parameters.
+
+The snapshot file decides, because foreign writers of Paimon's format move no pointer. The pointer spares readers the
+look-ups and tells people who look into the metastore; it is verified on reading and only ever moved forward.
+
+After the lock is given back, partitions that are new to the metastore are registered, as Paimon does after a commit. By
+then the snapshot stands: what fails is logged, and the next commit to the partition or a repair makes up for it.
+"""
+
+import logging
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+from interbed.catalog.errors import CatalogError, TableNotFoundError
+from interbed.catalog.hive.client import HiveMetastoreClient, TableModifiedError
+from interbed.catalog.hive.connection import CallStateUnknownError
+from interbed.catalog.hive.location import Locations, same_location
+from interbed.catalog.hive.lock import HiveCatalogLock
+from interbed.catalog.hive.partitions import MetastorePartitions
+from interbed.catalog.hive.registration import CURRENT_SNAPSHOT, is_partitioned_in_metastore, plain_columns
+from interbed.catalog.identifier import Identifier
+from interbed.storage.errors import CommitConflictError, InterbedError, NotSupportedError
+from interbed.storage.fileio.api import FileIO
+from interbed.storage.manifest.entry import FileKind
+from interbed.storage.paths import TablePaths
+from interbed.storage.scan.manifest_reader import ManifestReader
+from interbed.storage.schema.manager import SchemaManager
+from interbed.storage.schema.table_schema import TableSchema
+from interbed.storage.snapshot.publish import create_snapshot
+from interbed.storage.snapshot.snapshot import Snapshot
+
+_log = logging.getLogger(__name__)
+
+_POINTER_TRIES = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LockSettings:
+    """Whether commits take the metastore's lock, and how long they wait for it."""
+
+    enabled: bool
+    acquire_timeout_seconds: float
+    check_max_sleep_seconds: float
+
+    def hold(
+        self, client: HiveMetastoreClient, identifier: Identifier
+    ) -> AbstractContextManager[HiveCatalogLock | None]:
+        """The table's lock as a context, which raises LockError; nothing where locks are off."""
+        if not self.enabled:
+            return nullcontext()
+        return HiveCatalogLock(
+            client,
+            # Metastores fold the names of tables; not all of them fold those of locks.
+            identifier.database.lower(),
+            identifier.table.lower(),
+            acquire_timeout_seconds=self.acquire_timeout_seconds,
+            check_max_sleep_seconds=self.check_max_sleep_seconds,
+        )
+
+
+class HivePublisher:
+    """Creates snapshot files under the table's lock, then moves the pointer; see SnapshotPublisher.
+
+    `schema` is the one that the table was opened with: by it a table that was dropped and made anew is told apart.
+    """
+
+    def __init__(
+        self,
+        client: HiveMetastoreClient,
+        identifier: Identifier,
+        file_io: FileIO,
+        paths: TablePaths,
+        lock: LockSettings,
+        *,
+        schema: TableSchema,
+        locations: Locations,
+    ) -> None:
+        self._client = client
+        self._identifier = identifier
+        self._file_io = file_io
+        self._paths = paths
+        self._lock = lock
+        self._schema = schema
+        self._locations = locations
+        self._schemas = SchemaManager(file_io, paths)
+
+    def publish(self, snapshot: Snapshot) -> bool:
+        """See SnapshotPublisher. Raises LockError, and CommitConflictError when the table was dropped or moved."""
+        if not self._lock.enabled and not self._file_io.exclusive_create:
+            raise NotSupportedError(
+                f"The store of '{self._identifier}' can't create a file exclusively; set 'lock.enabled' = 'true'."
+            )
+        with self._lock.hold(self._client, self._identifier) as held:
+            entry = self._entry_still_there()
+            self._check_schemas_still_there(snapshot)
+            if held is not None:
+                held.ensure_held()
+            created = create_snapshot(self._file_io, self._paths.snapshot(snapshot.id), snapshot)
+            if created:
+                self._move_pointer(snapshot, entry)
+        if created and entry.partitionKeys and is_partitioned_in_metastore(self._schema):
+            self._register_partitions(snapshot, entry)
+        return created
+
+    def _entry_still_there(self) -> Any:
+        """The table's entry; a table that was dropped or renamed must not come back to life without one."""
+        try:
+            entry = self._client.get_table(self._identifier.database, self._identifier.table)
+        except TableNotFoundError as error:
+            raise CommitConflictError(f"The table '{self._identifier}' was dropped or renamed meanwhile.") from error
+        location = self._locations.of(entry)
+        if not same_location(location, self._paths.location):
+            raise CommitConflictError(f"The table '{self._identifier}' moved to {location} meanwhile; open it anew.")
+        return entry
+
+    def _check_schemas_still_there(self, snapshot: Snapshot) -> None:
+        """Of a table made anew in the same place, and of a schema that was taken back, no snapshot may speak."""
+        if self._schemas.is_gone(self._schema):
+            raise CommitConflictError(f"The table '{self._identifier}' was dropped and made anew meanwhile.")
+        if snapshot.schema_id != self._schema.id and not self._file_io.exists(self._paths.schema(snapshot.schema_id)):
+            raise CommitConflictError(
+                f"The schema {snapshot.schema_id} of '{self._identifier}' was taken back meanwhile; commit again."
+            )
+
+    def _move_pointer(self, snapshot: Snapshot, entry: Any) -> None:
+        """Compare and swap; the snapshot stands whether or not this succeeds, so failures are only logged.
+
+        The entry goes back as a whole. A foreign catalog that changes the schema does so without the lock, so its new
+        columns might be overwritten by older ones; they are written along then.
+        """
+        database, name = self._identifier.database, self._identifier.table
+        try:
+            for attempt in range(_POINTER_TRIES):
+                table = entry if attempt == 0 else self._client.get_table(database, name)
+                current = (table.parameters or {}).get(CURRENT_SNAPSHOT)
+                if current is not None and current.isdigit() and int(current) >= snapshot.id:
+                    return
+                table.parameters[CURRENT_SNAPSHOT] = str(snapshot.id)
+                properties = {"DO_NOT_UPDATE_STATS": "true"}
+                if self._bring_columns(table):
+                    properties["CASCADE"] = "true"
+                expected = None if current is None else (CURRENT_SNAPSHOT, current)
+                try:
+                    self._client.alter_table(database, name, table, properties=properties, expected_parameter=expected)
+                except (TableModifiedError, CallStateUnknownError):
+                    # Another writer was faster, or the reply got lost: the entry tells which.
+                    continue
+                return
+            _log.warning(
+                "Snapshot %d of %s is made, but its pointer was not moved in %d tries.",
+                snapshot.id,
+                self._identifier,
+                _POINTER_TRIES,
+            )
+        except (CatalogError, InterbedError) as error:
+            _log.warning(
+                "Snapshot %d of %s is made, but its pointer was not moved: %s", snapshot.id, self._identifier, error
+            )
+
+    def _bring_columns(self, table: Any) -> bool:
+        """Give the entry the columns of the newest schema if it lacks one or has one too many."""
+        schema = self._schemas.latest() or self._schema
+        columns = plain_columns(schema, {key.name.lower() for key in table.partitionKeys or ()})
+        if [c.name.lower() for c in columns] == [c.name.lower() for c in table.sd.cols]:
+            return False
+        table.sd.cols = columns
+        return True
+
+    def _register_partitions(self, snapshot: Snapshot, entry: Any) -> None:
+        reader = ManifestReader(self._file_io, self._paths)
+        try:
+            added = {e.partition for e in reader.entries(reader.delta(snapshot)) if e.kind is FileKind.ADD}
+            if added:
+                specs = [self._paths.partition_spec(partition) for partition in sorted(added)]
+                MetastorePartitions(self._client, self._identifier, self._paths, self._locations).create(entry, specs)
+        except InterbedError as error:
+            _log.warning(
+                "Snapshot %d of %s is made, but its partitions are not all registered: %s. A repair of the table "
+                "registers them.",
+                snapshot.id,
+                self._identifier,
+                error,
+            )

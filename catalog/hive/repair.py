@@ -1,0 +1,189 @@
+"""Bringing a metastore up to date with the files of its warehouse, as Paimon's repair does.
+
+Databases are directories `<warehouse>/<name>.db`, tables directories with a schema file. What the metastore does not
+know is registered; of what it knows, columns, properties, a wrong pointer to the current snapshot and missing
+partitions are brought up to date. Nothing is ever taken away, neither entries without files nor partitions without
+rows. Where one table fails, the others are repaired all the same.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from interbed.catalog.errors import DatabaseNotFoundError, TableNotFoundError
+from interbed.catalog.hive.databases import HiveDatabases
+from interbed.catalog.hive.entries import Entries
+from interbed.catalog.hive.location import same_location
+from interbed.catalog.hive.partitions import MetastorePartitions
+from interbed.catalog.hive.registration import (
+    CURRENT_SNAPSHOT,
+    check_columns,
+    is_partitioned_in_metastore,
+    plain_columns,
+    same_columns,
+    synced_properties,
+)
+from interbed.catalog.hive.tables import HiveTables
+from interbed.catalog.identifier import DB_SUFFIX, Identifier
+from interbed.catalog.partition import partition_name, partitions_of
+from interbed.catalog.repair_report import RepairAction, RepairKind, RepairReport
+from interbed.storage.errors import InterbedError
+from interbed.storage.schema.table_schema import TableSchema
+from interbed.storage.store import TableStore, open_store, schema_manager
+
+_NAMED_MAX = 5
+
+
+class MetastoreRepair:
+    """One repair; collects what it does. With `dry_run` it only looks."""
+
+    def __init__(self, entries: Entries, databases: HiveDatabases, tables: HiveTables, *, dry_run: bool) -> None:
+        self._entries = entries
+        self._databases = databases
+        self._tables = tables
+        self._dry_run = dry_run
+        self._looked_at = 0
+        self._actions: list[RepairAction] = []
+
+    @property
+    def report(self) -> RepairReport:
+        """What was done so far."""
+        return RepairReport(dry_run=self._dry_run, tables=self._looked_at, actions=tuple(self._actions))
+
+    def catalog(self) -> None:
+        """Repair every database that has a directory in the warehouse."""
+        found = self._entries.file_io.list(self._entries.warehouse)
+        names = sorted(e.name for e in found if e.is_directory and e.name.endswith(DB_SUFFIX))
+        for name in names:
+            database = name.removesuffix(DB_SUFFIX)
+            try:
+                self.database(database)
+            except InterbedError as error:
+                self._note(RepairKind.FAILED, database, str(error))
+
+    def database(self, name: str) -> None:
+        """Repair one database, which may be unknown; its tables are the directories where it lives."""
+        expected = self._entries.new_database_location(name)
+        try:
+            location = self._entries.database_location(self._entries.database(name))
+        except DatabaseNotFoundError:
+            if not self._entries.file_io.exists(self._entries.path(expected)):
+                raise
+            location = expected
+            self._note(RepairKind.CREATE_DATABASE, name, location)
+            if not self._dry_run:
+                self._databases.create(name, {})
+        if not same_location(location, expected) and self._entries.file_io.list(self._entries.path(expected)):
+            self._note(RepairKind.FAILED, name, f"lives in {location}; the tables in {expected} are not its own")
+        for status in sorted(self._entries.file_io.list(self._entries.path(location)), key=lambda s: s.name):
+            if status.is_directory and schema_manager(status.path, self._entries.file_io).ids():
+                identifier = Identifier(name, status.name)
+                try:
+                    self.table(identifier)
+                except InterbedError as error:
+                    self._note(RepairKind.FAILED, str(identifier), str(error))
+
+    def table(self, identifier: Identifier) -> None:
+        """Repair one table; TableNotFoundError when neither the metastore's place nor the default one has files."""
+        if self._dry_run:
+            self._table(identifier)
+            return
+        with self._entries.lock.hold(self._entries.client, identifier):
+            self._table(identifier)
+
+    def _table(self, identifier: Identifier) -> None:
+        self._looked_at += 1
+        entry = self._entry(identifier)
+        locations = self._entries.locations
+        location = locations.of(entry) if entry is not None else self._default_location(identifier)
+        schema = schema_manager(self._entries.path(location), self._entries.file_io).latest()
+        if schema is None:
+            raise TableNotFoundError(f"There is no table '{identifier}' to repair: {location} has no schema.")
+        check_columns(schema)
+        if entry is None:
+            self._note(RepairKind.CREATE_TABLE, str(identifier), location)
+            if not self._dry_run:
+                external = self._tables.is_external_by_default(schema)
+                self._tables.register(identifier, schema, location, external=external)
+                entry = self._entries.table(identifier)
+        else:
+            self._bring_up_to_date(identifier, entry, schema)
+        store = open_store(self._entries.path(location), self._entries.file_io, schema=schema)
+        if entry is not None:
+            self._point(identifier, entry, store)
+        self._add_partitions(identifier, entry, store)
+
+    def _entry(self, identifier: Identifier) -> Any | None:
+        try:
+            return self._entries.table(identifier)
+        except (TableNotFoundError, DatabaseNotFoundError):
+            return None
+
+    def _default_location(self, identifier: Identifier) -> str:
+        try:
+            return self._entries.new_table_location(identifier)
+        except DatabaseNotFoundError:
+            # In a dry run the database is still to be created.
+            if not self._dry_run:
+                raise
+            return f"{self._entries.new_database_location(identifier.database)}/{identifier.table}"
+
+    def _bring_up_to_date(self, identifier: Identifier, entry: Any, schema: TableSchema) -> None:
+        keys = [key.name.lower() for key in entry.partitionKeys or ()]
+        wanted_keys = [k.lower() for k in schema.partition_keys] if is_partitioned_in_metastore(schema) else []
+        if keys != wanted_keys:
+            self._note(
+                RepairKind.FAILED,
+                str(identifier),
+                f"is partitioned by ({', '.join(keys)}) in the metastore, "
+                f"but its files want ({', '.join(wanted_keys)}), which can't be altered; "
+                "drop the entry without its data and repair again",
+            )
+        differing = self._differences(entry, schema)
+        if differing:
+            self._note(RepairKind.ALTER_TABLE, str(identifier), ", ".join(differing))
+            if not self._dry_run:
+                self._tables.update(identifier, schema, previous=None)
+
+    def _differences(self, entry: Any, schema: TableSchema) -> list[str]:
+        parameters: Mapping[str, str] = entry.parameters or {}
+        keys = {key.name.lower() for key in entry.partitionKeys or ()}
+        wanted = synced_properties(schema, everything=self._entries.options.sync_all_properties)
+        differing = [f"property {k}" for k, v in sorted(wanted.items()) if parameters.get(k) != v]
+        if not same_columns(plain_columns(schema, keys), entry.sd.cols):
+            differing.insert(0, "columns")
+        if parameters.get("comment") != schema.comment:
+            differing.append("comment")
+        return differing
+
+    def _point(self, identifier: Identifier, entry: Any, store: TableStore) -> None:
+        """Set a pointer right that is wrong; tables that no interbed has written have none, and get none here."""
+        pointer = (entry.parameters or {}).get(CURRENT_SNAPSHOT)
+        latest = store.snapshots.latest_id()
+        if pointer is None or pointer == str(latest):
+            return
+        self._note(RepairKind.ALTER_TABLE, str(identifier), f"pointer to snapshot {latest} instead of {pointer}")
+        if not self._dry_run:
+            entry = self._entries.table(identifier)
+            entry.parameters.pop(CURRENT_SNAPSHOT)
+            if latest is not None:
+                entry.parameters[CURRENT_SNAPSHOT] = str(latest)
+            self._entries.client.alter_table(
+                identifier.database, identifier.table, entry, properties={"DO_NOT_UPDATE_STATS": "true"}
+            )
+
+    def _add_partitions(self, identifier: Identifier, entry: Any | None, store: TableStore) -> None:
+        if not is_partitioned_in_metastore(store.schema) or (entry is not None and not entry.partitionKeys):
+            return
+        registered = MetastorePartitions(self._entries.client, identifier, store.paths, self._entries.locations)
+        known = {tuple(s.values()) for s in registered.specs()} if entry is not None else set()
+        missing = [p.spec for p in partitions_of(store) if tuple(p.spec.values()) not in known]
+        if not missing:
+            return
+        names = ", ".join(partition_name(spec) for spec in missing[:_NAMED_MAX])
+        more = f" and {len(missing) - _NAMED_MAX} more" if len(missing) > _NAMED_MAX else ""
+        self._note(RepairKind.ADD_PARTITIONS, str(identifier), names + more)
+        if not self._dry_run and entry is not None:
+            registered.create(entry, missing)
+
+    def _note(self, kind: RepairKind, name: str, detail: str) -> None:
+        self._actions.append(RepairAction(kind=kind, name=name, detail=detail))

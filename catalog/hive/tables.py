@@ -1,0 +1,275 @@
+"""Creating, changing, renaming and dropping tables: schema files first, then the metastore's copy of them.
+
+A metastore that fails at the second step leaves two ways. If it refused, the first step is taken back, as Paimon does.
+If it is not known what it did, that is found out; where even this fails the schema file stands, the error says so,
+and `repair_table` brings the metastore up to date.
+"""
+
+import logging
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from interbed.catalog.errors import CatalogError, DatabaseNotFoundError, TableExistsError, TableNotFoundError
+from interbed.catalog.hive.client import TableModifiedError
+from interbed.catalog.hive.connection import CallStateUnknownError
+from interbed.catalog.hive.entries import Entries
+from interbed.catalog.hive.location import same_location
+from interbed.catalog.hive.partitions import MetastorePartitions
+from interbed.catalog.hive.registration import (
+    CURRENT_SNAPSHOT,
+    PARTITIONED_IN_METASTORE,
+    check_columns,
+    is_external,
+    is_ours,
+    is_partitioned_in_metastore,
+    new_hive_table,
+    wants_external,
+    with_schema,
+)
+from interbed.catalog.identifier import Identifier
+from interbed.catalog.table_files import check_no_remains, delete_table_files, take_back_schema
+from interbed.storage.errors import InvalidOptionError
+from interbed.storage.schema.change import SchemaChange
+from interbed.storage.schema.table_schema import TableSchema
+from interbed.storage.store import schema_manager, table_paths
+
+_log = logging.getLogger(__name__)
+
+_TRIES = 5
+
+
+class HiveTables:
+    """The tables of one metastore. Methods take the tables' locks themselves, but for `register` and `update`."""
+
+    def __init__(self, entries: Entries) -> None:
+        self._entries = entries
+        self._client = entries.client
+        self._options = entries.options
+
+    # -- create ----------------------------------------------------------------------------------------------------
+
+    def create(self, identifier: Identifier, schema: TableSchema, path: str | None) -> None:
+        """Create a table, or register the one that is at `path`; TableExistsError, InvalidOptionError."""
+        check_columns(schema)
+        external = path is not None or self.is_external_by_default(schema)
+        entries = self._entries
+        location = entries.new_table_location(identifier) if path is None else entries.uri(path)
+        with entries.lock.hold(self._client, identifier):
+            if entries.has_table(identifier):
+                raise TableExistsError(f"There is a table '{identifier}' in the metastore {self._client.uri} already.")
+            directory = entries.path(location)
+            schemas = schema_manager(directory, entries.file_io)
+            existing = schemas.latest()
+            if existing is not None:
+                if not external:
+                    raise TableExistsError(
+                        f"{location} holds a table that the metastore does not know. Register it by a repair of the "
+                        "table, or as an external table by the option 'path', or remove the directory."
+                    )
+                schema = _checked_against(existing, schema, location)
+            else:
+                check_no_remains(entries.file_io, directory)
+                if not schemas.commit(schema):
+                    raise TableExistsError(f"Another writer creates a table in {location} right now.")
+            try:
+                self.register(identifier, schema, location, external=external)
+            except CallStateUnknownError:
+                # The table may yet appear, so its schema stays.
+                raise
+            except CatalogError:
+                # Nobody knows the table yet; a schema file left behind would only be in the way. Only that file goes:
+                # the directory may be somebody's who had it before.
+                if existing is None:
+                    take_back_schema(entries.file_io, directory, table_paths(directory, schema).schema(schema.id))
+                raise
+
+    def is_external_by_default(self, schema: TableSchema) -> bool:
+        """Whether a table of this schema is external without having been given a path."""
+        return self._options.table_type == "external" or wants_external(schema)
+
+    def register(self, identifier: Identifier, schema: TableSchema, location: str, *, external: bool) -> None:
+        """Make the metastore's entry of a table whose schema file stands; TableExistsError."""
+        entry = new_hive_table(
+            identifier,
+            schema,
+            location,
+            external=external,
+            sync_properties=self._options.sync_all_properties,
+            locations=self._entries.locations,
+        )
+        try:
+            self._client.create_table(entry)
+        except CallStateUnknownError:
+            try:
+                registered = self._client.get_table(identifier.database, identifier.table)
+            except TableNotFoundError:
+                self._client.create_table(entry)
+                return
+            if not (is_ours(registered) and same_location(self._entries.locations.of(registered), location)):
+                raise
+
+    # -- drop ------------------------------------------------------------------------------------------------------
+
+    def drop(self, identifier: Identifier) -> None:
+        """Drop a table and, unless it is external, its files; TableNotFoundError, DatabaseNotFoundError."""
+        # No commit may be between its last look at the table and its snapshot when the table goes.
+        with self._entries.lock.hold(self._client, identifier):
+            found = self._entries.table(identifier)
+            external = is_external(found)
+            self._drop(identifier, found, delete_data=not external)
+            if not external:
+                # A metastore on another machine can't reach every file system that its clients can.
+                delete_table_files(self._entries.file_io, self._entries.path(self._entries.locations.of(found)))
+
+    def _drop(self, identifier: Identifier, found: Any, *, delete_data: bool) -> None:
+        for attempt in range(1, _TRIES + 1):
+            try:
+                self._client.drop_table(
+                    identifier.database, identifier.table, delete_data=delete_data, properties={"ifPurge": "TRUE"}
+                )
+            except CallStateUnknownError:
+                if self._is_gone(identifier, found):
+                    return
+                if attempt == _TRIES:
+                    raise
+            else:
+                return
+
+    def _is_gone(self, identifier: Identifier, entry: Any) -> bool:
+        try:
+            found = self._client.get_table(identifier.database, identifier.table)
+        except (TableNotFoundError, DatabaseNotFoundError):
+            return True
+        # With locks off somebody may have made another one meanwhile.
+        return bool(found.createTime != entry.createTime)
+
+    # -- rename ----------------------------------------------------------------------------------------------------
+
+    def rename(self, old: Identifier, new: Identifier) -> None:
+        """Give a table another name; a managed one moves. TableNotFoundError, TableExistsError."""
+        with ExitStack() as locks:
+            # In the order of their names, so that two renames never wait for each other.
+            for name in sorted({old, new}, key=str):
+                locks.enter_context(self._entries.lock.hold(self._client, name))
+            found = self._entries.table(old)
+            if self._entries.has_table(new):
+                raise TableExistsError(f"There is a table '{new}' in the metastore {self._client.uri} already.")
+            self._entries.database(new.database)
+            self._rename(old, new, found)
+
+    def _rename(self, old: Identifier, new: Identifier, found: Any) -> None:
+        locations = self._entries.locations
+        before = locations.of(found)
+        found.dbName, found.tableName = new.database, new.table
+        try:
+            self._client.alter_table(old.database, old.table, found)
+        except CallStateUnknownError:
+            if self._entries.has_table(old):
+                self._client.alter_table(old.database, old.table, found)
+            elif not self._entries.has_table(new):
+                raise
+        if is_external(found):
+            return
+        # Metastores move the directory of a managed table in its default place; where they did not, it is done here.
+        after = self._client.get_table(new.database, new.table)
+        wanted = self._entries.new_table_location(new)
+        file_io, path = self._entries.file_io, self._entries.path
+        if not same_location(locations.of(after), before) or not file_io.rename(path(before), path(wanted)):
+            return
+        locations.set(after, wanted)
+        try:
+            self._replace(new, after)
+        except CallStateUnknownError:
+            raise
+        except CatalogError:
+            # The entry still names the old place.
+            file_io.rename(path(wanted), path(before))
+            raise
+        if after.partitionKeys:
+            paths = self._entries.open(new, after).paths
+            MetastorePartitions(self._client, new, paths, locations).move(before, wanted)
+
+    def _replace(self, identifier: Identifier, entry: Any) -> None:
+        """Replace an entry under its lock; with a lost reply it is simply done again."""
+        try:
+            self._client.alter_table(identifier.database, identifier.table, entry)
+        except CallStateUnknownError:
+            self._client.alter_table(identifier.database, identifier.table, entry)
+
+    # -- alter -----------------------------------------------------------------------------------------------------
+
+    def alter(self, identifier: Identifier, changes: Sequence[SchemaChange]) -> None:
+        """Make a new version of the schema, and the metastore's copy of it; TableNotFoundError, InvalidInputError."""
+        # The metastore replaces whole entries: without the lock, a commit that moves the pointer at the same time would
+        # put the old columns back.
+        with self._entries.lock.hold(self._client, identifier) as held:
+            store = self._entries.open(identifier, self._entries.table(identifier))
+            changed = store.schemas.change(changes, check=_check_change)
+            try:
+                self.update(identifier, changed, previous=store.schemas.schema(changed.id - 1))
+            except CallStateUnknownError as error:
+                error.add_note(_stands(changed, identifier))
+                raise
+            except CatalogError as error:
+                if held is None or max(store.schemas.ids()) != changed.id:
+                    # Others may have gone on from the new schema already.
+                    error.add_note(_stands(changed, identifier))
+                else:
+                    self._entries.file_io.delete(store.paths.schema(changed.id))
+                    error.add_note(f"The schema {changed.id} of '{identifier}' was taken back; nothing has changed.")
+                raise
+
+    def update(self, identifier: Identifier, schema: TableSchema, *, previous: TableSchema | None) -> None:
+        """Bring the metastore's copy to the schema; redone when a commit without a lock moves the pointer meanwhile."""
+        properties = {"DO_NOT_UPDATE_STATS": str(self._options.skip_update_stats).lower()}
+        if self._options.alter_table_cascade:
+            properties["CASCADE"] = "true"
+        for attempt in range(1, _TRIES + 1):
+            entry = self._entries.table(identifier)
+            pointer = (entry.parameters or {}).get(CURRENT_SNAPSHOT)
+            entry = with_schema(entry, schema, previous=previous, sync_properties=self._options.sync_all_properties)
+            try:
+                self._client.alter_table(
+                    identifier.database,
+                    identifier.table,
+                    entry,
+                    properties=properties,
+                    expected_parameter=None if pointer is None else (CURRENT_SNAPSHOT, pointer),
+                )
+            except (TableModifiedError, CallStateUnknownError):
+                # Done again from a new look: what was carried out already stays as it is.
+                if attempt == _TRIES:
+                    raise
+            else:
+                return
+
+
+def _check_change(before: TableSchema, after: TableSchema) -> None:
+    check_columns(after)
+    if is_partitioned_in_metastore(before) != is_partitioned_in_metastore(after):
+        raise InvalidOptionError(
+            f"Option '{PARTITIONED_IN_METASTORE}' can't be changed: a metastore does not let a table's partition keys "
+            "change. Create the table anew with it."
+        )
+
+
+def _stands(schema: TableSchema, identifier: Identifier) -> str:
+    return (
+        f"The schema {schema.id} of '{identifier}' stands and counts; only the metastore's copy of it may be old. "
+        f"`interbed catalog repair {identifier}` brings it up to date."
+    )
+
+
+def _checked_against(existing: TableSchema, wanted: TableSchema, location: str) -> TableSchema:
+    """The schema of an existing table to register; raises InvalidOptionError where the wanted one contradicts it."""
+    columns = {f.name: f.type.with_nullable(True) for f in existing.fields}
+    differing = [f.name for f in wanted.fields if columns.get(f.name) != f.type.with_nullable(True)]
+    keys_differ = wanted.primary_keys != existing.primary_keys or wanted.partition_keys != existing.partition_keys
+    if differing or len(wanted.fields) != len(existing.fields) or keys_differ:
+        raise InvalidOptionError(
+            f"{location} holds a table with the columns {', '.join(existing.names)}, primary key "
+            f"({', '.join(existing.primary_keys)}) and partition key ({', '.join(existing.partition_keys)}), which is "
+            "not what was asked for; register it with its own schema."
+        )
+    return existing

@@ -1,0 +1,238 @@
+"""Databases: create, read, alter, drop. Every change appends its events."""
+
+import dataclasses
+import logging
+import time
+import uuid
+from collections.abc import Callable
+
+from interbed.catalog.metastore import events
+from interbed.catalog.metastore import warehouse as files
+from interbed.catalog.metastore.errors import (
+    AlreadyExistsError,
+    InvalidObjectError,
+    InvalidOperationError,
+    MetastoreError,
+    NoSuchObjectError,
+    OutcomeUnknownError,
+)
+from interbed.catalog.metastore.model import DEFAULT_CATALOG, DEFAULT_DATABASE, Catalog, Database, Table
+from interbed.catalog.metastore.moves import settle_all
+from interbed.catalog.metastore.names import is_valid_name, matching, normalized, shortened
+from interbed.catalog.metastore.table_rules import data_locations
+from interbed.catalog.metastore.warehouse import Warehouse
+from interbed.catalog.repository.api import Store, Transaction
+
+logger = logging.getLogger(__name__)
+
+IDENTITY_PROPERTY = "metastore.uuid"
+
+
+class DatabaseService:
+    """The calls about databases."""
+
+    def __init__(self, store: Store, warehouse: Warehouse, *, clock: Callable[[], float] = time.time) -> None:
+        self._store = store
+        self._warehouse = warehouse
+        self._clock = clock
+
+    def bootstrap(self) -> None:
+        """Make the warehouse, the catalog `hive` and the database `default` where they do not exist yet, and finish
+        what a crash left half-done.
+
+        Several servers may do it at once. MetastoreError if the warehouse's directory cannot be made.
+        """
+        now = int(self._clock())
+        files.make_directory(self._warehouse.root)
+
+        def work(transaction: Transaction) -> None:
+            # Nobody has read anything before these two exist, so that they need no event.
+            if transaction.catalogs.find(DEFAULT_CATALOG) is None:
+                transaction.catalogs.add(
+                    Catalog(
+                        name=DEFAULT_CATALOG,
+                        description="Default catalog for Hive",
+                        location=self._warehouse.root,
+                        create_time=now,
+                    )
+                )
+            if transaction.databases.find(DEFAULT_CATALOG, DEFAULT_DATABASE) is None:
+                transaction.databases.add(
+                    Database(
+                        name=DEFAULT_DATABASE,
+                        description="Default Hive database",
+                        location=self._warehouse.root,
+                        owner_name="public",
+                        owner_type=2,
+                        create_time=now,
+                    )
+                )
+            transaction.properties.keep(IDENTITY_PROPERTY, str(uuid.uuid4()))
+
+        self._store.write(work)
+        settle_all(self._store)
+
+    def identity(self) -> str:
+        """The UUID that tells this metastore from others. MetastoreError before `bootstrap`."""
+        found = self._store.read(lambda transaction: transaction.properties.get(IDENTITY_PROPERTY))
+        if found is None:
+            raise MetastoreError("the metastore has no identity yet: it was never started")
+        return found
+
+    def create(self, database: Database) -> None:
+        """Create a database and its directory.
+
+        InvalidObjectError for a bad name or catalog, AlreadyExistsError, MetastoreError if the directory cannot be
+        made.
+        """
+        if not is_valid_name(database.name):
+            raise InvalidObjectError(f"{shortened(database.name)} is not a valid database name")
+        # Found out before the directory is made; found out again, for certain, when the row is stored.
+        location = self._store.read(lambda transaction: self._location_for(transaction, database))
+        managed = database.managed_location
+        complete = dataclasses.replace(
+            database,
+            location=location,
+            managed_location=None if managed is None else self._warehouse.qualified(managed),
+            create_time=database.create_time or int(self._clock()),
+        )
+        try:
+            made = files.make_directory(location)
+        except MetastoreError as error:
+            raise MetastoreError(
+                f"Unable to create database path {location}, failed to create database {database.name}: {error}"
+            ) from error
+        try:
+            self._store.write(lambda transaction: self._add(transaction, complete))
+        except OutcomeUnknownError:
+            raise
+        except MetastoreError:
+            if made:
+                files.remove_empty_directory(location)
+            raise
+
+    def get(self, catalog: str, name: str) -> Database:
+        """The database; NoSuchObjectError with nothing but its name, as Hive has it."""
+        found = self._store.read(lambda transaction: transaction.databases.find(catalog, normalized(name)))
+        if found is None:
+            raise NoSuchObjectError(shortened(name))
+        return found.value
+
+    def names(self, catalog: str, pattern: str | None = None) -> list[str]:
+        """The names that a pattern selects, in order."""
+        return matching(self._store.read(lambda transaction: transaction.databases.names(catalog)), pattern)
+
+    def select(self, catalog: str, pattern: str | None = None) -> list[Database]:
+        """The databases that a pattern selects, ordered by name."""
+
+        def work(transaction: Transaction) -> list[Database]:
+            names = matching(transaction.databases.names(catalog), pattern)
+            found = (transaction.databases.find(catalog, name) for name in names)
+            return [stored.value for stored in found if stored is not None]
+
+        return self._store.read(work)
+
+    def alter(self, catalog: str, name: str, changed: Database) -> None:
+        """Store new parameters and a new owner, and a new description and location where they are given.
+
+        A database cannot be renamed: InvalidOperationError. (Hive 2.3 ignores another name, and an unknown database
+        too.)
+        """
+        key = normalized(name)
+        if changed.name and changed.name != key:
+            raise InvalidOperationError(f"Database {key} cannot be renamed to {shortened(changed.name)}")
+
+        def work(transaction: Transaction) -> None:
+            stored = transaction.databases.find(catalog, key, for_update=True)
+            if stored is None:
+                raise NoSuchObjectError(shortened(name))
+            old = stored.value
+            managed = changed.managed_location
+            new = dataclasses.replace(
+                old,
+                parameters=changed.parameters,
+                description=old.description if changed.description is None else changed.description,
+                location=self._warehouse.qualified(changed.location) if changed.location else old.location,
+                managed_location=self._warehouse.qualified(managed) if managed else old.managed_location,
+                owner_name=changed.owner_name,
+                owner_type=changed.owner_type or old.owner_type,
+            )
+            transaction.databases.replace(stored.id, new)
+            transaction.events.append(events.alter_database(old, new))
+
+        self._store.write(work)
+
+    def drop(self, catalog: str, name: str, *, delete_data: bool, cascade: bool, if_exists: bool = False) -> None:
+        """Drop a database, with everything in it if `cascade`, with its directory if `delete_data`.
+
+        NoSuchObjectError unless `if_exists`, InvalidOperationError if it is not empty, MetastoreError for the default
+        database.
+        """
+        key = normalized(name)
+        if catalog == DEFAULT_CATALOG and key == DEFAULT_DATABASE:
+            raise MetastoreError("Can not drop default database")
+
+        def work(transaction: Transaction) -> tuple[Database, list[Table]] | None:
+            stored = transaction.databases.find(catalog, key, for_update=True)
+            if stored is None:
+                if if_exists:
+                    return None
+                raise NoSuchObjectError(shortened(name))
+            tables = transaction.tables.select(catalog, key)
+            functions = transaction.functions.select(catalog, key)
+            if tables and not cascade:
+                raise InvalidOperationError(f"Database {key} is not empty. One or more tables exist.")
+            if functions and not cascade:
+                raise InvalidOperationError(f"Database {key} is not empty. One or more functions exist.")
+            for table in tables:
+                row = transaction.tables.find(catalog, key, table.name, for_update=True)
+                if row is not None:
+                    transaction.tables.remove(row.id)
+            for function in functions:
+                found = transaction.functions.find(catalog, key, function.name)
+                if found is not None:
+                    transaction.functions.remove(found.id)
+            transaction.databases.remove(stored.id)
+            transaction.events.append(
+                *(events.drop_table(table) for table in tables),
+                *(events.drop_function(function) for function in functions),
+                events.drop_database(stored.value),
+            )
+            return stored.value, tables
+
+        dropped = self._store.write(work)
+        if dropped is None or not delete_data:
+            return
+        # Data goes after the commit: a crash in between leaves files that nothing refers to, never metadata without
+        # files.
+        database, tables = dropped
+        for table in tables:
+            for location in data_locations(table, ()):
+                self._delete(location)
+        for home in (database.location, database.managed_location):
+            if home is not None:
+                self._delete(home)
+
+    def _location_for(self, transaction: Transaction, database: Database) -> str:
+        catalog = transaction.catalogs.find(database.catalog)
+        if catalog is None:
+            raise InvalidObjectError(f"No such catalog {shortened(database.catalog)}")
+        if transaction.databases.find(database.catalog, database.name) is not None:
+            raise AlreadyExistsError(f"Database {database.name} already exists")
+        if database.location:
+            return self._warehouse.qualified(database.location)
+        root = None if catalog.name == DEFAULT_CATALOG else catalog.location
+        return self._warehouse.database_location(database.name, root)
+
+    def _add(self, transaction: Transaction, database: Database) -> None:
+        if transaction.catalogs.find(database.catalog, for_child=True) is None:
+            raise InvalidObjectError(f"No such catalog {shortened(database.catalog)}")
+        if transaction.databases.add(database) is None:
+            raise AlreadyExistsError(f"Database {database.name} already exists")
+        transaction.events.append(events.create_database(database))
+
+    def _delete(self, location: str) -> None:
+        if self._warehouse.is_protected(location):
+            logger.warning("the data in %s was left alone: the warehouse is inside it", location)
+        else:
+            files.delete_directory(location)

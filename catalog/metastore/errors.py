@@ -1,0 +1,66 @@
+"""What the metastore's rules refuse, one class for each kind of answer that a client can tell apart.
+
+    MetastoreError                the request failed inside the server; nothing was changed
+      NoSuchObjectError           a catalog, database, table, partition or function of that name does not exist
+      UnknownDatabaseError        the database named by a request about its tables does not exist
+      AlreadyExistsError          the name is taken
+      InvalidObjectError          the object sent cannot be stored: a bad name, no columns, unknown type
+      InvalidOperationError       the object exists but the change is not allowed
+      InvalidPartitionError       a partition's name or values do not fit the table's keys
+      FilterError                 a partition filter does not parse, or names something that is not a partition key
+      NoSuchTransactionError      a transaction was named; interbed has none
+      NoSuchLockError             the lock was released or its lease ran out
+      ConfigValueError            a configuration key that clients may not read
+      OutcomeUnknownError         the change may have been made, or not: nothing that belongs to it may be taken back
+
+The server maps each to the exception of Hive's interface (server/errors.py); the message is shown to users, and for a
+few of them matched by clients, so that it is Hive's text wherever Hive has one.
+"""
+
+
+class MetastoreError(Exception):
+    """The request failed inside the server; nothing was changed."""
+
+
+class NoSuchObjectError(MetastoreError):
+    """An object of that name does not exist."""
+
+
+class UnknownDatabaseError(MetastoreError):
+    """The database does not exist."""
+
+
+class AlreadyExistsError(MetastoreError):
+    """The name is taken."""
+
+
+class InvalidObjectError(MetastoreError):
+    """The object cannot be stored as it is."""
+
+
+class InvalidOperationError(MetastoreError):
+    """The change is not allowed."""
+
+
+class InvalidPartitionError(MetastoreError):
+    """A partition's name or values do not fit the table's keys."""
+
+
+class FilterError(MetastoreError):
+    """A partition filter cannot be understood."""
+
+
+class NoSuchTransactionError(MetastoreError):
+    """A transaction was named; interbed has none."""
+
+
+class NoSuchLockError(MetastoreError):
+    """The lock was released, or its lease ran out."""
+
+
+class ConfigValueError(MetastoreError):
+    """The configuration key may not be read by clients."""
+
+
+class OutcomeUnknownError(MetastoreError):
+    """The change may have been made, or not. What belongs to it, a directory that was just made, has to stay."""

@@ -1,0 +1,219 @@
+"""What a metastore keeps: catalogs, databases, tables, partitions, functions and constraints as plain immutable values.
+
+The vocabulary and the fields are Hive's (hive_metastore.thrift), but nothing here knows Thrift. Times are seconds
+since the epoch. Names are held in lower case; whoever builds a value from outside input lowers them first (see
+names.py). `extra` carries optional fields that interbed stores and returns but gives no meaning to.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+DEFAULT_CATALOG = "hive"
+DEFAULT_DATABASE = "default"
+
+MANAGED_TABLE = "MANAGED_TABLE"
+EXTERNAL_TABLE = "EXTERNAL_TABLE"
+VIRTUAL_VIEW = "VIRTUAL_VIEW"
+
+PARAMETER_EXTERNAL = "EXTERNAL"
+PARAMETER_DDL_TIME = "transient_lastDdlTime"
+PARAMETER_EXTERNAL_PURGE = "external.table.purge"
+
+
+class PrincipalType(IntEnum):
+    """Who an owner is."""
+
+    USER = 1
+    ROLE = 2
+    GROUP = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalog:
+    """A space of databases. `hive` always exists."""
+
+    name: str
+    description: str | None = None
+    location: str
+    create_time: int = 0
+    parameters: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Database:
+    """A namespace of tables; `location` is where its managed tables go."""
+
+    catalog: str = DEFAULT_CATALOG
+    name: str
+    description: str | None = None
+    location: str | None = None
+    managed_location: str | None = None
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    owner_name: str | None = None
+    owner_type: int | None = None
+    create_time: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """A column or a partition key; `type` is Hive's type text, for instance `array<struct<a:int>>`."""
+
+    name: str
+    type: str | None
+    comment: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SerDe:
+    """How rows are read from and written to files."""
+
+    name: str | None = None
+    library: str | None = None
+    parameters: Mapping[str, str] | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skew:
+    """Columns whose frequent values have directories of their own."""
+
+    columns: tuple[str, ...] = ()
+    values: tuple[tuple[str, ...], ...] = ()
+    locations: tuple[tuple[tuple[str, ...], str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageDescriptor:
+    """Columns, place and file format of a table or a partition."""
+
+    columns: tuple[Column, ...] = ()
+    location: str | None = None
+    input_format: str | None = None
+    output_format: str | None = None
+    compressed: bool = False
+    bucket_count: int = 0
+    serde: SerDe | None = None
+    bucket_columns: tuple[str, ...] = ()
+    sort_columns: tuple[tuple[str, int], ...] = ()
+    parameters: Mapping[str, str] | None = None
+    skew: Skew | None = None
+    stored_as_sub_directories: bool | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A table or a view. A view has no storage location; some clients send no storage descriptor for it at all."""
+
+    catalog: str = DEFAULT_CATALOG
+    database: str
+    name: str
+    table_type: str = MANAGED_TABLE
+    owner: str | None = None
+    create_time: int = 0
+    last_access_time: int = 0
+    retention: int = 0
+    storage: StorageDescriptor | None = None
+    partition_keys: tuple[Column, ...] = ()
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    view_original_text: str | None = None
+    view_expanded_text: str | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_view(self) -> bool:
+        """Whether the table holds no data of its own; a materialized view does."""
+        return self.table_type == VIRTUAL_VIEW
+
+    @property
+    def is_external(self) -> bool:
+        """Whether the data belongs to somebody else and outlives the table."""
+        return self.table_type == EXTERNAL_TABLE or self.parameters.get(PARAMETER_EXTERNAL, "").upper() == "TRUE"
+
+    @property
+    def location(self) -> str | None:
+        """Where the table's data is, or None for a view."""
+        return self.storage.location if self.storage is not None else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableMeta:
+    """The line of a table in a listing."""
+
+    database: str
+    name: str
+    table_type: str
+    comment: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition:
+    """One partition: `values` in the order of the table's partition keys."""
+
+    values: tuple[str, ...]
+    create_time: int = 0
+    last_access_time: int = 0
+    storage: StorageDescriptor | None = None
+    parameters: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Function:
+    """A user-defined function; resources are (type, uri) with 1 jar, 2 file, 3 archive."""
+
+    catalog: str = DEFAULT_CATALOG
+    database: str
+    name: str
+    class_name: str | None = None
+    owner_name: str | None = None
+    owner_type: int | None = None
+    create_time: int = 0
+    function_type: int = 1
+    resources: tuple[tuple[int, str], ...] = ()
+
+
+class ConstraintKind(IntEnum):
+    """What a constraint says. None is enforced: optimizers read them."""
+
+    PRIMARY_KEY = 1
+    FOREIGN_KEY = 2
+    UNIQUE = 3
+    NOT_NULL = 4
+    DEFAULT = 5
+    CHECK = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableName:
+    """What a table is called, in full."""
+
+    catalog: str = DEFAULT_CATALOG
+    database: str
+    table: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Constraint:
+    """An informational constraint of a table.
+
+    `columns` are the table's, in the order of the key; a check of the whole table has none. A foreign key names the
+    table, the columns (in the order of `columns`) and, if known, the key that it refers to. `expression` is a column's
+    default value or the condition of a check.
+    """
+
+    catalog: str = DEFAULT_CATALOG
+    database: str
+    table: str
+    name: str = ""
+    kind: ConstraintKind
+    columns: tuple[str, ...] = ()
+    enabled: bool = False
+    validated: bool = False
+    relied: bool = False
+    expression: str | None = None
+    parent: TableName | None = None
+    parent_columns: tuple[str, ...] = ()
+    parent_key: str | None = None
+    update_rule: int = 0
+    delete_rule: int = 0

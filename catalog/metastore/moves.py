@@ -1,0 +1,134 @@
+"""Renaming a directory together with metadata, so that neither a crash nor a lost connection parts the two.
+
+A move is announced in a transaction of its own before anything happens, and its announcement goes in the transaction
+that changes the metadata. What is still announced when nobody works on it any more is settled: if the metadata is
+still the old one, the directory goes back. Whoever works on it holds the table's row, so that settling waits for it.
+
+    carry_out(store, lambda transaction, mover: …; mover.move(transaction, table_id, old, new); …)
+"""
+
+import logging
+from collections.abc import Callable
+from typing import TypeVar
+
+from interbed.catalog.metastore import warehouse as files
+from interbed.catalog.metastore.errors import MetastoreError
+from interbed.catalog.repository.api import Move, Store, Transaction
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_Key = tuple[int, str | None, str, str]
+
+ATTEMPTS_MAX = 5
+"""How often a unit of work is run: once to find out its moves, once to do them, and again if somebody was quicker."""
+
+
+class _NotAnnouncedError(BaseException):
+    """A move has to be announced before the work can be done. It ends the unit of work whatever that catches."""
+
+    def __init__(self, key: _Key) -> None:
+        super().__init__(key)
+        self.key = key
+
+
+class Mover:
+    """What a unit of work renames directories with. It may be run again, the directories move once."""
+
+    def __init__(self) -> None:
+        self.announced: dict[_Key, int] = {}
+        self._moved: set[_Key] = set()
+
+    def move(
+        self, transaction: Transaction, table_id: int, old: str, new: str, *, partition_name: str | None = None
+    ) -> None:
+        """Rename a directory, if it exists. The caller holds the table's row and stores the new location before the
+        transaction ends. `partition_name` is the new name of the partition that the directory belongs to.
+
+        InvalidOperationError if the new directory exists, MetastoreError if it cannot be renamed.
+        """
+        key = (table_id, partition_name, old, new)
+        number = self.announced.get(key)
+        if number is None or not transaction.moves.finish(number):
+            raise _NotAnnouncedError(key)
+        if key not in self._moved:
+            files.rename_directory(old, new)
+            self._moved.add(key)
+
+
+def carry_out(store: Store, work: Callable[[Transaction, Mover], T]) -> T:
+    """Run a unit of work that may rename directories. If it fails they are where they were."""
+    mover = Mover()
+    done = False
+    try:
+        for _ in range(ATTEMPTS_MAX):
+            try:
+                result = store.write(lambda transaction: work(transaction, mover))
+            except _NotAnnouncedError as needed:
+                mover.announced[needed.key] = _announce(store, needed.key)
+                continue
+            done = True
+            return result
+        raise MetastoreError("the directory could not be renamed: others keep changing the table, try again")
+    finally:
+        if not done:
+            for number in mover.announced.values():
+                _settle_later(store, number)
+
+
+def settle_all(store: Store) -> int:
+    """Settle the moves that a crash left behind and return how many there were. MetastoreError."""
+    pending = store.read(lambda transaction: transaction.moves.pending())
+    for number in pending:
+        settle(store, number)
+    return len(pending)
+
+
+def settle(store: Store, number: int) -> None:
+    """Put the directory of an announced move to where the metadata says, and forget the move."""
+
+    def work(transaction: Transaction) -> None:
+        announced = transaction.moves.find(number)
+        if announced is None:
+            return
+        table = transaction.tables.lock(announced.table_id)
+        # Whoever worked on it may have finished while we waited for the table.
+        move = transaction.moves.find(number)
+        if move is None or table is None:
+            return
+        if files.same_location(_present_location(transaction, move, table.value.location), move.old):
+            _take_back(move)
+        transaction.moves.finish(number)
+
+    store.write(work)
+
+
+def _announce(store: Store, key: _Key) -> int:
+    return store.write(lambda transaction: transaction.moves.announce(*key))
+
+
+def _settle_later(store: Store, number: int) -> None:
+    try:
+        settle(store, number)
+    except MetastoreError as error:
+        # Whether the change was committed is not known. The announcement stays, and so does everything else, until
+        # the database is back.
+        logger.warning("a directory's move could not be settled yet: %s", error)
+
+
+def _present_location(transaction: Transaction, move: Move, table_location: str | None) -> str | None:
+    if move.partition_name is None:
+        return table_location
+    partition = transaction.partitions.find(move.table_id, move.partition_name)
+    if partition is None:
+        # It still has its old name, and so its old location.
+        return move.old
+    return partition.value.storage.location if partition.value.storage is not None else None
+
+
+def _take_back(move: Move) -> None:
+    if files.directory_exists(move.old) or not files.directory_exists(move.new):
+        return
+    logger.info("moving %s back to %s: the change that moved it was not finished", move.new, move.old)
+    files.rename_directory(move.new, move.old)

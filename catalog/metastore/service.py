@@ -1,0 +1,42 @@
+"""The metastore: all services over one store and one warehouse."""
+
+import time
+from collections.abc import Callable
+
+from interbed.catalog.metastore.catalogs import CatalogService
+from interbed.catalog.metastore.constraints import ConstraintService
+from interbed.catalog.metastore.databases import DatabaseService
+from interbed.catalog.metastore.functions import FunctionService
+from interbed.catalog.metastore.locks import LEASE_SECONDS, LockService
+from interbed.catalog.metastore.notifications import NotificationService
+from interbed.catalog.metastore.partitions import PartitionService
+from interbed.catalog.metastore.settings import ConfigValues
+from interbed.catalog.metastore.statistics import StatisticsService
+from interbed.catalog.metastore.tables import TableService
+from interbed.catalog.metastore.warehouse import Warehouse
+from interbed.catalog.repository.api import Store
+
+
+class Metastore:
+    """What a catalog server answers from. Safe for many threads: all state is in the store."""
+
+    def __init__(
+        self,
+        store: Store,
+        warehouse: str,
+        *,
+        lease_seconds: float = LEASE_SECONDS,
+        clock: Callable[[], float] = time.time,
+        config: ConfigValues | None = None,
+    ) -> None:
+        self.config = config if config is not None else ConfigValues()
+        self.warehouse = Warehouse(warehouse)
+        self.catalogs = CatalogService(store, self.warehouse, clock=clock)
+        self.databases = DatabaseService(store, self.warehouse, clock=clock)
+        self.tables = TableService(store, self.warehouse, clock=clock)
+        self.partitions = PartitionService(store, self.warehouse, clock=clock)
+        self.statistics = StatisticsService(store, clock=clock)
+        self.functions = FunctionService(store, clock=clock)
+        self.constraints = ConstraintService(store, clock=clock)
+        self.notifications = NotificationService(store, clock=clock)
+        self.locks = LockService(store, lease_seconds=lease_seconds, clock=clock)

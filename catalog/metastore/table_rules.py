@@ -1,0 +1,95 @@
+"""What a table must be to be stored, and what follows from what it is: pure functions of its values."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from interbed.catalog.metastore.errors import InvalidObjectError, MetastoreError, NoSuchObjectError
+from interbed.catalog.metastore.model import (
+    EXTERNAL_TABLE,
+    MANAGED_TABLE,
+    PARAMETER_EXTERNAL,
+    PARAMETER_EXTERNAL_PURGE,
+    Column,
+    Table,
+)
+from interbed.catalog.metastore.names import is_valid_name, shortened
+
+EXPECTED_PARAMETER_KEY = "expected_parameter_key"
+EXPECTED_PARAMETER_VALUE = "expected_parameter_value"
+
+BASIC_STATISTICS = ("numRows", "numFiles", "totalSize", "rawDataSize", "numFilesErasureCoded")
+"""Parameters with counts of what a table or a partition holds."""
+
+CASCADE = "CASCADE"
+"""The environment context's key by which changed columns go to the partitions, too."""
+
+
+def check_table(table: Table) -> None:
+    """InvalidObjectError if the table's name or columns cannot be stored."""
+    if not is_valid_name(table.name):
+        raise InvalidObjectError(f"{shortened(table.name)} is not a valid object name")
+    check_columns(table)
+
+
+def check_columns(table: Table) -> None:
+    """InvalidObjectError if a column has no name or type, or two columns or keys have the same name."""
+    columns = (table.storage.columns if table.storage is not None else ()) + table.partition_keys
+    seen: set[str] = set()
+    for column in columns:
+        if not column.name or not column.name.strip():
+            raise InvalidObjectError(f"Table {table.name} has a column without a name")
+        if not column.type:
+            raise InvalidObjectError(f"Column {shortened(column.name)} of table {table.name} has no type")
+        if column.name.lower() in seen:
+            raise InvalidObjectError(f"Duplicate column name {shortened(column.name)} in table {table.name}")
+        seen.add(column.name.lower())
+
+
+def check_expected_parameter(table: Table, changed: Table, context: Mapping[str, str]) -> None:
+    """The compare of compare-and-swap, which must also set a new value: MetastoreError otherwise. The text, with its
+    slip, is Hive's: clients match on it.
+    """
+    key = context.get(EXPECTED_PARAMETER_KEY)
+    expected = context.get(EXPECTED_PARAMETER_VALUE)
+    if key is None or expected is None:
+        return
+    actual = table.parameters.get(key)
+    if actual != expected:
+        raise MetastoreError(
+            f"The table has been modified. The parameter value for key '{key}' is "
+            f"'{'null' if actual is None else actual}'. The expected was value was '{expected}'"
+        )
+    if key not in changed.parameters:
+        raise MetastoreError(f"New value for expected key {key} is not set")
+
+
+def stored_type(table_type: str, parameters: Mapping[str, str]) -> str:
+    """The type that the parameter EXTERNAL makes of a table, whatever the client said."""
+    if table_type in (MANAGED_TABLE, EXTERNAL_TABLE):
+        external = parameters.get(PARAMETER_EXTERNAL, "").upper() == "TRUE"
+        return EXTERNAL_TABLE if external else MANAGED_TABLE
+    return table_type
+
+
+def same_keys(left: Sequence[Column], right: Sequence[Column]) -> bool:
+    """Whether two lists of partition keys have the same names and types; comments may differ."""
+    return [(key.name.lower(), key.type) for key in left] == [(key.name.lower(), key.type) for key in right]
+
+
+def owns_data(table: Table) -> bool:
+    """Whether dropping the table with its data deletes files."""
+    purges = table.parameters.get(PARAMETER_EXTERNAL_PURGE, "").upper() == "TRUE"
+    return not table.is_view and (not table.is_external or purges)
+
+
+def data_locations(table: Table, partition_locations: Iterable[str]) -> list[str]:
+    """The directories to delete with the table: its own, and those of partitions that lie elsewhere."""
+    if table.location is None or not owns_data(table):
+        return []
+    inside = table.location.rstrip("/") + "/"
+    elsewhere = [location for location in partition_locations if not location.startswith(inside)]
+    return [*elsewhere, table.location]
+
+
+def table_not_found(database: str | None, name: str | None) -> NoSuchObjectError:
+    """Hive's words for a table that is not there."""
+    return NoSuchObjectError(f"{shortened(database)}.{shortened(name)} table not found")

@@ -1,0 +1,268 @@
+"""Where data lives, and the few things that a metastore does to it: make, rename and delete directories.
+
+Locations are Hadoop's: `file:/warehouse/db.db/t`, `s3a://bucket/path`, `hdfs://host/path`, or a bare local path. They
+are compared and stored as text; a `%` in them stands for itself. Local directories are handled by the operating
+system, everything else by pyarrow.fs.
+"""
+
+import logging
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, TypeVar
+
+from interbed.catalog.metastore.errors import InvalidOperationError, MetastoreError
+from interbed.catalog.metastore.model import DEFAULT_DATABASE, Database, Table
+
+if TYPE_CHECKING:
+    from pyarrow.fs import FileSystem
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_OBJECT_STORES = ("s3", "s3a", "s3n", "gs", "abfs", "abfss", "wasb", "wasbs", "oss", "cos")
+"""Schemes where a directory is only a prefix: there is nothing to make."""
+
+_ARROW_SCHEMES = {"s3a": "s3", "s3n": "s3"}
+
+
+class Warehouse:
+    """The root under which databases and managed tables get their directories."""
+
+    def __init__(self, root: str) -> None:
+        self.root = normalized_location(root)
+
+    def database_location(self, name: str, catalog_location: str | None = None) -> str:
+        """The directory of a database that names none: the root for `default`, `<root>/<name>.db` for others. The
+        root is its catalog's location, the warehouse's if there is none.
+        """
+        root = catalog_location or self.root
+        return root if name == DEFAULT_DATABASE else child(root, f"{name}.db")
+
+    def table_location(self, database: Database, table: Table) -> str:
+        """The directory of a table that names none: below its database's. A managed table goes to the database's
+        managed location if it has one.
+        """
+        home = database.location or self.database_location(database.name)
+        if database.managed_location and not table.is_external:
+            home = database.managed_location
+        return child(home, table.name)
+
+    def qualified(self, location: str) -> str:
+        """A location as it is stored: one without a scheme is in the file system of the warehouse, one of the local
+        file system has no authority and no doubled slashes.
+        """
+        scheme, colon, rest = location.partition(":")
+        if not colon or "/" in scheme:
+            if not location.startswith("/"):
+                return location
+            root_scheme, path = _split(self.root)
+            if root_scheme != "file":
+                authority = path[2:].partition("/")[0] if path.startswith("//") else ""
+                return f"{self.root.partition(':')[0]}://{authority}{location}"
+            rest = location
+        elif scheme != "file":
+            return location
+        # Two dots stay: whether they may be taken out depends on links.
+        path = "/" + "/".join(part for part in rest.split("/") if part)
+        return f"file:{path}"
+
+    def is_protected(self, location: str) -> bool:
+        """Whether a table or database that claims this location must not delete it: it holds the warehouse, or
+        everything.
+        """
+        return contains(location, self.root)
+
+
+def child(location: str, name: str) -> str:
+    """The location of a directory in another."""
+    return f"{location.rstrip('/')}/{name}"
+
+
+def normalized_location(location: str) -> str:
+    """A location as it is stored: local ones as `file:/absolute/path`, none with a slash at its end.
+
+    A path that begins with no slash, `file:./warehouse`, is relative to the working directory.
+    """
+    scheme, path = _split(location)
+    if scheme == "file":
+        rest = location.removeprefix("file:")
+        if not rest.startswith("/"):
+            path = rest
+        absolute = os.path.abspath(path)
+        return f"file:{absolute}"
+    return location.rstrip("/") if location.count("/") > 3 else location
+
+
+def make_directory(location: str) -> bool:
+    """Make sure that the directory is there; whether it had to be made. MetastoreError if it cannot be."""
+    scheme, path = _split(location)
+    if scheme in _OBJECT_STORES:
+        return False
+    if scheme == "file":
+        if os.path.isdir(path):
+            return False
+        _checked(lambda: os.makedirs(path, exist_ok=True), f"{location} is not a directory or unable to create one")
+        return True
+    filesystem, remote_path = _remote(location)
+    info = _checked(lambda: filesystem.get_file_info(remote_path), f"cannot look at {location}")
+    if info.type.name == "Directory":
+        return False
+    _checked(
+        lambda: filesystem.create_dir(remote_path, recursive=True),
+        f"{location} is not a directory or unable to create one",
+    )
+    return True
+
+
+def directory_exists(location: str) -> bool:
+    """Whether there is anything at the location. MetastoreError if it cannot be looked at."""
+    scheme, path = _split(location)
+    if scheme == "file":
+        return os.path.lexists(path)
+    filesystem, remote_path = _remote(location)
+    info = _checked(lambda: filesystem.get_file_info(remote_path), f"cannot look at {location}")
+    return bool(info.type.name != "NotFound")
+
+
+def remove_empty_directory(location: str) -> None:
+    """Take back a directory that was just made, unless something is in it by now."""
+    scheme, path = _split(location)
+    if scheme == "file":
+        try:
+            os.rmdir(path)
+        except OSError as error:
+            logger.warning("could not take back the directory %s: %s", location, error)
+
+
+def remove_empty_parents(location: str, *, below: str | None) -> None:
+    """Remove the directories above `location` that are empty now, as long as they lie below another one."""
+    scheme, path = _split(location)
+    if scheme != "file" or below is None or not contains(below, location):
+        return
+    top = _split(below)[1].rstrip("/")
+    parent = os.path.dirname(path.rstrip("/"))
+    while len(parent) > len(top):
+        try:
+            os.rmdir(parent)
+        except OSError:
+            # It is not empty, or another partition was just put into it.
+            return
+        parent = os.path.dirname(parent)
+
+
+def delete_directory(location: str) -> None:
+    """Delete the directory and everything in it. Failures are logged: the metadata is gone, and the data is left for
+    its owner.
+    """
+    scheme, path = _split(location)
+    try:
+        if scheme == "file":
+            if os.path.lexists(path):
+                shutil.rmtree(path)
+            return
+        filesystem, remote_path = _remote(location)
+        if filesystem.get_file_info(remote_path).type.name != "NotFound":
+            filesystem.delete_dir(remote_path)
+    except (OSError, ValueError, NotImplementedError, MetastoreError) as error:
+        logger.warning("could not delete the data in %s: %s", location, error)
+
+
+def rename_directory(old: str, new: str) -> bool:
+    """Rename a directory; False if the old one does not exist. InvalidOperationError if the new one does or it cannot
+    be done.
+    """
+    scheme, old_path = _split(old)
+    new_scheme, new_path = _split(new)
+    if scheme != new_scheme:
+        raise InvalidOperationError(f"cannot move data from {old} to {new}: different file systems")
+    if scheme == "file":
+        if not os.path.isdir(old_path):
+            return False
+        if os.path.lexists(new_path):
+            raise InvalidOperationError(f"New location for this table already exists : {new}")
+        _checked(lambda: os.rename(old_path, new_path), f"Unable to access old location {old} or to move it to {new}")
+        return True
+    filesystem, old_remote = _remote(old)
+    _, new_remote = _remote(new)
+    infos = _checked(lambda: filesystem.get_file_info([old_remote, new_remote]), f"cannot look at {old}")
+    if infos[0].type.name == "NotFound":
+        return False
+    if infos[1].type.name != "NotFound":
+        raise InvalidOperationError(f"New location for this table already exists : {new}")
+    _checked(
+        lambda: filesystem.move(old_remote, new_remote), f"Unable to access old location {old} or to move it to {new}"
+    )
+    return True
+
+
+def empty_directory(location: str) -> None:
+    """Delete everything in the directory but not the directory. MetastoreError if that fails half-way."""
+    scheme, path = _split(location)
+    if scheme == "file":
+        _checked(lambda: _empty_local(path), f"cannot delete the data in {location}")
+        return
+    filesystem, remote_path = _remote(location)
+    _checked(
+        lambda: filesystem.delete_dir_contents(remote_path, missing_dir_ok=True),
+        f"cannot delete the data in {location}",
+    )
+
+
+def same_location(left: str | None, right: str | None) -> bool:
+    """Whether two locations name the same directory, whatever the number of slashes."""
+    return left is not None and right is not None and _comparable(left) == _comparable(right)
+
+
+def contains(location: str, inner: str | None) -> bool:
+    """Whether `inner` is the directory itself or lies in it."""
+    if inner is None:
+        return False
+    outer_path, inner_path = _comparable(location), _comparable(inner)
+    return inner_path == outer_path or inner_path.startswith(outer_path.rstrip("/") + "/")
+
+
+def _empty_local(path: str) -> None:
+    if not os.path.isdir(path):
+        return
+    for entry in os.scandir(path):
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.path)
+        else:
+            os.unlink(entry.path)
+
+
+def _split(location: str) -> tuple[str, str]:
+    """Scheme and path; a location without a scheme is local."""
+    scheme, colon, rest = location.partition(":")
+    if not colon or "/" in scheme:
+        return "file", location
+    if scheme == "file":
+        return "file", "/" + rest.lstrip("/")
+    return scheme.lower(), rest
+
+
+def _comparable(location: str) -> str:
+    scheme, path = _split(location)
+    return f"{scheme}:{PurePosixPath(path)}"
+
+
+def _remote(location: str) -> "tuple[FileSystem, str]":
+    # Half of the memory of a server would be Arrow, which one with a local warehouse never needs.
+    from pyarrow.fs import FileSystem
+
+    scheme, rest = _split(location)
+    uri = f"{_ARROW_SCHEMES.get(scheme, scheme)}:{rest}"
+    filesystem, path = _checked(lambda: FileSystem.from_uri(uri), f"cannot open the file system of {location}")
+    return filesystem, path
+
+
+def _checked(action: Callable[[], T], message: str) -> T:
+    try:
+        return action()
+    except (OSError, ValueError, NotImplementedError) as error:
+        # Arrow's errors derive from these three: a bad uri, a file system that this build of Arrow lacks, and input
+        # or output.
+        raise MetastoreError(f"{message}: {error}") from error

@@ -1,0 +1,94 @@
+"""The partitions of a table, as its newest snapshot has them, and what a page of them is."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Generic, TypeVar
+
+from interbed.storage.manifest.entry import merge_entries
+from interbed.storage.scan.manifest_reader import ManifestReader
+from interbed.storage.store import TableStore
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionStatistics:
+    """How much a partition holds.
+
+    `spec` maps each partition column to the text of its value, in the table's order; null is the default name.
+    Records are those of the files, not yet merged. `last_file_creation_time` in milliseconds since the epoch.
+    """
+
+    spec: Mapping[str, str]
+    record_count: int
+    file_size_in_bytes: int
+    file_count: int
+    last_file_creation_time: int
+    total_buckets: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Partition(PartitionStatistics):
+    """A partition; `done` is for catalogs that mark partitions, which none of interbed's does."""
+
+    done: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PagedList(Generic[T]):
+    """A page; `next_page_token` is None on the last one."""
+
+    elements: Sequence[T]
+    next_page_token: str | None = None
+
+
+@dataclass(slots=True)
+class _Sum:
+    records: int = 0
+    bytes: int = 0
+    files: int = 0
+    created_millis: int = 0
+    buckets: int = 0
+
+
+def partitions_of(store: TableStore) -> list[Partition]:
+    """The partitions that have files in the newest snapshot, in the order of their values' text."""
+    if not store.schema.partition_keys:
+        return []
+    latest = store.snapshots.latest()
+    if latest is None:
+        return []
+    reader = ManifestReader(store.file_io, store.paths)
+    sums: dict[bytes, _Sum] = {}
+    # One step for each data file: entries are objects, decoded so by the reader.
+    for entry in merge_entries(reader.entries(reader.data(latest))):
+        found = sums.setdefault(entry.partition, _Sum())
+        found.records += entry.file.row_count
+        found.bytes += entry.file.file_size
+        found.files += 1
+        found.created_millis = max(found.created_millis, entry.file.creation_time_millis)
+        found.buckets = entry.total_buckets
+    partitions = [
+        Partition(
+            spec=store.paths.partition_spec(partition),
+            record_count=found.records,
+            file_size_in_bytes=found.bytes,
+            file_count=found.files,
+            last_file_creation_time=_epoch_millis(found.created_millis),
+            total_buckets=found.buckets,
+        )
+        for partition, found in sums.items()
+    ]
+    return sorted(partitions, key=lambda p: tuple(p.spec.values()))
+
+
+def partition_name(spec: Mapping[str, str]) -> str:
+    """The name that pages are cut by and patterns are matched against: `dt=2026-01-31/h=1`, not escaped."""
+    return "/".join(f"{column}={value}" for column, value in spec.items())
+
+
+def _epoch_millis(wall_millis: int) -> int:
+    """A file's time, noted as wall-clock time of its writer, taken for that of this machine's zone as in Paimon."""
+    wall = datetime.fromtimestamp(wall_millis / 1000, UTC).replace(tzinfo=None)
+    return round(wall.timestamp() * 1000)

@@ -1,0 +1,39 @@
+"""The tables of the metastore's own database, the same on SQLite and PostgreSQL.
+
+What is searched for or compared stands in columns; what is only stored and returned (columns, parameters, storage) is
+a JSON document in a text column, written by documents.py, so that reading a table is one row. Changes here need a
+migration in alembic/.
+"""
+
+from interbed.catalog.repository.models.base import Base
+from interbed.catalog.repository.models.constraints import ConstraintRow
+from interbed.catalog.repository.models.events import EventRow, MoveRow, PropertyRow
+from interbed.catalog.repository.models.locks import LockRow, SequenceRow
+from interbed.catalog.repository.models.objects import CatalogRow, DatabaseRow, FunctionRow, TableRow
+from interbed.catalog.repository.models.partitions import (
+    PartitionMarkRow,
+    PartitionRow,
+    PartitionSetRow,
+    PartitionStorageRow,
+)
+from interbed.catalog.repository.models.statistics import PartitionStatisticsRow, TableStatisticsRow
+
+__all__ = [
+    "Base",
+    "CatalogRow",
+    "ConstraintRow",
+    "DatabaseRow",
+    "EventRow",
+    "FunctionRow",
+    "LockRow",
+    "MoveRow",
+    "PartitionMarkRow",
+    "PartitionRow",
+    "PartitionSetRow",
+    "PartitionStatisticsRow",
+    "PartitionStorageRow",
+    "PropertyRow",
+    "SequenceRow",
+    "TableRow",
+    "TableStatisticsRow",
+]

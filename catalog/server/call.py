@@ -1,0 +1,67 @@
+"""One call as the server sees it, told to whoever watches: metrics, the slow-call log, the audit log."""
+
+from collections.abc import Iterable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+
+class Outcome(StrEnum):
+    """How a call ended."""
+
+    OK = "ok"
+    REFUSED = "refused"
+    """Answered with an exception of the interface: no such table, already exists."""
+    FAILED = "failed"
+    """Answered with an internal error."""
+    UNKNOWN = "unknown"
+    """A method that is not served."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Session:
+    """A connection: who is on the other side. `user` is what set_ugi said, None before; nobody has checked it.
+    `certificate` is the subject of the client's TLS certificate, which was checked.
+    """
+
+    peer: str
+    user: str | None = None
+    certificate: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A call that has ended. `arguments` is the decoded Thrift structure, None where nothing was decoded."""
+
+    request_id: str
+    method: str
+    session: Session
+    seconds: float
+    outcome: Outcome
+    error: str | None = None
+    arguments: Any = None
+
+
+class CallObserver(Protocol):
+    """Told of every call, on the thread that served it; must be quick and must not raise."""
+
+    def observed(self, call: Call) -> None: ...
+
+
+def tell(observers: Iterable[CallObserver], call: Call) -> None:
+    """Tell all observers."""
+    for observer in observers:
+        observer.observed(call)
+
+
+current_request: ContextVar[str | None] = ContextVar("current_request", default=None)
+"""The id of the request that this thread serves, for log records."""
+
+current_method: ContextVar[str | None] = ContextVar("current_method", default=None)
+"""The method that this thread serves, for log records."""
+
+current_session: ContextVar[Session | None] = ContextVar("current_session", default=None)
+"""The session that this thread serves, for log records. A thread serves one connection: it is set at its beginning
+and by set_ugi.
+"""

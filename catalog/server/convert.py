@@ -1,0 +1,341 @@
+"""Between Thrift's structures and the values of the rules.
+
+Hive 3 and 4 clients put the catalog before a database's name (`@hive#sales`) or into a field of its own; both end
+here. Lists and maps that a client left out become empty ones, and are sent as such: Java clients take a missing list
+for an error.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from interbed.catalog.metastore.lock_model import LockComponent, LockLevel, LockRequest, LockType
+from interbed.catalog.metastore.model import (
+    DEFAULT_CATALOG,
+    MANAGED_TABLE,
+    Catalog,
+    Column,
+    Database,
+    Function,
+    Partition,
+    SerDe,
+    Skew,
+    StorageDescriptor,
+    Table,
+    TableMeta,
+)
+from interbed.catalog.metastore.names import normalized
+from interbed.thrift_idl.hive_metastore import ttypes
+
+# Optional fields of a table that are stored as they come and sent back: they mean something to clients alone.
+_TABLE_EXTRAS = ("ownerType", "rewriteEnabled", "accessType", "requiredReadCapabilities", "requiredWriteCapabilities")
+_SERDE_EXTRAS = ("description", "serializerClass", "deserializerClass", "serdeType")
+
+
+def split_catalog(name: str | None, catalog: str | None = None) -> tuple[str, str | None]:
+    """Catalog and name of `@catalog#name`, `@catalog#` (no name) or a plain name; `catalog` is the request's own
+    field.
+    """
+    if name is not None and name.startswith("@") and "#" in name:
+        prefix, _, rest = name[1:].partition("#")
+        # An empty name is written as "!", so that no name at all can be told from it.
+        return normalized(prefix) or DEFAULT_CATALOG, None if rest == "" else "" if rest == "!" else rest
+    return normalized(catalog) or DEFAULT_CATALOG, name
+
+
+def catalog_from_thrift(thrift: Any) -> Catalog:
+    """From a Catalog structure."""
+    return Catalog(
+        name=normalized(thrift.name),
+        description=thrift.description,
+        location=thrift.locationUri or "",
+        create_time=thrift.createTime or 0,
+        parameters=_strings(thrift.parameters),
+    )
+
+
+def catalog_to_thrift(catalog: Catalog) -> Any:
+    """A Catalog structure."""
+    return ttypes.Catalog(
+        name=catalog.name,
+        description=catalog.description,
+        locationUri=catalog.location,
+        createTime=catalog.create_time,
+        parameters=dict(catalog.parameters),
+    )
+
+
+def database_from_thrift(thrift: Any) -> Database:
+    """From a Database structure."""
+    catalog, name = split_catalog(thrift.name, thrift.catalogName)
+    return Database(
+        catalog=catalog,
+        name=_own_name(name),
+        description=thrift.description,
+        location=thrift.locationUri or None,
+        managed_location=thrift.managedLocationUri or None,
+        parameters=_strings(thrift.parameters),
+        owner_name=thrift.ownerName,
+        owner_type=thrift.ownerType,
+        create_time=thrift.createTime or 0,
+    )
+
+
+def database_from_request(request: Any) -> Database:
+    """From a CreateDatabaseRequest, which holds the same fields."""
+    catalog, name = split_catalog(request.databaseName, request.catalogName)
+    return Database(
+        catalog=catalog,
+        name=_own_name(name),
+        description=request.description,
+        location=request.locationUri or None,
+        managed_location=request.managedLocationUri or None,
+        parameters=_strings(request.parameters),
+        owner_name=request.ownerName,
+        owner_type=request.ownerType,
+        create_time=request.createTime or 0,
+    )
+
+
+def database_to_thrift(database: Database) -> Any:
+    """A Database structure."""
+    return ttypes.Database(
+        name=database.name,
+        description=database.description,
+        locationUri=database.location,
+        parameters=dict(database.parameters),
+        ownerName=database.owner_name,
+        ownerType=database.owner_type or ttypes.PrincipalType.USER,
+        catalogName=database.catalog,
+        createTime=database.create_time,
+        managedLocationUri=database.managed_location,
+        # Hive 4 looks at it without asking whether it is there.
+        type=ttypes.DatabaseType.NATIVE,
+    )
+
+
+def table_from_thrift(thrift: Any, catalog: str | None = None) -> Table:
+    """From a Table structure; `catalog` is what the request says elsewhere."""
+    name_catalog, database = split_catalog(thrift.dbName, thrift.catName or catalog)
+    return Table(
+        catalog=name_catalog,
+        database=normalized(database),
+        name=_own_name(thrift.tableName),
+        table_type=thrift.tableType or MANAGED_TABLE,
+        owner=thrift.owner,
+        create_time=thrift.createTime or 0,
+        last_access_time=thrift.lastAccessTime or 0,
+        retention=thrift.retention or 0,
+        storage=storage_from_thrift(thrift.sd),
+        partition_keys=_columns_from_thrift(thrift.partitionKeys),
+        parameters=_strings(thrift.parameters),
+        view_original_text=thrift.viewOriginalText,
+        view_expanded_text=thrift.viewExpandedText,
+        extra=_extras(thrift, _TABLE_EXTRAS, {"ownerType": ttypes.PrincipalType.USER}),
+    )
+
+
+def table_to_thrift(table: Table) -> Any:
+    """A Table structure."""
+    return ttypes.Table(
+        tableName=table.name,
+        dbName=table.database,
+        owner=table.owner,
+        createTime=table.create_time,
+        lastAccessTime=table.last_access_time,
+        retention=table.retention,
+        sd=storage_to_thrift(table.storage if table.storage is not None else StorageDescriptor()),
+        partitionKeys=_columns_to_thrift(table.partition_keys),
+        parameters=dict(table.parameters),
+        viewOriginalText=table.view_original_text,
+        viewExpandedText=table.view_expanded_text,
+        tableType=table.table_type,
+        catName=table.catalog,
+        **{"rewriteEnabled": False, **table.extra},
+    )
+
+
+def table_meta_to_thrift(meta: TableMeta, catalog: str) -> Any:
+    """A TableMeta structure."""
+    return ttypes.TableMeta(
+        dbName=meta.database,
+        tableName=meta.name,
+        tableType=meta.table_type,
+        comments=meta.comment,
+        catName=catalog,
+    )
+
+
+def storage_from_thrift(thrift: Any) -> StorageDescriptor | None:
+    """From a StorageDescriptor structure, or None."""
+    if thrift is None:
+        return None
+    skew = thrift.skewedInfo
+    return StorageDescriptor(
+        columns=_columns_from_thrift(thrift.cols),
+        location=thrift.location or None,
+        input_format=thrift.inputFormat,
+        output_format=thrift.outputFormat,
+        compressed=bool(thrift.compressed),
+        bucket_count=thrift.numBuckets or 0,
+        serde=_serde_from_thrift(thrift.serdeInfo),
+        bucket_columns=tuple(thrift.bucketCols or ()),
+        sort_columns=tuple((_own_name(order.col), order.order) for order in thrift.sortCols or ()),
+        parameters=_strings(thrift.parameters),
+        skew=None
+        if skew is None or not skew.skewedColNames
+        else Skew(
+            columns=tuple(skew.skewedColNames),
+            values=tuple(tuple(values) for values in skew.skewedColValues or ()),
+            # The keys of this map are lists, which Thrift's Python reader cannot put into a dict: it sends tuples.
+            locations=tuple((tuple(key), value) for key, value in (skew.skewedColValueLocationMaps or {}).items()),
+        ),
+        stored_as_sub_directories=thrift.storedAsSubDirectories,
+    )
+
+
+def storage_to_thrift(storage: StorageDescriptor) -> Any:
+    """A StorageDescriptor structure."""
+    serde = storage.serde if storage.serde is not None else SerDe()
+    skew = storage.skew if storage.skew is not None else Skew()
+    return ttypes.StorageDescriptor(
+        cols=_columns_to_thrift(storage.columns),
+        location=storage.location,
+        inputFormat=storage.input_format,
+        outputFormat=storage.output_format,
+        compressed=storage.compressed,
+        numBuckets=storage.bucket_count,
+        serdeInfo=ttypes.SerDeInfo(
+            name=serde.name,
+            serializationLib=serde.library,
+            parameters=dict(serde.parameters or {}),
+            **serde.extra,
+        ),
+        bucketCols=list(storage.bucket_columns),
+        sortCols=[ttypes.Order(col=name, order=order) for name, order in storage.sort_columns],
+        parameters=dict(storage.parameters or {}),
+        skewedInfo=ttypes.SkewedInfo(
+            skewedColNames=list(skew.columns),
+            skewedColValues=[list(values) for values in skew.values],
+            skewedColValueLocationMaps=dict(skew.locations),
+        ),
+        storedAsSubDirectories=bool(storage.stored_as_sub_directories),
+    )
+
+
+def partition_from_thrift(thrift: Any) -> Partition:
+    """From a Partition structure; its database and table are the request's."""
+    return Partition(
+        values=tuple(thrift.values or ()),
+        create_time=thrift.createTime or 0,
+        last_access_time=thrift.lastAccessTime or 0,
+        storage=storage_from_thrift(thrift.sd),
+        parameters=_strings(thrift.parameters),
+    )
+
+
+def partition_to_thrift(partition: Partition, table: Table) -> Any:
+    """A Partition structure."""
+    return ttypes.Partition(
+        values=list(partition.values),
+        dbName=table.database,
+        tableName=table.name,
+        createTime=partition.create_time,
+        lastAccessTime=partition.last_access_time,
+        sd=None if partition.storage is None else storage_to_thrift(partition.storage),
+        parameters=dict(partition.parameters),
+        catName=table.catalog,
+    )
+
+
+def columns_to_thrift(columns: Sequence[Column]) -> list[Any]:
+    """A list of FieldSchema structures."""
+    return _columns_to_thrift(columns)
+
+
+def function_from_thrift(thrift: Any) -> Function:
+    """From a Function structure."""
+    catalog, database = split_catalog(thrift.dbName, thrift.catName)
+    return Function(
+        catalog=catalog,
+        database=normalized(database),
+        name=_own_name(thrift.functionName),
+        class_name=thrift.className,
+        owner_name=thrift.ownerName,
+        owner_type=thrift.ownerType,
+        create_time=thrift.createTime or 0,
+        function_type=thrift.functionType or ttypes.FunctionType.JAVA,
+        resources=tuple((resource.resourceType, resource.uri) for resource in thrift.resourceUris or ()),
+    )
+
+
+def function_to_thrift(function: Function) -> Any:
+    """A Function structure."""
+    return ttypes.Function(
+        functionName=function.name,
+        dbName=function.database,
+        className=function.class_name,
+        ownerName=function.owner_name,
+        ownerType=function.owner_type or ttypes.PrincipalType.USER,
+        createTime=function.create_time,
+        functionType=function.function_type,
+        resourceUris=[ttypes.ResourceUri(resourceType=kind, uri=uri) for kind, uri in function.resources],
+        catName=function.catalog,
+    )
+
+
+def lock_request_from_thrift(thrift: Any) -> LockRequest:
+    """From a LockRequest structure. ValueError for a type or level that no Hive knows."""
+    return LockRequest(
+        components=tuple(
+            LockComponent(
+                type=LockType(component.type),
+                level=LockLevel(component.level),
+                database=normalized(split_catalog(component.dbname)[1]),
+                table=normalized(component.tablename) or None,
+                partition=component.partitionname or None,
+                operation=component.operationType,
+            )
+            for component in thrift.component or ()
+        ),
+        user=thrift.user or "unknown",
+        host=thrift.hostname or "unknown",
+        agent=thrift.agentInfo or "Unknown",
+    )
+
+
+def _columns_from_thrift(columns: Any) -> tuple[Column, ...]:
+    # Hive keeps the names of columns in lower case; bucketCols stay as they come.
+    return tuple(
+        Column(name=_own_name(column.name), type=column.type, comment=column.comment) for column in columns or ()
+    )
+
+
+def _columns_to_thrift(columns: Sequence[Column]) -> list[Any]:
+    field_schema = ttypes.FieldSchema
+    return [field_schema(column.name, column.type, column.comment) for column in columns]
+
+
+def _serde_from_thrift(thrift: Any) -> SerDe | None:
+    if thrift is None:
+        return None
+    return SerDe(
+        name=thrift.name,
+        library=thrift.serializationLib,
+        parameters=_strings(thrift.parameters),
+        extra=_extras(thrift, _SERDE_EXTRAS, {}),
+    )
+
+
+def _own_name(name: str | None) -> str:
+    # Blanks around the name of something that is looked for are overlooked; in the name of something new they are bad.
+    return (name or "").lower()
+
+
+def _extras(thrift: Any, names: Sequence[str], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    values = ((name, getattr(thrift, name)) for name in names)
+    return {name: value for name, value in values if value is not None and value != defaults.get(name)}
+
+
+def _strings(values: Mapping[str, str] | None) -> dict[str, str]:
+    # A null value is legal in Thrift's Java maps but cannot be sent; whoever sends one means that there is none.
+    return {} if values is None else {key: value for key, value in values.items() if value is not None}

@@ -1,0 +1,224 @@
+"""Settings from a hive-site.xml or metastore-site.xml, as a Java metastore reads it.
+
+Such files hold hundreds of keys, most of which say nothing to this server: those are passed over. A few must not be
+passed over: what asks for authentication that interbed does not offer is refused, for it would be open otherwise.
+Names are from Hive's MetastoreConf; each has an old form `hive.metastore.…` and a new one `metastore.…`.
+"""
+
+import logging
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+from xml.etree import ElementTree
+
+logger = logging.getLogger(__name__)
+
+_DIRECT = {
+    "thrift.bind.host": "host",
+    "thrift.port": "port",
+    "port": "port",
+    "warehouse.dir": "warehouse",
+    "server.max.threads": "connections_max",
+    "event.db.listener.timetolive": "events_ttl_seconds",
+}
+"""Keys, without their prefix, whose value is ours."""
+
+HIVE_KEYS: Mapping[str, str] = {
+    "host": "thrift.bind.host",
+    "port": "thrift.port, port, uris",
+    "warehouse": "warehouse.dir",
+    "db": "javax.jdo.option.ConnectionURL, …UserName, …Password",
+    "connections_max": "server.max.threads",
+    "lock_lease_seconds": "hive.txn.timeout",
+    "transport": "thrift.framed.transport.enabled",
+    "protocol": "thrift.compact.protocol.enabled",
+    "http_port": "server.thrift.transport.mode=http",
+    "http_path": "server.thrift.http.path",
+    "events_ttl_seconds": "event.db.listener.timetolive",
+}
+"""For the documentation: the keys that a setting is taken from, without `metastore.` or `hive.metastore.`"""
+
+_URL_KEYS = ("javax.jdo.option.ConnectionURL", "metastore.connect.url.key")
+_USER_KEYS = ("javax.jdo.option.ConnectionUserName", "metastore.connection.user.name")
+_PASSWORD_KEYS = ("javax.jdo.option.ConnectionPassword", "metastore.connection.password")
+_PREFIXES = ("metastore.", "hive.metastore.")
+_REFERENCE = re.compile(r"\$\{([^${}]+)\}")
+_REFERENCES_MAX = 20
+
+_JDBC_PARAMETERS = {"ssl": None, "sslmode": "sslmode", "sslrootcert": "sslrootcert", "sslcert": "sslcert"}
+"""Parameters of PostgreSQL's JDBC driver that its C library knows; others are the driver's own."""
+
+
+class HiveSiteError(Exception):
+    """The file cannot be read, or asks for something that this server does not do."""
+
+
+def read(path: Path, wanted: frozenset[str]) -> dict[str, tuple[str, str]]:
+    """The settings named in `wanted` that the file holds: name -> (where it stood, text). HiveSiteError."""
+    site = _Site(path)
+    told: dict[str, tuple[str, str]] = {}
+    for key, name in _DIRECT.items():
+        site.tell(told, name, key)
+    site.tell(told, "lock_lease_seconds", "txn.timeout", prefixes=("metastore.", "hive."))
+    if site.is_true("thrift.framed.transport.enabled"):
+        told["transport"] = (site.source("thrift.framed.transport.enabled"), "framed")
+    if site.is_true("thrift.compact.protocol.enabled"):
+        told["protocol"] = (site.source("thrift.compact.protocol.enabled"), "compact")
+    if "port" not in told:
+        _port_of_uris(site, told)
+    _http(site, told)
+    if "db" in wanted:
+        _database(site, told)
+    _refuse_authentication(site, tls_is_set="tls_certificate" not in wanted)
+    used = {source.rpartition(" ")[2] for source, _ in told.values()}
+    for key in site.properties.keys() - used:
+        logger.debug("%s: %s is not used", path, key)
+    return {name: told[name] for name in told if name in wanted}
+
+
+class _Site:
+    """The properties of a file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.properties = _properties(path)
+
+    def key(self, suffix: str, prefixes: tuple[str, ...] = _PREFIXES) -> str | None:
+        """The full name under which a key stands in the file."""
+        return next((prefix + suffix for prefix in prefixes if prefix + suffix in self.properties), None)
+
+    def get(self, suffix: str) -> str | None:
+        """The value of a key."""
+        key = self.key(suffix)
+        return None if key is None else self.properties[key]
+
+    def is_true(self, suffix: str) -> bool:
+        """Whether a key says true."""
+        return (self.get(suffix) or "").lower() == "true"
+
+    def source(self, suffix: str) -> str:
+        """Where a key stands, for messages."""
+        return self.place(self.key(suffix) or suffix)
+
+    def place(self, key: str) -> str:
+        """Where a full key stands, for messages."""
+        return f"{self._path} {key}"
+
+    def tell(
+        self, told: dict[str, tuple[str, str]], name: str, suffix: str, prefixes: tuple[str, ...] = _PREFIXES
+    ) -> None:
+        """Take over a value as it is, unless the setting has one."""
+        key = self.key(suffix, prefixes)
+        if key is not None and self.properties[key] and name not in told:
+            told[name] = (self.place(key), self.properties[key])
+
+
+def _properties(path: Path) -> Mapping[str, str]:
+    try:
+        root = ElementTree.parse(path).getroot()
+    except OSError as error:
+        raise HiveSiteError(f"cannot read the Hive site {path}: {error.strerror}") from error
+    except ElementTree.ParseError as error:
+        raise HiveSiteError(f"the Hive site {path} is not well-formed XML: {error}") from error
+    raw: dict[str, str] = {}
+    for element in root.iter("property"):
+        name, value = element.findtext("name"), element.findtext("value")
+        if name and value is not None:
+            raw[name.strip()] = value.strip()
+    return {name: _resolved(value, raw) for name, value in raw.items()}
+
+
+def _resolved(value: str, raw: Mapping[str, str]) -> str:
+    """The value with `${another.key}` replaced. What stands for something else (system properties) is left."""
+    for _ in range(_REFERENCES_MAX):
+        replaced = _REFERENCE.sub(lambda match: raw.get(match[1], match[0]), value)
+        if replaced == value:
+            break
+        value = replaced
+    return value
+
+
+def _port_of_uris(site: _Site, told: dict[str, tuple[str, str]]) -> None:
+    """The port that the site's clients call, where the server's own is not named."""
+    key = site.key("uris") or site.key("thrift.uris")
+    if key is None or not site.properties[key]:
+        return
+    first = site.properties[key].split(",")[0].strip()
+    try:
+        port = urlsplit(first).port
+    except ValueError as error:
+        raise HiveSiteError(f"{site.place(key)}: {first!r} is not an address such as thrift://host:9083") from error
+    if port is not None:
+        told["port"] = (site.place(key), str(port))
+
+
+def _http(site: _Site, told: dict[str, tuple[str, str]]) -> None:
+    if (site.get("server.thrift.transport.mode") or "").lower() != "http":
+        return
+    # In this mode Hive speaks HTTP on its one port; here that is a port of its own.
+    told["http_port"] = told.pop("port", (site.source("server.thrift.transport.mode"), "9083"))
+    path = site.get("server.thrift.http.path")
+    if path:
+        told["http_path"] = (site.source("server.thrift.http.path"), f"/{path.strip('/')}")
+
+
+def _database(site: _Site, told: dict[str, tuple[str, str]]) -> None:
+    key = next((key for key in _URL_KEYS if key in site.properties), None)
+    if key is None:
+        return
+    place, jdbc = site.place(key), site.properties[key]
+    if not jdbc.startswith("jdbc:postgresql:"):
+        kind = jdbc.removeprefix("jdbc:").split(":")[0]
+        raise HiveSiteError(
+            f"{place}: the site keeps its metadata in {kind or 'nothing'}; interbed uses PostgreSQL or SQLite. Set db, "
+            "and bring the metadata over with `interbed metastore import`"
+        )
+    told["db"] = (place, _postgres_url(place, jdbc, site.properties))
+
+
+def _postgres_url(place: str, jdbc: str, properties: Mapping[str, str]) -> str:
+    rest = jdbc.removeprefix("jdbc:postgresql:")
+    try:
+        parts = urlsplit(rest if rest.startswith("//") else f"//localhost/{rest}")
+        port = parts.port
+    except ValueError as error:
+        raise HiveSiteError(f"{place}: this is not jdbc:postgresql://host:port/database") from error
+    database = parts.path.strip("/")
+    if not database or not parts.hostname:
+        raise HiveSiteError(f"{place}: this is not jdbc:postgresql://host:port/database")
+    parameters = dict(parse_qsl(parts.query))
+    user = parameters.pop("user", None) or _first(properties, _USER_KEYS)
+    password = parameters.pop("password", None) or _first(properties, _PASSWORD_KEYS)
+    if parameters.get("ssl", "").lower() in ("true", "1"):
+        parameters.setdefault("sslmode", "verify-full")
+    kept = {name: parameters[key] for key, name in _JDBC_PARAMETERS.items() if name and key in parameters}
+    who = "" if not user else quote(user, safe="") + ("" if not password else ":" + quote(password, safe="")) + "@"
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    where = host if port is None else f"{host}:{port}"
+    return f"postgresql://{who}{where}/{database}" + (f"?{urlencode(kept)}" if kept else "")
+
+
+def _first(properties: Mapping[str, str], keys: tuple[str, ...]) -> str | None:
+    return next((properties[key] for key in keys if properties.get(key)), None)
+
+
+def _refuse_authentication(site: _Site, *, tls_is_set: bool) -> None:
+    if site.is_true("sasl.enabled"):
+        raise HiveSiteError(
+            f"{site.source('sasl.enabled')}: the site asks for Kerberos, which interbed does not offer. Remove the key "
+            "for interbed, and let only trusted machines reach the port or set tls_client_ca"
+        )
+    authentication = (site.get("authentication") or "NONE").upper()
+    if authentication not in ("NONE", "NOSASL"):
+        raise HiveSiteError(
+            f"{site.source('authentication')}: the site asks for {authentication}, which interbed does not offer; it "
+            "knows clients by their TLS certificates (tls_client_ca)"
+        )
+    if site.is_true("use.SSL") and not tls_is_set:
+        keystore = site.get("keystore.path")
+        raise HiveSiteError(
+            f"{site.source('use.SSL')}: the site asks for TLS with a Java keystore ({keystore or 'none is named'}); "
+            "interbed reads PEM files. Set tls_certificate and tls_key: keytool -importkeystore -deststoretype PKCS12 "
+            "makes a .p12 of a keystore, openssl pkcs12 -nodes a PEM file of that"
+        )

@@ -1,0 +1,60 @@
+"""Threads that serve requests: started when there is more to do than threads, gone when there is long nothing to do."""
+
+import logging
+import queue
+import threading
+from collections.abc import Callable
+
+logger = logging.getLogger(__name__)
+
+THREADS_MAX = 64
+"""More than database connections: some requests wait for a file system."""
+
+IDLE_SECONDS_MAX = 60.0
+"""How long a thread stays without work."""
+
+
+class ThreadPool:
+    """Runs jobs, each on one of at most `threads_max` threads, in their order. A job takes care of its own errors."""
+
+    def __init__(self, threads_max: int = THREADS_MAX) -> None:
+        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._threads_max = threads_max
+        self._guard = threading.Lock()
+        self._threads = 0
+        self._idle = 0
+
+    def submit(self, job: Callable[[], None]) -> None:
+        """Run the job soon."""
+        self._jobs.put(job)
+        with self._guard:
+            # A thread that is idle may have been counted on by an earlier job: one thread too many does no harm.
+            if self._idle >= self._jobs.qsize() or self._threads >= self._threads_max:
+                return
+            self._threads += 1
+            number = self._threads
+        threading.Thread(target=self._work, name=f"requests {number}", daemon=True).start()
+
+    def close(self) -> None:
+        """Let the threads end when all jobs are done."""
+        with self._guard:
+            threads = self._threads
+        for _ in range(threads):
+            self._jobs.put(None)
+
+    def _work(self) -> None:
+        while True:
+            with self._guard:
+                self._idle += 1
+            try:
+                job = self._jobs.get(timeout=IDLE_SECONDS_MAX)
+            except queue.Empty:
+                job = None
+            with self._guard:
+                self._idle -= 1
+                if job is None:
+                    # A job that came in between finds another thread, or starts one.
+                    self._threads -= 1
+            if job is None:
+                return
+            job()

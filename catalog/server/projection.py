@@ -1,0 +1,80 @@
+"""What a client wants to see of an object: some fields by dotted names (`sd.serdeInfo.name`), some parameters.
+
+Patterns of parameters are SQL's: `%` stands for any text and `_` for one character. Without a list of fields
+everything is sent.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from thrift.Thrift import TType
+
+from interbed.catalog.metastore.errors import MetastoreError
+from interbed.catalog.metastore.names import shortened
+
+_Tree = dict[str, "_Tree"]
+
+
+class Projection:
+    """A GetProjectionsSpec structure, ready to be used on many objects; None wants everything.
+
+    MetastoreError if a field does not exist, as soon as the first object is looked at.
+    """
+
+    def __init__(self, spec: Any) -> None:
+        self._tree = _tree(() if spec is None else spec.fieldList or ())
+        self._included = None if spec is None else _matcher(spec.includeParamKeyPattern)
+        self._excluded = None if spec is None else _matcher(spec.excludeParamKeyPattern)
+
+    def of(self, structure: Any) -> Any:
+        """The structure with what is wanted; it is changed in place."""
+        if self._tree:
+            structure = _projected(structure, self._tree)
+        parameters = structure.parameters
+        if parameters is not None and (self._included is not None or self._excluded is not None):
+            structure.parameters = {key: value for key, value in parameters.items() if self._wants(key)}
+        return structure
+
+    def _wants(self, key: str) -> bool:
+        if self._included is not None and self._included.fullmatch(key) is None:
+            return False
+        return self._excluded is None or self._excluded.fullmatch(key) is None
+
+
+def _tree(fields: Sequence[str]) -> _Tree:
+    tree: _Tree = {}
+    for field in fields:
+        node = tree
+        for part in field.split("."):
+            node = node.setdefault(part, {})
+    return tree
+
+
+def _projected(structure: Any, tree: _Tree) -> Any:
+    known = {field[2]: field for field in structure.thrift_spec if field is not None}
+    for name in tree:
+        if name not in known:
+            raise MetastoreError(f"Invalid field name: {shortened(name)}")
+    chosen = type(structure)()
+    for name, field in known.items():
+        value = getattr(structure, name) if name in tree else None
+        inner = tree.get(name)
+        if inner and value is not None:
+            if field[1] == TType.STRUCT:
+                value = _projected(value, inner)
+            elif field[1] == TType.LIST and field[3][0] == TType.STRUCT:
+                value = [_projected(each, inner) for each in value]
+        setattr(chosen, name, value)
+    return chosen
+
+
+def _matcher(pattern: str | None) -> re.Pattern[str] | None:
+    if not pattern:
+        return None
+    # Each part between two stars is matched once and for all, so that no pattern takes more than quadratic time.
+    parts = ["".join("." if char == "_" else re.escape(char) for char in part) for part in pattern.split("%")]
+    if len(parts) == 1:
+        return re.compile(parts[0], re.DOTALL)
+    middle = "".join(f"(?>.*?{part})" for part in parts[1:-1])
+    return re.compile(f"{parts[0]}{middle}.*{parts[-1]}", re.DOTALL)

@@ -1,0 +1,122 @@
+"""What a setting may be: ports, durations, sizes, choices, each with its way from text and back.
+
+Every source of settings (a file, the environment, the command line, a Hive site) gives text, so that all of them
+accept and refuse the same.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+_SECONDS = {
+    "ns": 1e-9,
+    "nsec": 1e-9,
+    "us": 1e-6,
+    "usec": 1e-6,
+    "ms": 1e-3,
+    "msec": 1e-3,
+    "": 1.0,
+    "s": 1.0,
+    "sec": 1.0,
+    "m": 60.0,
+    "min": 60.0,
+    "minute": 60.0,
+    "h": 3600.0,
+    "hour": 3600.0,
+    "d": 86400.0,
+    "day": 86400.0,
+}
+"""Hive's units of time; their plural is accepted, too."""
+
+_BYTES = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+_QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind(Generic[T]):
+    """How a setting is read. `parse` raises ValueError for text that is none of the `allowed`; `choices` are the
+    allowed words where there are few.
+    """
+
+    allowed: str
+    parse: Callable[[str], T]
+    choices: tuple[str, ...] = ()
+
+
+def optional(kind: Kind[T]) -> Kind[T | None]:
+    """The same, or nothing: an empty text turns the feature off."""
+    return Kind(allowed=f"{kind.allowed}, or nothing", parse=lambda text: kind.parse(text) if text else None)
+
+
+def choice(*words: str) -> Kind[Any]:
+    """One of a few words, in any case."""
+
+    def parse(text: str) -> str:
+        for word in words:
+            if word.lower() == text.lower():
+                return word
+        raise ValueError
+
+    return Kind(allowed=" or ".join(words), parse=parse, choices=words)
+
+
+def integer(least: int, most: int, what: str) -> Kind[int]:
+    """A whole number within bounds."""
+
+    def parse(text: str) -> int:
+        number = int(text)
+        if not least <= number <= most:
+            raise ValueError
+        return number
+
+    return Kind(allowed=f"{what} from {least} to {most}", parse=parse)
+
+
+def parse_seconds(text: str) -> float:
+    """Seconds from `300`, `0.5`, `300s`, `5min`, `1d`."""
+    number, unit = _quantity(text)
+    if unit not in _SECONDS:
+        unit = unit.removesuffix("s")
+    return number * _SECONDS[unit]
+
+
+def _parse_positive_seconds(text: str) -> float:
+    seconds = parse_seconds(text)
+    if seconds <= 0:
+        raise ValueError
+    return seconds
+
+
+def _parse_bytes(text: str) -> int:
+    number, unit = _quantity(text)
+    return int(number * _BYTES[unit.removesuffix("ib").removesuffix("b") if unit != "b" else unit])
+
+
+def _quantity(text: str) -> tuple[float, str]:
+    match = _QUANTITY.fullmatch(text.strip().lower())
+    if match is None:
+        raise ValueError
+    return float(match[1]), match[2]
+
+
+def _parse_text(text: str) -> str:
+    if not text:
+        raise ValueError
+    return text
+
+
+def _parse_bool(text: str) -> bool:
+    return {"true": True, "false": False}[text.strip().lower()]
+
+
+TEXT = Kind(allowed="a text that is not empty", parse=_parse_text)
+PATH = Kind(allowed="a path", parse=lambda text: Path(_parse_text(text)))
+PORT = integer(0, 65535, "a port")
+SECONDS = Kind(allowed="a time above 0, such as 300, 300s, 5min or 1d", parse=_parse_positive_seconds)
+BYTES = Kind(allowed="a size, such as 67108864 or 64MB", parse=_parse_bytes)
+BOOLEAN = Kind(allowed="true or false", parse=_parse_bool, choices=("true", "false"))

@@ -1,0 +1,340 @@
+"""What a catalog server can be told, where it may be told, and what it was told.
+
+The sources, weakest first: the defaults below; a Hive site (`--hive-site`, see hive_site.py); a TOML file
+(`--config`) with the names below as its keys; environment variables, `INTERBED_SERVER_` and the name in capitals; the
+command line, `--` and the name with dashes. Whatever is unknown or cannot be read stops the server with a message that
+names the key, where it stood, and what is allowed.
+"""
+
+import dataclasses
+import difflib
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
+
+from interbed.catalog.server import hive_site
+from interbed.catalog.server.setting_kinds import (
+    BYTES,
+    PATH,
+    PORT,
+    SECONDS,
+    TEXT,
+    Kind,
+    choice,
+    integer,
+    optional,
+)
+from interbed.storage.errors import InvalidOptionError
+
+ENVIRONMENT_PREFIX = "INTERBED_SERVER_"
+
+_ENVIRONMENT_OF_THE_COMMAND = frozenset({"INTERBED_SERVER_CONFIG", "INTERBED_SERVER_HIVE_SITE"})
+"""Variables that say where settings are, and are none themselves."""
+
+_JAVA_KEYSTORES = (".jks", ".jceks", ".p12", ".pfx", ".keystore", ".truststore")
+
+_LOOPBACK = ("127.", "localhost", "::1")
+
+
+class SettingsError(InvalidOptionError):
+    """A setting is unknown or has a value that it does not take; nothing was started."""
+
+
+def _about(text: str, kind: Kind[Any]) -> Mapping[str, Any]:
+    return {"help": text, "kind": kind}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    """The settings of a catalog server. Times are seconds, sizes bytes; paths are as given, relative to the working
+    directory.
+    """
+
+    host: str = field(default="127.0.0.1", metadata=_about("Address to listen on.", TEXT))
+    port: int = field(default=9083, metadata=_about("Port to listen on; 0 takes a free one.", PORT))
+    db: str = field(
+        default="sqlite:///metastore.db",
+        metadata=_about("Where metadata is kept: sqlite:///file.db or postgresql://user:password@host/database.", TEXT),
+    )
+    warehouse: str = field(
+        default="file:./warehouse", metadata=_about("Where databases and managed tables get their directories.", TEXT)
+    )
+    workers: int = field(default=1, metadata=_about("Processes that serve the port.", integer(1, 256, "a number")))
+    connections_max: int = field(
+        default=2000,
+        metadata=_about("Clients at once, in each process; further ones wait.", integer(1, 100_000, "a number")),
+    )
+    message_seconds: float = field(
+        default=60.0,
+        metadata=_about(
+            "How long a client may take to send the rest of a message, and to take a reply, before it is dropped.",
+            SECONDS,
+        ),
+    )
+    lock_lease_seconds: float = field(
+        default=300.0, metadata=_about("How long a lock is kept for a client that no longer says anything.", SECONDS)
+    )
+    transport: Literal["buffered", "framed"] = field(
+        default="buffered", metadata=_about("How Thrift's messages are packed.", choice("buffered", "framed"))
+    )
+    protocol: Literal["binary", "compact"] = field(
+        default="binary", metadata=_about("How Thrift's values are written.", choice("binary", "compact"))
+    )
+    http_port: int | None = field(
+        default=None,
+        metadata=_about(
+            "Port for Thrift over HTTP, as Hive 4's clients may use it; nothing: not served.", optional(PORT)
+        ),
+    )
+    http_path: str = field(default="/metastore", metadata=_about("Path of Thrift over HTTP.", TEXT))
+    tls_certificate: Path | None = field(
+        default=None,
+        metadata=_about("The server's certificate and its chain, a PEM file; turns TLS on.", optional(PATH)),
+    )
+    tls_key: Path | None = field(
+        default=None, metadata=_about("The certificate's private key, a PEM file.", optional(PATH))
+    )
+    tls_client_ca: Path | None = field(
+        default=None,
+        metadata=_about(
+            "Authorities, a PEM file; clients have to show a certificate that one of them signed.", optional(PATH)
+        ),
+    )
+    health_host: str = field(default="127.0.0.1", metadata=_about("Address of the port for health and metrics.", TEXT))
+    health_port: int | None = field(
+        default=None,
+        metadata=_about(
+            "Port for /health/live, /health/ready and /metrics; 0 takes a free one, nothing: not served.",
+            optional(PORT),
+        ),
+    )
+    log_format: Literal["text", "json"] = field(
+        default="text", metadata=_about("How log lines are written.", choice("text", "json"))
+    )
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = field(
+        default="INFO",
+        metadata=_about("What is written to standard error.", choice("DEBUG", "INFO", "WARNING", "ERROR")),
+    )
+    slow_call_seconds: float = field(default=5.0, metadata=_about("A call that takes longer is logged.", SECONDS))
+    audit_log: Path | None = field(
+        default=None,
+        metadata=_about(
+            "A file that changes of metadata are appended to, as JSON lines; `-` writes them to the log.",
+            optional(PATH),
+        ),
+    )
+    cache_bytes: int = field(
+        default=64 << 20, metadata=_about("Memory for answers kept, in each process; 0 keeps none.", BYTES)
+    )
+    events_ttl_seconds: float = field(
+        default=86400.0, metadata=_about("How long notification events are kept.", SECONDS)
+    )
+    reaper_seconds: float = field(
+        default=30.0, metadata=_about("Time between two looks for expired locks and old notification events.", SECONDS)
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One field of ServerSettings, as the command line and the documentation show it."""
+
+    name: str
+    kind: Kind[Any]
+    default: Any
+    help: str
+
+    @property
+    def option(self) -> str:
+        """Its option on the command line."""
+        return f"--{self.name.replace('_', '-')}"
+
+    @property
+    def variable(self) -> str:
+        """Its environment variable."""
+        return f"{ENVIRONMENT_PREFIX}{self.name.upper()}"
+
+
+SETTINGS: Mapping[str, Setting] = {
+    each.name: Setting(name=each.name, kind=each.metadata["kind"], default=each.default, help=each.metadata["help"])
+    for each in dataclasses.fields(ServerSettings)
+}
+"""All settings, by name, in their order."""
+
+
+def load(
+    file: Path | None,
+    environ: Mapping[str, str],
+    arguments: Mapping[str, str | None],
+    *,
+    site: Path | None = None,
+) -> tuple[ServerSettings, dict[str, str]]:
+    """The effective settings, and for each name the source that its value came from.
+
+    `arguments` are the command line's values by name, None for what was not given. SettingsError.
+    """
+    values: dict[str, Any] = {}
+    sources = dict.fromkeys(SETTINGS, "default")
+    for name, source, text in (
+        *([] if file is None else _from_file(file)),
+        *_from_environment(environ),
+        *((name, SETTINGS[name].option, text) for name, text in arguments.items() if text is not None),
+    ):
+        values[name] = _parsed(name, source, text)
+        sources[name] = source
+    if site is not None:
+        try:
+            # Only what nobody else has said is asked of the site: it is written for another server, and a Derby
+            # database in it is no mistake where `db` is set.
+            told = hive_site.read(site, wanted=frozenset(SETTINGS) - values.keys())
+        except hive_site.HiveSiteError as error:
+            raise SettingsError(str(error)) from error
+        for name, (source, text) in told.items():
+            values[name] = _parsed(name, source, text)
+            sources[name] = source
+    settings = ServerSettings(**values)
+    _check(settings, sources)
+    return settings, sources
+
+
+def shown(settings: ServerSettings) -> dict[str, Any]:
+    """The values as people may see them: passwords hidden, paths as text."""
+    values: dict[str, Any] = {}
+    for name in SETTINGS:
+        value = getattr(settings, name)
+        values[name] = str(value) if isinstance(value, Path) else value
+    values["db"] = without_password(settings.db)
+    return values
+
+
+def without_password(db: str) -> str:
+    """A database url with its password hidden."""
+    try:
+        url = make_url(db)
+    except ArgumentError:
+        # What is no url may be a password in the wrong place.
+        return "***"
+    hidden = {key: "***" if "password" in key.lower() else value for key, value in url.query.items()}
+    return url.set(query=hidden).render_as_string(hide_password=True).replace("%2A%2A%2A", "***")
+
+
+def client_values(settings: ServerSettings) -> dict[str, str]:
+    """What clients that ask for Hive's keys are told of these settings. No addresses and nothing secret."""
+    values = {
+        "txn.timeout": f"{settings.lock_lease_seconds:g}s",
+        "warehouse.dir": settings.warehouse,
+        "thrift.port": str(settings.port),
+        "port": str(settings.port),
+        "server.max.threads": str(settings.connections_max),
+        "event.db.listener.timetolive": f"{settings.events_ttl_seconds:g}s",
+        "thrift.framed.transport.enabled": str(settings.transport == "framed").lower(),
+        "thrift.compact.protocol.enabled": str(settings.protocol == "compact").lower(),
+        "use.SSL": str(settings.tls_certificate is not None).lower(),
+    }
+    told = {prefix + key: value for key, value in values.items() for prefix in ("metastore.", "hive.metastore.")}
+    return told | {"hive.txn.timeout": values["txn.timeout"]}
+
+
+def warnings_for(settings: ServerSettings) -> list[str]:
+    """What an operator should know about these settings before the server starts."""
+    warnings = []
+    if not is_loopback(settings.host) and settings.tls_client_ca is None:
+        warnings.append(
+            f"listening on {settings.host} without authentication: whoever reaches the port may read and change all "
+            "metadata, and have the server make and delete directories. Set tls_client_ca to ask clients for "
+            "certificates, or let only trusted machines reach the port"
+        )
+    return warnings
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches the address."""
+    return host.startswith(_LOOPBACK)
+
+
+def _from_file(file: Path) -> Iterator[tuple[str, str, str]]:
+    try:
+        content = tomllib.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"cannot read the configuration file {file}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"the configuration file {file} is not TOML: {error}") from error
+    for key, value in content.items():
+        if key not in SETTINGS:
+            raise SettingsError(f"{file}: {_unknown(key, list(SETTINGS))}")
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
+            raise SettingsError(f"{file}: {key} is {_toml_type(value)}; allowed is {SETTINGS[key].kind.allowed}")
+        yield key, f"{file}", str(value)
+
+
+def _from_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    variables = {setting.variable: setting for setting in SETTINGS.values()}
+    for variable, text in environ.items():
+        if not variable.startswith(ENVIRONMENT_PREFIX) or variable in _ENVIRONMENT_OF_THE_COMMAND:
+            continue
+        if variable not in variables:
+            raise SettingsError(f"the environment: {_unknown(variable, list(variables))}")
+        yield variables[variable].name, variable, text
+
+
+def _parsed(name: str, source: str, text: str) -> Any:
+    kind = SETTINGS[name].kind
+    try:
+        return kind.parse(text)
+    except (ValueError, KeyError, OverflowError):
+        secret = name == "db"
+        what = "this value" if secret else f"{text!r:.200}"
+        raise SettingsError(f"{source}: {name} cannot be {what}; allowed is {kind.allowed}") from None
+
+
+def _unknown(key: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(key, known, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
+    return f"there is no setting {key:.200}; {hint}"
+
+
+def _toml_type(value: object) -> str:
+    if isinstance(value, bool):
+        return "a boolean"
+    if isinstance(value, list):
+        return "a list"
+    return "a table" if isinstance(value, dict) else "a date or a time"
+
+
+def _check(settings: ServerSettings, sources: Mapping[str, str]) -> None:
+    """What has to fit together."""
+    if (settings.tls_certificate is None) != (settings.tls_key is None):
+        given, missing = ("tls_certificate", "tls_key") if settings.tls_key is None else ("tls_key", "tls_certificate")
+        raise SettingsError(f"{sources[given]}: {given} needs {missing}, too")
+    if settings.tls_client_ca is not None and settings.tls_certificate is None:
+        raise SettingsError(f"{sources['tls_client_ca']}: tls_client_ca needs tls_certificate and tls_key, too")
+    for name in ("tls_certificate", "tls_key", "tls_client_ca"):
+        path = getattr(settings, name)
+        if path is not None:
+            _check_pem(name, path, sources[name])
+    if not settings.http_path.startswith("/"):
+        raise SettingsError(f"{sources['http_path']}: http_path has to begin with a slash")
+    ports = {"port": settings.port, "http_port": settings.http_port, "health_port": settings.health_port}
+    taken: dict[int, str] = {}
+    for name, port in ports.items():
+        if port and port in taken:
+            raise SettingsError(
+                f"{sources[name]}: {name} and {taken[port]} are both {port}; set one of them to another"
+            )
+        if port:
+            taken[port] = name
+
+
+def _check_pem(name: str, path: Path, source: str) -> None:
+    if path.suffix.lower() in _JAVA_KEYSTORES:
+        raise SettingsError(
+            f"{source}: {name} is {path}, a Java keystore; a PEM file is wanted: keytool -importkeystore "
+            "-deststoretype PKCS12 makes a .p12 of it, openssl pkcs12 -nodes a PEM file of that"
+        )
+    if not os.access(path, os.R_OK):
+        raise SettingsError(f"{source}: {name} is {path}, which cannot be read")

@@ -1,0 +1,35 @@
+"""How Spark clusters rows before a write, so that one task writes each bucket."""
+
+from interbed.storage.schema.table_schema import TableSchema
+from interbed.storage.types.data_type import TIMESTAMPS, AtomicType, DataType
+from interbed.thrift_idl.planner.ttypes import WriteClustering
+
+# The JVM sees timestamps without their declared precision and hashes them as of this one and the next coarser three.
+_HASHED_PRECISIONS = range(4, 7)
+
+
+def clustering_of(schema: TableSchema) -> WriteClustering:
+    """The clustering that a write to the table asks of Spark.
+
+    With a fixed number of buckets: by partition and bucket, strictly, since two writers of one bucket would make a
+    sorted run each and, with a primary key, give the same sequence numbers to different rows of one key. Where the
+    JVM's bucket function can't follow the table's, the bucket columns themselves stand in. Without buckets: by
+    partition, to write fewer files, and not strictly, so that Spark may split a large partition among tasks.
+    """
+    keys = list(schema.bucket_keys)
+    partition = list(schema.partition_keys)
+    if schema.core.bucket < 1 or not keys:
+        strict = schema.has_primary_key
+        return WriteClustering(
+            columns=partition + (keys if strict else []), bucketCount=0, bucketColumns=[], strict=strict
+        )
+    function = schema.core.text("bucket-function.type", "default").lower()
+    if function == "default" and all(_is_hashed_alike(schema.by_name[k].type) for k in keys):
+        return WriteClustering(columns=partition, bucketCount=schema.core.bucket, bucketColumns=keys, strict=True)
+    return WriteClustering(columns=partition + keys, bucketCount=0, bucketColumns=[], strict=True)
+
+
+def _is_hashed_alike(data_type: DataType) -> bool:
+    if not isinstance(data_type, AtomicType):
+        return False
+    return data_type.root not in TIMESTAMPS or data_type.precision in _HASHED_PRECISIONS

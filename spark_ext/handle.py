@@ -1,0 +1,75 @@
+"""What the JVM keeps of a loaded table and sends back with each question: an opaque handle.
+
+With it any planner and any worker can open the table without asking the catalog: location, schema and the options that
+its file system needs. A commit goes through the catalog again, for its lock.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from interbed.storage.errors import InvalidInputError
+from interbed.storage.schema.table_schema import TableSchema
+from interbed.storage.table import Table, load_table
+
+# Options of a catalog that say how to reach its files; tables read them as dynamic options.
+FILE_SYSTEM_PREFIXES = ("fs.", "s3.", "hadoop.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableHandle:
+    """A table at one version of its schema and, for reads, at one snapshot (None: it had none)."""
+
+    catalog: str
+    catalog_options: Mapping[str, str]
+    database: str
+    table: str
+    location: str
+    schema_json: str
+    snapshot_id: int | None
+    dynamic_options: Mapping[str, str] = field(default_factory=dict)
+
+    def to_bytes(self) -> bytes:
+        """The handle for the JVM."""
+        return json.dumps(
+            {
+                "catalog": self.catalog,
+                "catalogOptions": dict(self.catalog_options),
+                "database": self.database,
+                "table": self.table,
+                "location": self.location,
+                "schema": self.schema_json,
+                "snapshot": self.snapshot_id,
+                "options": dict(self.dynamic_options),
+            },
+            separators=(",", ":"),
+            sort_keys=True,
+        ).encode()
+
+    @staticmethod
+    def from_bytes(content: bytes) -> "TableHandle":
+        """The handle of bytes made by to_bytes; raises InvalidInputError for anything else."""
+        try:
+            value = json.loads(content)
+            return TableHandle(
+                catalog=value["catalog"],
+                catalog_options=value["catalogOptions"],
+                database=value["database"],
+                table=value["table"],
+                location=value["location"],
+                schema_json=value["schema"],
+                snapshot_id=value["snapshot"],
+                dynamic_options=value["options"],
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise InvalidInputError(f"Not a table handle: {error}") from error
+
+    @property
+    def schema(self) -> TableSchema:
+        """The schema at which the table was loaded."""
+        return TableSchema.from_json(self.schema_json, source=f"the schema of {self.database}.{self.table}")
+
+    def open(self) -> Table:
+        """The table's files, without its catalog: for planning, reading and writing, not for commits."""
+        file_system = {k: v for k, v in self.catalog_options.items() if k.startswith(FILE_SYSTEM_PREFIXES)}
+        return load_table(self.location, schema_json=self.schema_json, options={**file_system, **self.dynamic_options})

@@ -1,0 +1,15 @@
+package interbed.spark;
+
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.connector.write.DataWriter;
+import org.apache.spark.sql.connector.write.DataWriterFactory;
+import org.apache.spark.sql.types.StructType;
+
+/** Travels to the executors and opens a writer for each task attempt. */
+record ArrowTaskWriterFactory(PythonCommand command, byte[] task, StructType schema, String timeZone)
+    implements DataWriterFactory {
+  @Override
+  public DataWriter<InternalRow> createWriter(int partitionId, long taskId) {
+    return new ArrowTaskWriter(this);
+  }
+}

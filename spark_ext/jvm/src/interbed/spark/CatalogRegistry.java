@@ -1,0 +1,120 @@
+package interbed.spark;
+
+import java.lang.reflect.Field;
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.connector.catalog.CatalogPlugin;
+import org.apache.spark.sql.internal.SQLConf;
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * The catalogs of one session: its settings spark.sql.catalog.*, and the plugins that Spark made of them.
+ *
+ * <p>Spark's CatalogManager is a class up to 4.1 and an interface from 4.2 on, so that no call compiled against one links with
+ * the other; and it has no method that forgets a catalog. Both are reached by reflection, here only.
+ */
+final class CatalogRegistry {
+  private static final String PREFIX = "spark.sql.catalog.";
+
+  private final SQLConf conf;
+  private final Object manager;
+
+  private CatalogRegistry(SparkSession session) {
+    conf = session.sessionState().conf();
+    manager = invoke(session.sessionState(), "catalogManager");
+  }
+
+  static CatalogRegistry ofActiveSession() {
+    return new CatalogRegistry((SparkSession) org.apache.spark.sql.SparkSession.active());
+  }
+
+  static String confKey(String catalog) {
+    return PREFIX + catalog;
+  }
+
+  /** Registers the catalog and opens it at once; options that do not open a catalog leave no trace. */
+  void create(String catalog, Map<String, String> options, boolean ifNotExists) {
+    if (conf.contains(confKey(catalog)) || "spark_catalog".equalsIgnoreCase(catalog)) {
+      if (ifNotExists) {
+        return;
+      }
+      throw new IllegalArgumentException(
+          "The catalog " + catalog + " already exists; drop it first or write CREATE CATALOG IF NOT EXISTS");
+    }
+    options.forEach((key, value) -> conf.setConfString(confKey(catalog) + "." + key, value));
+    conf.setConfString(confKey(catalog), SparkCatalog.class.getName());
+    try {
+      invoke(manager, "catalog", catalog);
+    } catch (Throwable error) {
+      forget(catalog);
+      throw error;
+    }
+  }
+
+  void drop(String catalog, boolean ifExists) {
+    if (!conf.contains(confKey(catalog))) {
+      if (ifExists) {
+        return;
+      }
+      throw new IllegalArgumentException("There is no catalog " + catalog + " to drop");
+    }
+    if (((CatalogPlugin) invoke(manager, "currentCatalog")).name().equals(catalog)) {
+      throw new IllegalArgumentException(
+          "The catalog " + catalog + " is the current one; USE another catalog (spark_catalog), then drop it");
+    }
+    forget(catalog);
+  }
+
+  /** Removes the catalog's settings and its plugin, if there are any. */
+  void forget(String catalog) {
+    String key = confKey(catalog);
+    List<String> settings = new ArrayList<>();
+    for (String setting : CollectionConverters.asJava(conf.getAllConfs()).keySet()) {
+      if (setting.equals(key) || setting.startsWith(key + ".")) {
+        settings.add(setting);
+      }
+    }
+    settings.forEach(conf::unsetConf);
+    // CatalogManager guards its map by its own monitor.
+    synchronized (manager) {
+      @SuppressWarnings("unchecked")
+      scala.collection.mutable.Map<String, CatalogPlugin> plugins =
+          (scala.collection.mutable.Map<String, CatalogPlugin>) field(manager, "catalogs");
+      plugins.remove(catalog);
+    }
+  }
+
+  private static Object invoke(Object target, String name, Object... arguments) {
+    try {
+      for (Method method : target.getClass().getMethods()) {
+        if (method.getName().equals(name) && method.getParameterCount() == arguments.length) {
+          return method.invoke(target, arguments);
+        }
+      }
+    } catch (InvocationTargetException error) {
+      throw Unchecked.rethrow(error.getCause());
+    } catch (IllegalAccessException error) {
+      throw new IllegalStateException(error);
+    }
+    throw new IllegalStateException("This Spark's " + target.getClass().getName() + " has no method " + name);
+  }
+
+  private static Object field(Object target, String name) {
+    for (Class<?> type = target.getClass(); type != null; type = type.getSuperclass()) {
+      try {
+        Field field = type.getDeclaredField(name);
+        field.setAccessible(true);
+        return field.get(target);
+      } catch (NoSuchFieldException inherited) {
+        // The next class up may declare it.
+      } catch (IllegalAccessException error) {
+        throw new IllegalStateException(error);
+      }
+    }
+    throw new IllegalStateException("This Spark's " + target.getClass().getName() + " has no field " + name);
+  }
+}

@@ -1,0 +1,32 @@
+package interbed.spark;
+
+import interbed.spark.thrift.ErrorKind;
+import org.apache.spark.sql.execution.QueryExecutionException;
+
+/** A refusal from Python, with its kind; {@link #translated} is what users get to see. */
+final class PlannerException extends RuntimeException {
+  private static final long serialVersionUID = 1L;
+
+  private final ErrorKind kind;
+
+  PlannerException(ErrorKind kind, String message, String traceback) {
+    super(message, traceback == null || traceback.isEmpty() ? null : new PythonTraceback(traceback));
+    this.kind = kind == null ? ErrorKind.INTERNAL : kind;
+  }
+
+  ErrorKind kind() {
+    return kind;
+  }
+
+  /**
+   * The error under the class that Spark and PySpark know for its kind. PySpark shows these by their message; of others it
+   * shows pages of the JVM's stack.
+   */
+  RuntimeException translated() {
+    return switch (kind) {
+      case INVALID_ARGUMENT, NO_SUCH_SNAPSHOT -> new IllegalArgumentException(getMessage(), getCause());
+      case UNSUPPORTED -> new UnsupportedOperationException(getMessage(), getCause());
+      default -> Unchecked.rethrow(new QueryExecutionException(getMessage(), getCause()));
+    };
+  }
+}

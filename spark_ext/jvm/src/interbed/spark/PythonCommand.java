@@ -1,0 +1,30 @@
+package interbed.spark;
+
+import java.io.Serializable;
+import java.util.Map;
+import java.util.TreeMap;
+import org.apache.spark.SparkConf;
+import org.apache.spark.SparkEnv;
+
+/**
+ * Which Python runs interbed, and with which environment: chosen on the driver, carried to the executors.
+ *
+ * <p>The order is Spark's own for workers: spark.pyspark.python, then PYSPARK_PYTHON, then python3 on the PATH.
+ * spark.interbed.python stands before them for clusters whose interbed lives in an environment of its own.
+ */
+record PythonCommand(String executable, Map<String, String> environment) implements Serializable {
+  private static final String ENVIRONMENT_PREFIX = "spark.interbed.pythonEnv.";
+
+  static PythonCommand current() {
+    SparkConf conf = SparkEnv.get().conf();
+    String executable = conf.get("spark.interbed.python", conf.get("spark.pyspark.python", null));
+    if (executable == null) {
+      executable = System.getenv().getOrDefault("PYSPARK_PYTHON", "python3");
+    }
+    Map<String, String> environment = new TreeMap<>();
+    for (scala.Tuple2<String, String> entry : conf.getAllWithPrefix(ENVIRONMENT_PREFIX)) {
+      environment.put(entry._1(), entry._2());
+    }
+    return new PythonCommand(executable, environment);
+  }
+}

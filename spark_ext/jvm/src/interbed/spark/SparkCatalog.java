@@ -1,0 +1,303 @@
+package interbed.spark;
+
+import interbed.spark.thrift.CatalogRef;
+import interbed.spark.thrift.ErrorKind;
+import interbed.spark.thrift.Namespace;
+import interbed.spark.thrift.TableInfo;
+import interbed.spark.thrift.TableRef;
+import interbed.spark.thrift.TimeTravel;
+import java.util.HashMap;
+import java.util.Map;
+import org.apache.spark.sql.catalyst.analysis.NamespaceAlreadyExistsException;
+import org.apache.spark.sql.catalyst.analysis.NoSuchFunctionException;
+import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
+import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
+import org.apache.spark.sql.catalyst.analysis.NonEmptyNamespaceException;
+import org.apache.spark.sql.catalyst.analysis.TableAlreadyExistsException;
+import org.apache.spark.sql.connector.catalog.Column;
+import org.apache.spark.sql.connector.catalog.FunctionCatalog;
+import org.apache.spark.sql.connector.catalog.Identifier;
+import org.apache.spark.sql.connector.catalog.NamespaceChange;
+import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
+import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.connector.catalog.TableCatalog;
+import org.apache.spark.sql.connector.catalog.TableChange;
+import org.apache.spark.sql.connector.catalog.functions.UnboundFunction;
+import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/**
+ * An interbed catalog in Spark: every question goes to the planner, every answer comes back in Spark's terms.
+ *
+ * <p>Named by spark.sql.catalog.NAME, or made by CREATE CATALOG.
+ */
+public class SparkCatalog implements TableCatalog, SupportsNamespaces, FunctionCatalog {
+  private static final TimeTravel LATEST = new TimeTravel();
+
+  private CatalogRef reference;
+
+  @Override
+  public void initialize(String name, CaseInsensitiveStringMap options) {
+    reference = new CatalogRef(name, new HashMap<>(options.asCaseSensitiveMap()));
+    Planner.askOrThrow(
+        planner -> {
+          planner.openCatalog(reference);
+          return null;
+        });
+  }
+
+  @Override
+  public String name() {
+    return reference.getName();
+  }
+
+  @Override
+  public String[] defaultNamespace() {
+    return new String[] {"default"};
+  }
+
+  // Namespaces.
+
+  @Override
+  public String[][] listNamespaces() {
+    return Planner.askOrThrow(planner -> planner.listNamespaces(reference)).stream()
+        .map(name -> new String[] {name})
+        .toArray(String[][]::new);
+  }
+
+  @Override
+  public String[][] listNamespaces(String[] parent) throws NoSuchNamespaceException {
+    if (parent.length == 0) {
+      return listNamespaces();
+    }
+    loadNamespaceMetadata(parent);
+    return new String[0][];
+  }
+
+  @Override
+  public boolean namespaceExists(String[] namespace) {
+    try {
+      loadNamespaceMetadata(namespace);
+      return true;
+    } catch (NoSuchNamespaceException error) {
+      return false;
+    }
+  }
+
+  @Override
+  public Map<String, String> loadNamespaceMetadata(String[] namespace) throws NoSuchNamespaceException {
+    String database = database(namespace);
+    return inNamespace(namespace, planner -> planner.getNamespace(reference, database).getProperties());
+  }
+
+  @Override
+  public void createNamespace(String[] namespace, Map<String, String> metadata)
+      throws NamespaceAlreadyExistsException {
+    if (namespace.length != 1) {
+      throw new IllegalArgumentException(
+          "A namespace of the catalog " + name() + " has one part, not " + String.join(".", namespace));
+    }
+    try {
+      Planner.ask(
+          planner -> {
+            planner.createNamespace(reference, new Namespace(namespace[0], metadata));
+            return null;
+          });
+    } catch (PlannerException error) {
+      if (error.kind() == ErrorKind.NAMESPACE_EXISTS) {
+        throw new NamespaceAlreadyExistsException(namespace);
+      }
+      throw error.translated();
+    }
+  }
+
+  @Override
+  public void alterNamespace(String[] namespace, NamespaceChange... changes) throws NoSuchNamespaceException {
+    String database = database(namespace);
+    inNamespace(
+        namespace,
+        planner -> {
+          planner.alterNamespace(reference, database, Translation.toThrift(changes));
+          return null;
+        });
+  }
+
+  @Override
+  public boolean dropNamespace(String[] namespace, boolean cascade)
+      throws NoSuchNamespaceException, NonEmptyNamespaceException {
+    String database = database(namespace);
+    try {
+      Planner.ask(
+          planner -> {
+            planner.dropNamespace(reference, database, cascade);
+            return null;
+          });
+      return true;
+    } catch (PlannerException error) {
+      switch (error.kind()) {
+        case NO_SUCH_NAMESPACE -> throw new NoSuchNamespaceException(namespace);
+        case NAMESPACE_NOT_EMPTY -> throw new NonEmptyNamespaceException(namespace);
+        default -> throw error.translated();
+      }
+    }
+  }
+
+  // Tables.
+
+  @Override
+  public Identifier[] listTables(String[] namespace) throws NoSuchNamespaceException {
+    String database = database(namespace);
+    return inNamespace(namespace, planner -> planner.listTables(reference, database)).stream()
+        .map(table -> Identifier.of(namespace, table))
+        .toArray(Identifier[]::new);
+  }
+
+  @Override
+  public Table loadTable(Identifier identifier) throws NoSuchTableException {
+    return load(identifier, LATEST);
+  }
+
+  @Override
+  public Table loadTable(Identifier identifier, String version) throws NoSuchTableException {
+    return load(identifier, new TimeTravel().setVersion(version));
+  }
+
+  @Override
+  public Table loadTable(Identifier identifier, long timestampMicros) throws NoSuchTableException {
+    return load(identifier, new TimeTravel().setTimestampMicros(timestampMicros));
+  }
+
+  private Table load(Identifier identifier, TimeTravel at) throws NoSuchTableException {
+    if (identifier.namespace().length != 1) {
+      throw new NoSuchTableException(identifier);
+    }
+    TableRef table = table(identifier);
+    return loaded(identifier, inTable(identifier, planner -> planner.loadTable(table, at)));
+  }
+
+  @Override
+  public Table createTable(
+      Identifier identifier, Column[] columns, Transform[] partitioning, Map<String, String> properties)
+      throws TableAlreadyExistsException, NoSuchNamespaceException {
+    database(identifier.namespace());
+    TableRef table = table(identifier);
+    try {
+      return loaded(
+          identifier,
+          Planner.ask(
+              planner -> planner.createTable(table, Translation.toThrift(columns, partitioning, properties))));
+    } catch (PlannerException error) {
+      switch (error.kind()) {
+        case TABLE_EXISTS -> throw new TableAlreadyExistsException(identifier);
+        case NO_SUCH_NAMESPACE -> throw new NoSuchNamespaceException(identifier.namespace());
+        default -> throw error.translated();
+      }
+    }
+  }
+
+  @Override
+  public Table alterTable(Identifier identifier, TableChange... changes) throws NoSuchTableException {
+    TableRef table = table(identifier);
+    return loaded(
+        identifier, inTable(identifier, planner -> planner.alterTable(table, Translation.toThrift(changes))));
+  }
+
+  @Override
+  public boolean dropTable(Identifier identifier) {
+    if (identifier.namespace().length != 1) {
+      return false;
+    }
+    TableRef table = table(identifier);
+    return Planner.askOrThrow(planner -> planner.dropTable(table));
+  }
+
+  @Override
+  public boolean purgeTable(Identifier identifier) {
+    // Dropping removes the files at once, there is no trash to go around.
+    return dropTable(identifier);
+  }
+
+  @Override
+  public void renameTable(Identifier from, Identifier to) throws NoSuchTableException, TableAlreadyExistsException {
+    TableRef table = table(from);
+    String database = targetDatabase(from, to);
+    try {
+      Planner.ask(
+          planner -> {
+            planner.renameTable(table, database, to.name());
+            return null;
+          });
+    } catch (PlannerException error) {
+      switch (error.kind()) {
+        case NO_SUCH_TABLE -> throw new NoSuchTableException(from);
+        case TABLE_EXISTS -> throw new TableAlreadyExistsException(to);
+        default -> throw error.translated();
+      }
+    }
+  }
+
+  // Functions.
+
+  @Override
+  public Identifier[] listFunctions(String[] namespace) {
+    return new Identifier[] {Identifier.of(namespace, BucketFunction.NAME)};
+  }
+
+  @Override
+  public UnboundFunction loadFunction(Identifier identifier) throws NoSuchFunctionException {
+    if (BucketFunction.NAME.equalsIgnoreCase(identifier.name())) {
+      return new BucketFunction();
+    }
+    throw new NoSuchFunctionException(identifier);
+  }
+
+  private Table loaded(Identifier identifier, TableInfo info) {
+    return new SparkTable(name() + "." + identifier, info);
+  }
+
+  private TableRef table(Identifier identifier) {
+    return new TableRef(reference, identifier.namespace()[0], identifier.name());
+  }
+
+  /** Spark passes the new name on as it is written: without a database, with one, or with the catalog before it. */
+  private String targetDatabase(Identifier from, Identifier to) {
+    String[] namespace = to.namespace();
+    if (namespace.length == 2 && namespace[0].equals(name())) {
+      return namespace[1];
+    }
+    if (namespace.length > 1) {
+      throw new IllegalArgumentException(
+          "A table of the catalog " + name() + " can't be renamed to " + to + ", which is elsewhere");
+    }
+    return namespace.length == 0 ? from.namespace()[0] : namespace[0];
+  }
+
+  private static String database(String[] namespace) throws NoSuchNamespaceException {
+    if (namespace.length != 1) {
+      throw new NoSuchNamespaceException(namespace);
+    }
+    return namespace[0];
+  }
+
+  private static <R> R inNamespace(String[] namespace, Planner.Question<R> question) throws NoSuchNamespaceException {
+    try {
+      return Planner.ask(question);
+    } catch (PlannerException error) {
+      if (error.kind() == ErrorKind.NO_SUCH_NAMESPACE) {
+        throw new NoSuchNamespaceException(namespace);
+      }
+      throw error.translated();
+    }
+  }
+
+  private static <R> R inTable(Identifier identifier, Planner.Question<R> question) throws NoSuchTableException {
+    try {
+      return Planner.ask(question);
+    } catch (PlannerException error) {
+      if (error.kind() == ErrorKind.NO_SUCH_TABLE || error.kind() == ErrorKind.NO_SUCH_NAMESPACE) {
+        throw new NoSuchTableException(identifier);
+      }
+      throw error.translated();
+    }
+  }
+}

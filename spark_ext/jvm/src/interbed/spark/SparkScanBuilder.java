@@ -1,0 +1,101 @@
+package interbed.spark;
+
+import interbed.spark.thrift.FilterHandling;
+import interbed.spark.thrift.ScanRequest;
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Optional;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.read.SupportsPushDownLimit;
+import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
+import org.apache.spark.sql.connector.read.SupportsPushDownV2Filters;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/** Collects what Spark offers to push down; the planner says which filters it uses and which it applies to the last row. */
+final class SparkScanBuilder
+    implements ScanBuilder, SupportsPushDownRequiredColumns, SupportsPushDownV2Filters, SupportsPushDownLimit {
+  private final SparkTable table;
+  private final CaseInsensitiveStringMap options;
+  private StructType readSchema;
+  private Predicate[] pushed = {};
+  private final List<String> filters = new ArrayList<>();
+  private Long limit;
+
+  SparkScanBuilder(SparkTable table, CaseInsensitiveStringMap options) {
+    this.table = table;
+    this.options = options;
+    this.readSchema = table.schema();
+  }
+
+  @Override
+  public void pruneColumns(StructType requiredSchema) {
+    readSchema = requiredSchema;
+  }
+
+  @Override
+  public Predicate[] pushPredicates(Predicate[] predicates) {
+    List<Predicate> offered = new ArrayList<>();
+    List<String> trees = new ArrayList<>();
+    List<Predicate> residual = new ArrayList<>();
+    for (Predicate predicate : predicates) {
+      Optional<String> tree = PredicateJson.of(predicate);
+      tree.ifPresentOrElse(
+          json -> {
+            offered.add(predicate);
+            trees.add(json);
+          },
+          () -> residual.add(predicate));
+    }
+    List<Predicate> used = new ArrayList<>();
+    if (!offered.isEmpty()) {
+      ByteBuffer handle = table.info().bufferForHandle();
+      List<FilterHandling> answers = Planner.askOrThrow(planner -> planner.pushFilters(handle, trees));
+      for (int i = 0; i < offered.size(); i++) {
+        if (answers.get(i) != FilterHandling.IGNORED) {
+          used.add(offered.get(i));
+          filters.add(trees.get(i));
+        }
+        if (answers.get(i) != FilterHandling.EXACT) {
+          residual.add(offered.get(i));
+        }
+      }
+    }
+    pushed = used.toArray(Predicate[]::new);
+    return residual.toArray(Predicate[]::new);
+  }
+
+  @Override
+  public Predicate[] pushedPredicates() {
+    return pushed;
+  }
+
+  /** Spark asks only when no filter is left for it to apply. */
+  @Override
+  public boolean pushLimit(int rows) {
+    limit = (long) rows;
+    return true;
+  }
+
+  /** The plan leaves out splits beyond the limit, but a split may hold more rows: Spark limits again. */
+  @Override
+  public boolean isPartiallyPushed() {
+    return true;
+  }
+
+  @Override
+  public Scan build() {
+    ScanRequest request =
+        new ScanRequest(
+            Arrays.asList(readSchema.fieldNames()), filters, new HashMap<>(options.asCaseSensitiveMap()));
+    if (limit != null) {
+      request.setLimit(limit);
+    }
+    return new SparkScan(table, readSchema, request, pushed);
+  }
+}

@@ -1,0 +1,92 @@
+package interbed.spark;
+
+import interbed.spark.thrift.TableInfo;
+import java.util.Collections;
+import java.util.EnumSet;
+import java.util.Map;
+import java.util.Set;
+import org.apache.spark.sql.connector.catalog.SupportsRead;
+import org.apache.spark.sql.connector.catalog.SupportsWrite;
+import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.expressions.Expressions;
+import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.WriteBuilder;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/**
+ * A table as the planner described it when the statement was analysed.
+ *
+ * <p>It keeps the snapshot of that moment, so that all scans of one statement agree; from Spark 4.1 on, Spark loads the table
+ * again for the next statement because {@link #version} tells it what it holds.
+ */
+final class SparkTable implements Table, SupportsRead, SupportsWrite {
+  private static final Set<TableCapability> CAPABILITIES =
+      Collections.unmodifiableSet(
+          EnumSet.of(
+              TableCapability.BATCH_READ,
+              TableCapability.BATCH_WRITE,
+              TableCapability.TRUNCATE,
+              TableCapability.OVERWRITE_BY_FILTER,
+              TableCapability.OVERWRITE_DYNAMIC));
+
+  private final String name;
+  private final TableInfo info;
+  private final StructType schema;
+
+  SparkTable(String name, TableInfo info) {
+    this.name = name;
+    this.info = info;
+    this.schema = (StructType) DataType.fromJson(info.getSchemaJson());
+  }
+
+  @Override
+  public String name() {
+    return name;
+  }
+
+  @Override
+  public StructType schema() {
+    return schema;
+  }
+
+  @Override
+  public Map<String, String> properties() {
+    return info.getProperties();
+  }
+
+  @Override
+  public Transform[] partitioning() {
+    return info.getPartitionKeys().stream()
+        .map(key -> Expressions.identity(Names.quoted(key)))
+        .toArray(Transform[]::new);
+  }
+
+  /** Overrides Table.version() from Spark 4.1 on; without the annotation 4.0 compiles it, too. */
+  public String version() {
+    return Long.toString(info.getSnapshotId());
+  }
+
+  @Override
+  public Set<TableCapability> capabilities() {
+    return CAPABILITIES;
+  }
+
+  @Override
+  public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
+    return new SparkScanBuilder(this, options);
+  }
+
+  @Override
+  public WriteBuilder newWriteBuilder(LogicalWriteInfo write) {
+    return new SparkWriteBuilder(this, write);
+  }
+
+  TableInfo info() {
+    return info;
+  }
+}

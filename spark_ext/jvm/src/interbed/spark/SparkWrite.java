@@ -1,0 +1,150 @@
+package interbed.spark;
+
+import interbed.spark.thrift.ErrorKind;
+import interbed.spark.thrift.WriteClustering;
+import interbed.spark.thrift.WriteMode;
+import interbed.spark.thrift.WritePlan;
+import interbed.spark.thrift.WriteRequest;
+import java.nio.ByteBuffer;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Objects;
+import org.apache.spark.sql.connector.distributions.Distribution;
+import org.apache.spark.sql.connector.distributions.Distributions;
+import org.apache.spark.sql.connector.expressions.Expression;
+import org.apache.spark.sql.connector.expressions.Expressions;
+import org.apache.spark.sql.connector.expressions.SortOrder;
+import org.apache.spark.sql.connector.write.BatchWrite;
+import org.apache.spark.sql.connector.write.DataWriterFactory;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.PhysicalWriteInfo;
+import org.apache.spark.sql.connector.write.RequiresDistributionAndOrdering;
+import org.apache.spark.sql.connector.write.WriterCommitMessage;
+import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * One write job: tasks leave files that nobody sees, the driver's one commit makes them visible or deletes them.
+ *
+ * <p>What it cannot delete are the files of a task that ends well in the very moment in which the job fails: Spark drops that
+ * task's message. Nobody sees them either; removing orphan files finds them.
+ */
+final class SparkWrite implements RequiresDistributionAndOrdering, BatchWrite {
+  private static final int COMMIT_ATTEMPTS = 2;
+
+  private final SparkTable table;
+  private final StructType schema;
+  private final WritePlan plan;
+  // Set once the commit was sent and its outcome is not known: then no file may be deleted.
+  private volatile boolean outcomeUnknown;
+
+  SparkWrite(SparkTable table, LogicalWriteInfo write, WriteMode mode, List<String> filters) {
+    this.table = table;
+    this.schema = write.schema();
+    WriteRequest request =
+        new WriteRequest(
+            mode,
+            filters,
+            schema.json(),
+            write.queryId(),
+            new HashMap<>(write.options().asCaseSensitiveMap()));
+    // Asked now, so that a write that is refused starts no job.
+    plan = Planner.askOrThrow(planner -> planner.planWrite(table.info().bufferForHandle(), request));
+  }
+
+  @Override
+  public String description() {
+    return "interbed " + table.name();
+  }
+
+  @Override
+  public BatchWrite toBatch() {
+    return this;
+  }
+
+  // Clustering.
+
+  @Override
+  public Distribution requiredDistribution() {
+    WriteClustering clustering = table.info().getClustering();
+    List<Expression> expressions = new ArrayList<>();
+    for (String column : clustering.getColumns()) {
+      expressions.add(Names.reference(column));
+    }
+    if (clustering.getBucketCount() > 0) {
+      expressions.add(
+          Expressions.bucket(clustering.getBucketCount(), Names.quoted(clustering.getBucketColumns())));
+    }
+    return expressions.isEmpty()
+        ? Distributions.unspecified()
+        : Distributions.clustered(expressions.toArray(Expression[]::new));
+  }
+
+  @Override
+  public boolean distributionStrictlyRequired() {
+    return table.info().getClustering().isStrict();
+  }
+
+  /** None: the writer sorts its own buffers, in columns, which is cheaper than a sort of rows. */
+  @Override
+  public SortOrder[] requiredOrdering() {
+    return new SortOrder[0];
+  }
+
+  // The job.
+
+  @Override
+  public DataWriterFactory createBatchWriterFactory(PhysicalWriteInfo physical) {
+    return new ArrowTaskWriterFactory(
+        PythonCommand.current(), plan.getTask(), schema, SQLConf.get().sessionLocalTimeZone());
+  }
+
+  @Override
+  public boolean useCommitCoordinator() {
+    return true;
+  }
+
+  @Override
+  public void commit(WriterCommitMessage[] messages) {
+    List<ByteBuffer> committables = committables(messages);
+    for (int attempt = 1; ; attempt++) {
+      try {
+        Planner.ask(planner -> planner.commitWrite(plan.bufferForToken(), committables));
+        return;
+      } catch (PlannerException error) {
+        outcomeUnknown = outcomeUnknown || error.kind() == ErrorKind.COMMIT_STATE_UNKNOWN;
+        throw error.translated();
+      } catch (PlannerLostException error) {
+        // Another planner may be asked, since a token commits once however often it is sent.
+        outcomeUnknown = true;
+        if (attempt == COMMIT_ATTEMPTS) {
+          throw error;
+        }
+      }
+    }
+  }
+
+  @Override
+  public void abort(WriterCommitMessage[] messages) {
+    if (!outcomeUnknown) {
+      List<ByteBuffer> committables = committables(messages);
+      Planner.askOrThrow(
+          planner -> {
+            planner.abortWrite(plan.bufferForToken(), committables);
+            return null;
+          });
+    }
+  }
+
+  private static List<ByteBuffer> committables(WriterCommitMessage[] messages) {
+    List<ByteBuffer> committables = new ArrayList<>();
+    for (WriterCommitMessage message : messages) {
+      // Tasks that did not finish have none when a job is aborted.
+      if (Objects.nonNull(message)) {
+        committables.add(ByteBuffer.wrap(((TaskCommitMessage) message).bytes()));
+      }
+    }
+    return committables;
+  }
+}

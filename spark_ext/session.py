@@ -1,0 +1,143 @@
+"""Settings that make a Spark session speak interbed: its jar, its SQL extensions and the Python that runs it.
+
+Whatever the user has set already, in the builder, on the command line (PYSPARK_SUBMIT_ARGS) or in
+spark-defaults.conf, is added to and never replaced.
+"""
+
+import importlib.util
+import itertools
+import os
+import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from interbed.storage.errors import InterbedError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+JARS = "spark.jars"
+EXTENSIONS = "spark.sql.extensions"
+PYTHON = "spark.pyspark.python"
+EXTENSION_CLASS = "interbed.spark.SparkExtensions"
+CATALOG_CLASS = "interbed.spark.SparkCatalog"
+REMOTE = "spark.remote"
+
+_JAR = Path(__file__).resolve().parent / "jvm" / "interbed-spark.jar"
+
+
+class SparkSetupError(InterbedError):
+    """Spark can't be set up for interbed; the message says what to do instead."""
+
+
+def jar_path() -> Path:
+    """Where the extension's jar lies. Raises SparkSetupError when the installation lacks it."""
+    if not _JAR.is_file():
+        raise SparkSetupError(
+            f"The Spark extension's jar is missing: {_JAR}. It is built while interbed is installed, "
+            "which needs a JDK 17; install interbed again, or run `python hatch_build.py` in a source checkout."
+        )
+    return _JAR
+
+
+def spark_settings(present: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The settings to give to a Spark application, for instance to spark-submit or to a Spark Connect server.
+
+    `present` are the settings that are there already; lists are appended to, and the Python to use is set only if it is
+    not. Raises SparkSetupError without a jar.
+    """
+    known = dict(present or {})
+    settings = {
+        JARS: _appended(known.get(JARS), str(jar_path())),
+        EXTENSIONS: _appended(known.get(EXTENSIONS), EXTENSION_CLASS),
+    }
+    if PYTHON not in known and "PYSPARK_PYTHON" not in os.environ:
+        settings[PYTHON] = sys.executable
+    return settings
+
+
+def configure(builder: "SparkSession.Builder") -> "SparkSession.Builder":
+    """Make the session of this builder speak interbed, and return the builder.
+
+    >>> spark = configure(SparkSession.builder.master("local[2]")).getOrCreate()
+
+    Raises SparkSetupError for a session that runs already without the jar, for a remote session, whose server has to be
+    configured instead (see spark_settings), and without a jar.
+    """
+    chosen: dict[str, str] = {k: str(v) for k, v in getattr(builder, "_options", {}).items()}
+    if REMOTE in chosen or "SPARK_REMOTE" in os.environ:
+        raise SparkSetupError(
+            "A Spark Connect client can't add to its server. Start the server with the settings of "
+            "interbed.spark_ext.spark_settings(), then connect without configure."
+        )
+    settings = spark_settings({**_defaults_file(), **_submit_arguments(), **chosen})
+    _check_running(settings)
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder
+
+
+def _appended(existing: str | None, value: str) -> str:
+    items = [item.strip() for item in (existing or "").split(",") if item.strip()]
+    return ",".join(items if value in items else [*items, value])
+
+
+def _check_running(settings: Mapping[str, str]) -> None:
+    # PySpark is an optional dependency and slow to import.
+    from pyspark import SparkContext
+
+    running = SparkContext._active_spark_context
+    if running is None:
+        return
+    conf = running.getConf()
+    missing = [key for key in (JARS, EXTENSIONS) if not _contains(conf.get(key), settings[key])]
+    if missing:
+        raise SparkSetupError(
+            f"A Spark session runs already, without interbed in its {' and '.join(missing)}, which can't be "
+            "changed any more. Stop it (spark.stop()) before configure, or call configure before the first session."
+        )
+
+
+def _contains(present: str | None, wanted: str) -> bool:
+    return wanted.rpartition(",")[2] in (present or "").split(",")
+
+
+def _submit_arguments() -> dict[str, str]:
+    """What PYSPARK_SUBMIT_ARGS sets of the settings that matter here."""
+    arguments = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
+    found: dict[str, str] = {}
+    for option, value in itertools.pairwise(arguments):
+        if option == "--jars":
+            found[JARS] = value
+        elif option in ("--conf", "-c"):
+            key, _, setting = value.partition("=")
+            found[key] = setting
+    return found
+
+
+def _defaults_file() -> dict[str, str]:
+    """spark-defaults.conf: a setting a line, the key parted from its value by blanks or an equals sign."""
+    folder = os.environ.get("SPARK_CONF_DIR")
+    if folder is None:
+        home = os.environ.get("SPARK_HOME") or _pyspark_home()
+        if home is None:
+            return {}
+        folder = os.path.join(home, "conf")
+    file = Path(folder) / "spark-defaults.conf"
+    if not file.is_file():
+        return {}
+    found: dict[str, str] = {}
+    for line in file.read_text(encoding="utf-8").splitlines():
+        text = line.strip()
+        if not text or text.startswith("#"):
+            continue
+        parts = text.replace("=", " ", 1).split(None, 1) if "=" in text.split(None, 1)[0] else text.split(None, 1)
+        found[parts[0]] = parts[1].lstrip("= ").strip() if len(parts) > 1 else ""
+    return found
+
+
+def _pyspark_home() -> str | None:
+    found = importlib.util.find_spec("pyspark")
+    return None if found is None or found.origin is None else os.path.dirname(found.origin)

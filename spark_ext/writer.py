@@ -1,0 +1,204 @@
+"""Writes: tasks write files that nobody sees yet; one commit on the driver shows them, or an abort deletes them.
+
+Spark drops the messages of tasks that end while their job fails, and does not wait for those that still run. So the
+names of a job's data files begin with the job's own name, by which the driver finds them, and while the job may succeed
+there is a mark, `snapshot/.write-<name>`. An abort removes the mark before it looks for files, and a task looks for the
+mark after its last file is written: whichever is later deletes the files.
+"""
+
+import json
+import struct
+import uuid
+from base64 import b64decode, b64encode
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from interbed.spark_ext.handle import TableHandle
+from interbed.spark_ext.predicates import partition_of
+from interbed.spark_ext.spark_types import batch_from_spark
+from interbed.storage.errors import CommitFailedError, InvalidInputError, NotSupportedError
+from interbed.storage.table import Table
+from interbed.storage.write.commit_message import CommitMessage
+from interbed.thrift_idl.planner.ttypes import WriteMode, WritePlan
+
+_LENGTH = struct.Struct("!i")
+_PREFIX = "data-file.prefix"
+_BUCKET = "bucket-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitToken:
+    """What the driver needs to finish a write: the table, the writer's name and what is replaced.
+
+    `mode` is a WriteMode of planner.thrift; `partition` holds the values of a static overwrite as Spark's filters.
+    """
+
+    handle: TableHandle
+    commit_user: str
+    mode: int
+    filters: tuple[str, ...] = ()
+
+    def to_bytes(self) -> bytes:
+        """The token for the JVM, which gives it to the tasks, too."""
+        return json.dumps(
+            {
+                "handle": b64encode(self.handle.to_bytes()).decode(),
+                "commitUser": self.commit_user,
+                "mode": self.mode,
+                "filters": self.filters,
+            }
+        ).encode()
+
+    @staticmethod
+    def from_bytes(content: bytes) -> "CommitToken":
+        """The token of bytes made by to_bytes; raises InvalidInputError for anything else."""
+        try:
+            value = json.loads(content)
+            return CommitToken(
+                handle=TableHandle.from_bytes(b64decode(value["handle"])),
+                commit_user=value["commitUser"],
+                mode=value["mode"],
+                filters=tuple(value["filters"]),
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise InvalidInputError(f"Not a write's token: {error}") from error
+
+    def static_partition(self) -> dict[str, Any]:
+        """The partition that an overwrite replaces, {} for the whole table; raises NotSupportedError."""
+        schema = self.handle.schema
+        partition = partition_of(self.filters, schema.fields, schema.partition_keys)
+        if partition is None:
+            raise NotSupportedError(
+                f"An overwrite of '{self.handle.database}.{self.handle.table}' names whole partitions "
+                f"by `column = value`; its partition columns are ({', '.join(schema.partition_keys)})."
+            )
+        return partition
+
+    def mark(self, table: Table) -> None:
+        """Say that the job may succeed."""
+        table.store.file_io.create_exclusive(self._mark(table), b"")
+
+    def is_marked(self, table: Table) -> bool:
+        """Whether the job may still succeed."""
+        return table.store.file_io.exists(self._mark(table))
+
+    def file_prefix(self, table: Table) -> str:
+        """What the names of the job's data files begin with."""
+        return f"{table.options.data_file_prefix}{self.commit_user}-"
+
+    def commit(self, table: Table, messages: Sequence[CommitMessage]) -> int | None:
+        """Commit once, however often it is called; returns the id of the last snapshot made, None without changes."""
+        try:
+            return self._commit(table, messages)
+        finally:
+            # Spark commits when all tasks have ended; one that nobody waited for finds the mark gone.
+            table.store.file_io.delete_quietly([self._mark(table)])
+
+    def abort(self, table: Table, messages: Sequence[CommitMessage]) -> None:
+        """Delete the files of the messages and all others of the job. Does nothing for a job that was committed."""
+        table.store.file_io.delete_quietly([self._mark(table)])
+        if table.store.snapshots.latest_of_user(self.commit_user) is not None:
+            return
+        if messages:
+            table.new_commit(self.commit_user).abort(messages)
+        table.store.file_io.delete_quietly(_files_with_prefix(table, self.file_prefix(table)))
+
+    def _commit(self, table: Table, messages: Sequence[CommitMessage]) -> int | None:
+        commit = table.new_commit(self.commit_user)
+        if self.mode == WriteMode.APPEND:
+            if not messages:
+                return None
+            ids = commit.commit(messages)
+        else:
+            dynamic = self.mode == WriteMode.OVERWRITE_DYNAMIC
+            if dynamic and not messages:
+                return None
+            ids = commit.overwrite(messages, partition={} if dynamic else self.static_partition(), dynamic=dynamic)
+        return ids[-1] if ids else None
+
+    def _mark(self, table: Table) -> str:
+        directory = table.store.paths.latest_hint.rpartition("/")[0]
+        return f"{directory}/.write-{self.commit_user}"
+
+
+def _files_with_prefix(table: Table, prefix: str) -> Iterator[str]:
+    """The paths of data files of all partitions and buckets whose names begin so."""
+    file_io = table.store.file_io
+    directories = [table.location]
+    for _ in table.partition_keys:
+        directories = [e.path for d in directories for e in file_io.list(d) if e.is_directory and "=" in e.name]
+    for directory in directories:
+        for bucket in file_io.list(directory):
+            if bucket.is_directory and bucket.name.startswith(_BUCKET):
+                yield from (f.path for f in file_io.list(bucket.path) if f.name.startswith(prefix))
+
+
+def plan_write(handle: TableHandle, request: Any) -> WritePlan:
+    """The plan for planner.thrift's WriteRequest; raises for what can't be written, before any task starts."""
+    token = CommitToken(
+        handle=replace(handle, dynamic_options={**handle.dynamic_options, **request.options}),
+        commit_user=str(uuid.uuid4()),
+        mode=request.mode,
+        filters=tuple(request.filters),
+    )
+    if token.mode == WriteMode.OVERWRITE:
+        token.static_partition()
+    # Opened here for its checks: of the options, and that the table can be written at all.
+    table = token.handle.open()
+    table.new_write(token.commit_user).close()
+    token.mark(table)
+    content = token.to_bytes()
+    return WritePlan(task=content, token=content)
+
+
+class TaskWriter:
+    """Writes the rows of one task attempt. Ends with finish or abort; afterwards it is not used."""
+
+    def __init__(self, task: bytes) -> None:
+        self._token = CommitToken.from_bytes(task)
+        table = self._token.handle.open()
+        self._table = table.copy({_PREFIX: self._token.file_prefix(table)})
+        self._arrow = self._table.arrow_schema
+        overwrite = self._token.mode != WriteMode.APPEND
+        self._write = self._table.new_write(self._token.commit_user, overwrite=overwrite)
+        self._prepared: list[CommitMessage] = []
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Write a batch of Spark's rows; raises SchemaMismatchError and InvalidInputError for data that do not fit."""
+        self._write.write_arrow(batch_from_spark(batch, self._arrow))
+
+    def finish(self) -> bytes:
+        """Finish the files and return what the driver has to commit, for decode_messages."""
+        self._prepared = self._write.prepare_commit()
+        self._write.close()
+        if not self._token.is_marked(self._table):
+            self._delete_prepared()
+            raise CommitFailedError("The job of this task has ended without it; its files were deleted.")
+        messages = [message.to_bytes() for message in self._prepared]
+        return b"".join(_LENGTH.pack(len(message)) + message for message in messages)
+
+    def abort(self) -> None:
+        """Delete what was written, also after finish when its result did not reach the driver."""
+        self._write.abort()
+        self._delete_prepared()
+
+    def _delete_prepared(self) -> None:
+        # Only what this task wrote: the others of its job may yet succeed.
+        self._table.new_commit(self._token.commit_user).abort(self._prepared)
+        self._prepared = []
+
+
+def decode_messages(contents: Sequence[bytes]) -> list[CommitMessage]:
+    """The commit messages of what tasks returned; raises InvalidInputError."""
+    messages = []
+    for content in contents:
+        position = 0
+        while position < len(content):
+            (length,) = _LENGTH.unpack_from(content, position)
+            position += _LENGTH.size
+            messages.append(CommitMessage.from_bytes(content[position : position + length]))
+            position += length
+    return messages

@@ -1,0 +1,1 @@
+"""pypaimon's builders on interbed's engine: code written for pypaimon runs after its import is changed."""

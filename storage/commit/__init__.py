@@ -1,0 +1,1 @@
+"""From commit messages to a snapshot."""

@@ -1,0 +1,170 @@
+"""The changes that commit messages carry, as manifest entries. Pure."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import NamedTuple
+
+from interbed.storage.lsm.interval_partition import key_ranks
+from interbed.storage.manifest.data_file import DataFileMeta
+from interbed.storage.manifest.entry import FileKind, ManifestEntry
+from interbed.storage.manifest.index_file import DELETION_VECTORS, IndexFileMeta
+from interbed.storage.manifest.index_manifest import IndexManifestEntry
+from interbed.storage.types.data_type import DataType
+from interbed.storage.write.commit_message import CommitMessage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartChanges:
+    """The changes of one snapshot: data files, changelog files and index files."""
+
+    files: tuple[ManifestEntry, ...] = ()
+    changelog: tuple[ManifestEntry, ...] = ()
+    indexes: tuple[IndexManifestEntry, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.files or self.changelog or self.indexes)
+
+    @property
+    def take_rows_away(self) -> bool:
+        """Whether files, or single rows of them by deletion vectors, are taken away."""
+        return any(e.kind is FileKind.DELETE for e in self.files) or self.change_deletion_vectors
+
+    @property
+    def change_deletion_vectors(self) -> bool:
+        """Whether deletion vectors come or go."""
+        return any(e.file.index_type == DELETION_VECTORS for e in self.indexes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """What the messages change: `append` by new records (and rewritten files), `compact` by compaction."""
+
+    append: PartChanges
+    compact: PartChanges
+
+
+class OwnedFile(NamedTuple):
+    """A data file and where it lives."""
+
+    partition: bytes
+    bucket: int
+    file: DataFileMeta
+
+
+def collect_changes(messages: Iterable[CommitMessage]) -> Changes:
+    """The entries of all messages; of data files deletions after additions as Paimon writes them."""
+    append: list[ManifestEntry] = []
+    changelog: list[ManifestEntry] = []
+    compact: list[ManifestEntry] = []
+    compact_changelog: list[ManifestEntry] = []
+    indexes: list[IndexManifestEntry] = []
+    compact_indexes: list[IndexManifestEntry] = []
+    for m in messages:
+        append += _entries(m, FileKind.ADD, m.new_files)
+        append += _entries(m, FileKind.DELETE, m.deleted_files)
+        changelog += _entries(m, FileKind.ADD, m.changelog_files)
+        compact += _entries(m, FileKind.DELETE, m.compact_before)
+        compact += _entries(m, FileKind.ADD, m.compact_after)
+        compact_changelog += _entries(m, FileKind.ADD, m.compact_changelog)
+        indexes += _index_entries(m, FileKind.DELETE, m.deleted_index_files)
+        indexes += _index_entries(m, FileKind.ADD, m.new_index_files)
+        compact_indexes += _index_entries(m, FileKind.DELETE, m.compact_deleted_index_files)
+        compact_indexes += _index_entries(m, FileKind.ADD, m.compact_new_index_files)
+    return Changes(
+        append=PartChanges(files=tuple(append), changelog=tuple(changelog), indexes=tuple(indexes)),
+        compact=PartChanges(files=tuple(compact), changelog=tuple(compact_changelog), indexes=tuple(compact_indexes)),
+    )
+
+
+def record_delta(entries: Iterable[ManifestEntry]) -> int:
+    """Records added less records deleted, unmerged."""
+    return sum(e.file.row_count if e.kind is FileKind.ADD else -e.file.row_count for e in entries)
+
+
+def changed_partitions(entries: Iterable[ManifestEntry]) -> frozenset[bytes]:
+    """The partitions of the entries."""
+    return frozenset(e.partition for e in entries)
+
+
+def owned_files(messages: Sequence[CommitMessage], *, compact_only: bool = False) -> list[OwnedFile]:
+    """The files that exist only for these messages' sake: written for them, not merely moved to another level.
+
+    `compact_only` leaves out those of new records, which were committed by themselves.
+    """
+    written = {f.file_name for m in messages for f in m.new_files}
+    taken = {f.file_name for m in messages for f in (*m.compact_before, *m.deleted_files)}
+    owned: dict[str, OwnedFile] = {}
+    for m in messages:
+        compacted = (*m.compact_after, *m.compact_changelog)
+        files = compacted if compact_only else (*m.new_files, *m.changelog_files, *compacted)
+        for f in files:
+            moved = f.file_name in taken and f.file_name not in written
+            if not moved and not (compact_only and f.file_name in written):
+                owned.setdefault(f.file_name, OwnedFile(m.partition, m.bucket, f))
+    return list(owned.values())
+
+
+def owned_index_files(
+    messages: Sequence[CommitMessage], *, compact_only: bool = False
+) -> list[tuple[bytes, int, IndexFileMeta]]:
+    """The index files that exist only for these messages' sake, each with its partition and bucket."""
+    return [
+        (m.partition, m.bucket, f)
+        for m in messages
+        for f in (*(() if compact_only else m.new_index_files), *m.compact_new_index_files)
+    ]
+
+
+def upgrade_to_level(
+    entries: Sequence[ManifestEntry], key_types: Sequence[DataType], level: int
+) -> tuple[ManifestEntry, ...]:
+    """New level-0 files at the level given, in every bucket where their key ranges do not overlap.
+
+    After an overwrite nothing lies beneath them, so they need not be merged with anything when read.
+    """
+    if any(e.kind is not FileKind.ADD or e.file.level > 0 or e.bucket < 0 for e in entries):
+        return tuple(entries)
+    buckets: dict[tuple[bytes, int], list[ManifestEntry]] = {}
+    for e in entries:
+        buckets.setdefault((e.partition, e.bucket), []).append(e)
+    result: list[ManifestEntry] = []
+    for bucket in buckets.values():
+        if overlapping_pair([e.file for e in bucket], key_types) is None:
+            result += [replace(e, file=e.file.upgraded(level)) for e in bucket]
+        else:
+            result += bucket
+    return tuple(result)
+
+
+def overlapping_pair(
+    files: Sequence[DataFileMeta], key_types: Sequence[DataType]
+) -> tuple[DataFileMeta, DataFileMeta] | None:
+    """Two files whose key ranges meet; None when no two do."""
+    if len(files) < 2:
+        return None
+    least, greatest = key_ranks(files, key_types)
+    order = sorted(range(len(files)), key=lambda i: (least[i], greatest[i]))
+    for left, right in pairwise(order):
+        if greatest[left] >= least[right]:
+            return files[left], files[right]
+    return None
+
+
+def _entries(message: CommitMessage, kind: FileKind, files: Iterable[DataFileMeta]) -> list[ManifestEntry]:
+    return [
+        ManifestEntry(
+            kind=kind,
+            partition=message.partition,
+            bucket=message.bucket,
+            total_buckets=message.total_buckets,
+            file=file,
+        )
+        for file in files
+    ]
+
+
+def _index_entries(message: CommitMessage, kind: FileKind, files: Iterable[IndexFileMeta]) -> list[IndexManifestEntry]:
+    return [
+        IndexManifestEntry(kind=kind, partition=message.partition, bucket=message.bucket, file=file) for file in files
+    ]

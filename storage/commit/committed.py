@@ -1,0 +1,124 @@
+"""What a user has committed already, so that nothing is committed twice."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from interbed.storage.commit.changes import record_delta
+from interbed.storage.commit.snapshot_builder import SnapshotFacts
+from interbed.storage.errors import SnapshotNotFoundError
+from interbed.storage.manifest.entry import FileIdentifier, FileKind, ManifestEntry
+from interbed.storage.scan.manifest_reader import ManifestReader
+from interbed.storage.snapshot.manager import SnapshotManager
+from interbed.storage.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
+
+_CLOCK_MARGIN_MILLIS = 16 * 3_600_000
+"""Creation times of data files are of an unknown time zone (up to 14 hours off) and of another machine's clock."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartIdentity:
+    """What a snapshot to be made is recognised by: its facts, and the files that it adds."""
+
+    facts: SnapshotFacts
+    added: frozenset[FileIdentifier]
+    oldest_millis: int | None
+    records: int | None
+    """What the snapshot's delta record count must be; None where that depends on the predecessor."""
+
+    @staticmethod
+    def of(facts: SnapshotFacts, entries: Iterable[ManifestEntry]) -> "PartIdentity":
+        """The identity of a snapshot with these entries."""
+        entries = list(entries)
+        added = [e for e in entries if e.kind is FileKind.ADD]
+        return PartIdentity(
+            facts=facts,
+            added=frozenset(e.identifier for e in added),
+            oldest_millis=min((e.file.creation_time_millis for e in added), default=None),
+            records=None if facts.kind is CommitKind.OVERWRITE else record_delta(entries),
+        )
+
+
+class CommittedParts:
+    """Looks for snapshots of one user. `new_user` says that there are none before the first commit."""
+
+    def __init__(
+        self, reader: ManifestReader, snapshots: SnapshotManager, user: str, *, new_user: bool = False
+    ) -> None:
+        self._reader = reader
+        self._snapshots = snapshots
+        self._user = user
+        self._nothing_yet = new_user
+        # The highest identifier that the user is known to have committed, batch commits aside.
+        self._last: int | None = None
+        self.is_unknown = False
+        """Whether a commit ended in an unknown state: any file of the user may be in the table from then on."""
+
+    def find(self, parts: Sequence[PartIdentity]) -> dict[CommitKind, int]:
+        """The ids of those snapshots that exist, by kind. The parts share an identifier and differ in kind."""
+        if not parts or self._nothing_yet:
+            return {}
+        identifier = parts[0].facts.identifier
+        batch = identifier == BATCH_COMMIT_IDENTIFIER
+        if not batch and not self.is_unknown and self._last is not None and identifier > self._last:
+            return {}
+        times = [p.oldest_millis for p in parts if p.oldest_millis is not None]
+        if batch and not times:
+            return {}
+        horizon = min(times, default=0) - _CLOCK_MARGIN_MILLIS
+        found: dict[CommitKind, int] = {}
+        for snapshot in self._snapshots.descending():
+            if batch and snapshot.time_millis < horizon:
+                break
+            if snapshot.commit_user != self._user:
+                continue
+            if not batch:
+                self.note(snapshot.commit_identifier)
+                # A user's identifiers ascend.
+                if snapshot.commit_identifier < identifier:
+                    break
+            for part in parts:
+                if part.facts.kind not in found and self._is(snapshot, part):
+                    found[part.facts.kind] = snapshot.id
+            if len(found) == len(parts):
+                break
+        return found
+
+    def since(self, previous: Snapshot | None, latest: Snapshot | None, part: PartIdentity) -> int | None:
+        """The part's snapshot among those after `previous` up to `latest`, from a try believed to have failed."""
+        if latest is None:
+            return None
+        for snapshot_id in range(1 if previous is None else previous.id + 1, latest.id + 1):
+            try:
+                snapshot = self._snapshots.snapshot(snapshot_id)
+            except SnapshotNotFoundError:
+                continue
+            if self._is(snapshot, part):
+                return snapshot_id
+        return None
+
+    def note(self, identifier: int) -> None:
+        """Remember that the user committed the identifier."""
+        self._nothing_yet = False
+        if identifier != BATCH_COMMIT_IDENTIFIER:
+            self._last = identifier if self._last is None else max(self._last, identifier)
+
+    def unknown(self) -> None:
+        """Remember that a commit ended in an unknown state."""
+        self._nothing_yet = False
+        self.is_unknown = True
+
+    def _is(self, snapshot: Snapshot, part: PartIdentity) -> bool:
+        facts = part.facts
+        if (snapshot.commit_user, snapshot.commit_identifier, snapshot.commit_kind) != (
+            self._user,
+            facts.identifier,
+            facts.kind,
+        ):
+            return False
+        if facts.identifier != BATCH_COMMIT_IDENTIFIER:
+            return True
+        # Batch commits of one user share their identifier, so the files decide.
+        if not part.added or part.records not in (None, snapshot.delta_record_count):
+            return False
+        entries = self._reader.entries(self._reader.delta(snapshot))
+        return part.added <= {e.identifier for e in entries if e.kind is FileKind.ADD}

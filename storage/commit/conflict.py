@@ -1,0 +1,100 @@
+"""Whether changes still fit the table they are committed to. Pure: values in, an error or nothing out."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+from interbed.storage.commit.changes import overlapping_pair
+from interbed.storage.errors import CommitConflictError
+from interbed.storage.manifest.data_file import DataFileMeta
+from interbed.storage.manifest.entry import FileIdentifier, FileKind, ManifestEntry
+from interbed.storage.snapshot.snapshot import CommitKind
+from interbed.storage.types.data_type import DataType
+
+
+class DuplicateFileError(CommitConflictError):
+    """A file that the commit adds is in the table already: it was committed before, so it must not be cleaned up."""
+
+
+def check_conflicts(
+    base: Sequence[ManifestEntry],
+    delta: Sequence[ManifestEntry],
+    *,
+    kind: CommitKind,
+    key_types: Sequence[DataType],
+    place: Callable[[bytes, int], str],
+) -> None:
+    """Raise CommitConflictError unless the changes fit.
+
+    `base` are the live files of at least the changed partitions; `key_types` those of the trimmed primary key (empty
+    for append tables); `place` names a partition and bucket in messages. Checked: a file to be deleted is still there,
+    none is added twice, a partition keeps its number of buckets (except when overwritten), and files of one level
+    above 0 keep apart.
+    """
+    if kind is not CommitKind.OVERWRITE:
+        check_total_buckets([*base, *delta], place=place)
+    live = {e.identifier: e for e in base}
+    check_delta(delta, place=place)
+    # Deletions first: a file may be moved to another place of the same name only after it was taken away.
+    for entry in sorted(delta, key=lambda e: e.kind is FileKind.ADD):
+        if entry.kind is FileKind.DELETE:
+            if live.pop(entry.identifier, None) is None:
+                raise CommitConflictError(
+                    f"The file {entry.file.file_name} of {place(entry.partition, entry.bucket)} is not in the table "
+                    "any more: another writer compacted or overwrote it. Read the table again and redo the work."
+                )
+        elif entry.identifier in live:
+            raise DuplicateFileError(
+                f"The file {entry.file.file_name} of {place(entry.partition, entry.bucket)} is in the table already; "
+                "these changes were committed before."
+            )
+        else:
+            live[entry.identifier] = entry
+    if key_types:
+        _check_levels(live, delta, key_types, place)
+
+
+def check_delta(delta: Iterable[ManifestEntry], *, place: Callable[[bytes, int], str]) -> None:
+    """Raise CommitConflictError when the changes name one file twice: readers would lose it or see it doubled."""
+    seen: set[FileIdentifier] = set()
+    for entry in delta:
+        if entry.identifier in seen:
+            raise CommitConflictError(
+                f"The changes name the file {entry.file.file_name} of {place(entry.partition, entry.bucket)} twice."
+            )
+        seen.add(entry.identifier)
+
+
+def check_total_buckets(entries: Iterable[ManifestEntry], *, place: Callable[[bytes, int], str]) -> None:
+    """Raise CommitConflictError when files of one partition were written for different numbers of buckets."""
+    buckets: dict[bytes, int] = {}
+    for entry in entries:
+        # Numbers below 1 stand for dynamic or absent buckets and for files of old writers.
+        if entry.total_buckets < 1:
+            continue
+        known = buckets.setdefault(entry.partition, entry.total_buckets)
+        if known != entry.total_buckets:
+            raise CommitConflictError(
+                f"{place(entry.partition, entry.bucket)} has files for {known} buckets, and the changes are for "
+                f"{entry.total_buckets}; a partition changes its number of buckets only by overwriting it (rescale)."
+            )
+
+
+def _check_levels(
+    live: dict[FileIdentifier, ManifestEntry],
+    delta: Sequence[ManifestEntry],
+    key_types: Sequence[DataType],
+    place: Callable[[bytes, int], str],
+) -> None:
+    # Only a level that gains a file can come to overlap.
+    touched = {(e.partition, e.bucket, e.file.level) for e in delta if e.kind is FileKind.ADD and e.file.level > 0}
+    levels: dict[tuple[bytes, int, int], list[DataFileMeta]] = {key: [] for key in touched}
+    for entry in live.values():
+        key = (entry.partition, entry.bucket, entry.file.level)
+        if key in levels:
+            levels[key].append(entry.file)
+    for (partition, bucket, level), files in levels.items():
+        pair = overlapping_pair(files, key_types)
+        if pair is not None:
+            raise CommitConflictError(
+                f"Level {level} of {place(partition, bucket)} would hold the overlapping files {pair[0].file_name} and "
+                f"{pair[1].file_name}: another writer compacted it. Read the table again and redo the work."
+            )

@@ -1,0 +1,146 @@
+"""The index manifest of the next snapshot: what the previous one lists, without what goes, with what comes
+(specification page `spec/manifest`, index manifest).
+
+Records are handed on as they are, fields that this version does not know included. A bucket has one index file of each
+type, so a new one takes the place of its predecessor; in tables without buckets the deletion vectors of a partition may
+be spread over several files, which come and go by name.
+"""
+
+import io
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import fastavro
+
+from interbed.storage.commit.manifest_writer import ManifestWriter
+from interbed.storage.errors import CommitConflictError, CorruptFileError
+from interbed.storage.manifest.avro import codec_of, field_names
+from interbed.storage.manifest.entry import FileKind
+from interbed.storage.manifest.index_file import DELETION_VECTORS, HASH_INDEX
+from interbed.storage.manifest.index_manifest import SCHEMA, IndexManifestEntry, index_entry, index_record
+from interbed.storage.scan.manifest_reader import ManifestReader
+from interbed.storage.scan.partition_filter import AllPartitions, PartitionFilter
+from interbed.storage.snapshot.snapshot import Snapshot
+
+_Record = dict[str, Any]
+
+
+class IndexFiles:
+    """The index manifest of the snapshots of one commit; a new one is written at most once for each predecessor.
+
+    `overwritten` are partitions whose index files all go; `changes` come and go by themselves. `bucketed` says whether
+    rows have a bucket each.
+    """
+
+    def __init__(
+        self,
+        reader: ManifestReader,
+        writer: ManifestWriter,
+        overwritten: PartitionFilter | None,
+        changes: Sequence[IndexManifestEntry] = (),
+        *,
+        bucketed: bool = True,
+        compression: str = "zstd",
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._overwritten = overwritten
+        self._changes = changes
+        self._bucketed = bucketed
+        self._compression = compression
+        self._known: dict[str | None, str | None] = {}
+
+    def after(self, latest: Snapshot | None) -> str | None:
+        """The name of the index manifest to refer to, None when there are no index files.
+
+        Raises CommitConflictError when an index file that the changes replace is not the table's any more.
+        """
+        previous = None if latest is None else latest.index_manifest
+        if isinstance(self._overwritten, AllPartitions):
+            previous = None
+        if not self._changes and (previous is None or self._overwritten is None):
+            return previous
+        if previous not in self._known:
+            for superseded in self._known.values():
+                # An earlier try's manifest belongs to a snapshot that another writer was faster than.
+                if superseded is not None:
+                    self._writer.discard([superseded])
+            self._known = {previous: self._changed(previous)}
+        return self._known[previous]
+
+    def _changed(self, name: str | None) -> str | None:
+        records, schema, codec = self._records(name)
+        kept = records
+        if self._overwritten is not None:
+            gone = self._overwritten.select({r["_PARTITION"] for r in records})
+            kept = [r for r in records if r["_PARTITION"] not in gone]
+        kept = _combined(kept, self._changes, bucketed=self._bucketed)
+        if name is not None and kept == records:
+            return name
+        if not kept:
+            return None
+        target = io.BytesIO()
+        fastavro.writer(target, schema, kept, codec=codec)
+        return self._writer.put_index_manifest(target.getvalue())
+
+    def _records(self, name: str | None) -> tuple[list[_Record], Any, str]:
+        """The records of an index manifest, the schema to write them by, and the codec."""
+        ours = fastavro.parse_schema(SCHEMA)
+        if name is None:
+            return [], ours, codec_of(self._compression)
+        content = self._reader.content(name)
+        try:
+            source = fastavro.reader(io.BytesIO(content))
+            # fastavro's stubs know no closer type of a record.
+            records: list[Any] = list(source)
+            schema: Any = source.writer_schema
+        except (ValueError, KeyError, TypeError, EOFError, IndexError) as error:
+            raise CorruptFileError(f"The index manifest {name} can't be read: {error}") from error
+        # New entries need all fields of today; what another version added beside them is kept where it is the wider.
+        wider = not self._changes or field_names(SCHEMA) <= field_names(schema)
+        return records, schema if wider else ours, source.codec
+
+
+def _combined(records: list[_Record], changes: Sequence[IndexManifestEntry], *, bucketed: bool) -> list[_Record]:
+    removed = [e for e in changes if e.kind is FileKind.DELETE]
+    added = [e for e in changes if e.kind is FileKind.ADD]
+    known = {r["_FILE_NAME"] for r in records} if changes else set()
+    for entry in removed:
+        if entry.file.file_name not in known:
+            raise CommitConflictError(
+                f"The index file {entry.file.file_name} of bucket {entry.bucket} is not the table's any more: another "
+                "writer replaced it. Read the table again and redo the work."
+            )
+    names = {e.file.file_name for e in removed}
+    places = {_place(e) for e in added if _one_a_bucket(e.file.index_type, bucketed)}
+    kept = [
+        r
+        for r in records
+        if not changes
+        or (r["_FILE_NAME"] not in names and (r["_PARTITION"], r["_BUCKET"], r["_INDEX_TYPE"]) not in places)
+    ]
+    if not bucketed:
+        _check_vectors_once(kept, added)
+    return [*kept, *(index_record(e) for e in added)]
+
+
+def _check_vectors_once(kept: Iterable[_Record], added: Iterable[IndexManifestEntry]) -> None:
+    """Raise CommitConflictError when a data file would have two deletion vectors: one of them would be lost."""
+    owners = {v.data_file_name: e.file.file_name for e in added for v in e.file.deletion_vectors or ()}
+    for record in kept:
+        if record["_INDEX_TYPE"] != DELETION_VECTORS or not owners:
+            continue
+        for vector in index_entry(record, "the index manifest").file.deletion_vectors or ():
+            if vector.data_file_name in owners:
+                raise CommitConflictError(
+                    f"Another writer deleted rows of {vector.data_file_name} at the same time. Read the table again "
+                    "and redo the work."
+                )
+
+
+def _one_a_bucket(index_type: str, bucketed: bool) -> bool:
+    return index_type == HASH_INDEX or (index_type == DELETION_VECTORS and bucketed)
+
+
+def _place(entry: IndexManifestEntry) -> tuple[bytes, int, str]:
+    return entry.partition, entry.bucket, entry.file.index_type

@@ -1,0 +1,88 @@
+"""How long a commit that lost the race for a snapshot waits before it tries again, and when it gives up."""
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from interbed.storage.commit.turn import Turn
+from interbed.storage.options import CoreOptions
+
+_LONGEST_TURN_WAIT_MILLIS = 2000
+"""Turns take milliseconds; one that takes longer than this belongs to a process that hangs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """Bounded exponential back-off with jitter; all times in milliseconds.
+
+    The jitter spreads over three quarters of the pause: writers that lost to the same winner would otherwise come back
+    together and lose again.
+    """
+
+    max_retries: int
+    min_wait_millis: float
+    max_wait_millis: float
+    timeout_millis: float | None = None
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    random: Callable[[], float] = field(default=random.random)
+
+    @staticmethod
+    def of(options: CoreOptions) -> "RetryPolicy":
+        """The policy of a table's `commit.*` options."""
+        return RetryPolicy(
+            max_retries=options.commit_max_retries,
+            min_wait_millis=options.commit_min_retry_wait_millis,
+            max_wait_millis=options.commit_max_retry_wait_millis,
+            timeout_millis=options.commit_timeout_millis,
+        )
+
+    def start(self) -> "Retries":
+        """The retries of one commit, whose time starts now."""
+        return Retries(self)
+
+    def wait_millis(self, retry: int) -> float:
+        """The pause before a retry, counted from 0."""
+        # The exponent is capped so that a large max_retries can't overflow the float.
+        longest = min(self.max_wait_millis, self.min_wait_millis * 2.0 ** min(retry, 60))
+        return longest * (0.25 + 0.75 * self.random())
+
+
+class Retries:
+    """Counts the retries of one commit."""
+
+    def __init__(self, policy: RetryPolicy) -> None:
+        self._policy = policy
+        self._started = policy.clock()
+        self.count = 0
+
+    @property
+    def elapsed_millis(self) -> float:
+        """Time since the start."""
+        return (self._policy.clock() - self._started) * 1000
+
+    def take(self, turn: Turn) -> bool:
+        """Wait for a turn, within the bounds of a pause; False without one, which is no reason not to try."""
+        longest = min(self._policy.max_wait_millis, _LONGEST_TURN_WAIT_MILLIS)
+        if self._policy.timeout_millis is not None:
+            longest = min(longest, self._policy.timeout_millis - self.elapsed_millis)
+        return turn.take(longest / 1000)
+
+    def pause(self, *, hurry: bool = False) -> bool:
+        """Wait before the next retry; False, without waiting, when there is none left or its time is over.
+
+        `hurry` is for a writer that others wait for: its pauses do not grow.
+        """
+        if self.count >= self._policy.max_retries:
+            return False
+        wait = self._policy.wait_millis(0 if hurry else self.count)
+        if self._is_over(wait):
+            return False
+        self.count += 1
+        self._policy.sleep(wait / 1000)
+        return True
+
+    def _is_over(self, wait_millis: float) -> bool:
+        timeout = self._policy.timeout_millis
+        return timeout is not None and self.elapsed_millis + wait_millis > timeout

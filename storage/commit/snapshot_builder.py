@@ -1,0 +1,187 @@
+"""The snapshot that follows another one, with its manifests written."""
+
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+
+from interbed.storage.commit.changes import record_delta
+from interbed.storage.commit.manifest_merge import minor_merge_groups, must_change, needs_full_merge
+from interbed.storage.commit.manifest_writer import ManifestWriter
+from interbed.storage.manifest.entry import FileIdentifier, FileKind, ManifestEntry, ManifestFileMeta, merge_entries
+from interbed.storage.options import CoreOptions
+from interbed.storage.scan.manifest_reader import ManifestReader
+from interbed.storage.scan.partition_filter import PartitionSet
+from interbed.storage.snapshot.snapshot import FIRST_SNAPSHOT_ID, CommitKind, Snapshot
+from interbed.storage.types.data_type import DataField
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotFacts:
+    """What a commit says of its snapshot, whatever its predecessor."""
+
+    kind: CommitKind
+    user: str
+    identifier: int
+    watermark: int | None = None
+    properties: Mapping[str, str] | None = None
+
+
+class SnapshotBuilder:
+    """Builds the snapshot of one commit, anew for each try; what does not depend on the predecessor is written once."""
+
+    def __init__(
+        self,
+        reader: ManifestReader,
+        writer: ManifestWriter,
+        options: CoreOptions,
+        partition_fields: Sequence[DataField],
+        facts: SnapshotFacts,
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._options = options
+        self._partition_fields = partition_fields
+        self._facts = facts
+        self._delta: tuple[tuple[ManifestEntry, ...], list[ManifestFileMeta], tuple[str, int]] | None = None
+        self._changelog: tuple[str, int] | None = None
+        self._merged: tuple[list[ManifestFileMeta], list[ManifestFileMeta]] | None = None
+        self._base_list: str | None = None
+        self._tries = 0
+
+    def prepare(self, delta: tuple[ManifestEntry, ...]) -> None:
+        """Write ahead what `build` will need if the changes stay what they are."""
+        self._write_delta(delta)
+
+    def build(
+        self,
+        latest: Snapshot | None,
+        delta: tuple[ManifestEntry, ...],
+        *,
+        schema_id: int,
+        index_manifest: str | None,
+        changelog: tuple[ManifestEntry, ...] = (),
+    ) -> Snapshot:
+        """Write the manifests and lists and return the snapshot after `latest`. `changelog` is always the same."""
+        facts = self._facts
+        if changelog and self._changelog is None:
+            self._changelog = self._writer.write_list(self._writer.write(changelog))
+        changelog_list, changelog_size = self._changelog or (None, None)
+        base = [] if latest is None else self._merge(self._reader.data(latest))
+        self._discard_base_list()
+        self._tries += 1
+        base_list, base_size = self._writer.write_list(base)
+        self._base_list = base_list
+        delta_list, delta_size = self._write_delta(delta)
+        records = record_delta(delta)
+        now = int(time.time() * 1000)
+        watermarks = [w for w in (facts.watermark, latest.watermark if latest else None) if w is not None]
+        return Snapshot(
+            id=FIRST_SNAPSHOT_ID if latest is None else latest.id + 1,
+            schema_id=schema_id,
+            base_manifest_list=base_list,
+            base_manifest_list_size=base_size,
+            delta_manifest_list=delta_list,
+            delta_manifest_list_size=delta_size,
+            changelog_manifest_list=changelog_list,
+            changelog_manifest_list_size=changelog_size,
+            changelog_record_count=record_delta(changelog) if changelog else None,
+            index_manifest=index_manifest,
+            commit_user=facts.user,
+            commit_identifier=facts.identifier,
+            commit_kind=facts.kind,
+            # Times of snapshots are searched as a sorted list, so a clock that lags behind must not unsort them.
+            time_millis=now if latest is None else max(now, latest.time_millis),
+            total_record_count=(latest.total_record_count if latest else 0) + records,
+            delta_record_count=records,
+            uuid=str(uuid.uuid4()),
+            writer_version=writer_version(),
+            watermark=max(watermarks, default=None),
+            # Statistics describe columns, so those of another schema are not handed on.
+            statistics=latest.statistics if latest is not None and latest.schema_id == schema_id else None,
+            properties=dict(facts.properties) if facts.properties else None,
+            next_row_id=latest.next_row_id if latest is not None else None,
+        )
+
+    def _write_delta(self, delta: tuple[ManifestEntry, ...]) -> tuple[str, int]:
+        if self._delta is not None:
+            entries, manifests, written = self._delta
+            if entries == delta:
+                return written
+            self._writer.discard([*(m.file_name for m in manifests), written[0]])
+        manifests = self._writer.write(delta)
+        written = self._writer.write_list(manifests)
+        self._delta = (delta, manifests, written)
+        return written
+
+    def _discard_base_list(self) -> None:
+        # The list of an earlier try belongs to a snapshot that another writer was faster than.
+        if self._base_list is not None:
+            self._writer.discard([self._base_list])
+            self._base_list = None
+
+    def _merge(self, manifests: list[ManifestFileMeta]) -> list[ManifestFileMeta]:
+        """The manifests, merged where it is due. Only the first try merges; the others make use of that if they can."""
+        if self._tries == 0:
+            merged = self._merge_now(manifests)
+            if merged != manifests:
+                self._merged = (manifests, merged)
+            return merged
+        if self._merged is not None:
+            before, after = self._merged
+            if manifests[: len(before)] == before:
+                return [*after, *manifests[len(before) :]]
+            # Somebody else has merged them meanwhile.
+            known = {m.file_name for m in before}
+            self._writer.discard([m.file_name for m in after if m.file_name not in known])
+            self._merged = None
+        return manifests
+
+    def _merge_now(self, manifests: list[ManifestFileMeta]) -> list[ManifestFileMeta]:
+        options = self._options
+        target = options.manifest_target_file_size
+        if needs_full_merge(manifests, target_size=target, threshold=options.manifest_full_compaction_size):
+            return self._merge_fully(manifests, target)
+        merged: list[ManifestFileMeta] = []
+        for group in minor_merge_groups(manifests, target_size=target, min_count=options.manifest_merge_min_count):
+            if group.is_merged:
+                entries = merge_entries(self._reader.entries(group.manifests), keep_deletes=True)
+                merged += self._writer.write(entries)
+            else:
+                merged += group.manifests
+        return merged
+
+    def _merge_fully(self, manifests: list[ManifestFileMeta], target: int) -> list[ManifestFileMeta]:
+        """Resolve every deletion; large manifests that hold none of the files deleted are kept as they are."""
+        deleting = [m for m in manifests if m.num_deleted_files > 0]
+        deleted: set[FileIdentifier] = set()
+        partitions: set[bytes] = set()
+        for entry in self._reader.entries(deleting):
+            if entry.kind is FileKind.DELETE:
+                deleted.add(entry.identifier)
+                partitions.add(entry.partition)
+        large = [m for m in manifests if not must_change(m, target)]
+        suspects = {m.file_name for m in PartitionSet(partitions, self._partition_fields).manifests(large)}
+        kept: list[ManifestFileMeta] = []
+        rewritten: list[ManifestEntry] = []
+        for manifest in manifests:
+            if must_change(manifest, target):
+                rewritten += self._reader.manifest(manifest)
+                continue
+            entries = self._reader.manifest(manifest) if manifest.file_name in suspects else []
+            if any(e.identifier in deleted for e in entries):
+                rewritten += entries
+            else:
+                kept.append(manifest)
+        return [*kept, *self._writer.write(merge_entries(rewritten))]
+
+
+@cache
+def writer_version() -> str:
+    """What snapshots name as their writer."""
+    try:
+        return f"interbed-{version('interbed')}"
+    except PackageNotFoundError:
+        return "interbed"

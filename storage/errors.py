@@ -1,0 +1,84 @@
+"""The error tree of interbed; every error that a caller may meet derives from InterbedError.
+
+InterbedError
+├── InvalidInputError            the caller's data or arguments are wrong; nothing was changed
+│   ├── SchemaMismatchError      columns or types that do not fit the table
+│   ├── FilterError              a filter that does not parse or names an unknown column
+│   └── InvalidOptionError       an option with a value that it does not take
+├── NotSupportedError            a valid request that this version does not carry out
+├── CorruptFileError             a metadata or data file that can't be read; names the file
+├── UnsupportedVersionError      a file of a format version that this version does not know
+├── SnapshotNotFoundError        no snapshot of that id or time; names the ones that exist
+├── StorageAccessError           the warehouse can't be reached, read or written
+├── CommitError                  a commit did not come to be
+│   ├── CommitConflictError      another writer changed the same files; may be retried from a new read
+│   └── CommitFailedError        retries were used up; the data files were removed, may be retried as a whole
+├── CommitStateUnknownError      it is not known whether the snapshot exists; nothing was cleaned up
+└── CatalogError                 see interbed.catalog.errors
+"""
+
+
+class InterbedError(Exception):
+    """Base of all errors of interbed."""
+
+
+class InvalidInputError(InterbedError, ValueError):
+    """The caller's data or arguments are wrong. Nothing was changed; correct the input and call again."""
+
+
+class SchemaMismatchError(InvalidInputError):
+    """Columns or types of the data do not fit the table's schema. Nothing was changed."""
+
+
+class FilterError(InvalidInputError):
+    """A filter does not parse, or names a column that the table does not have."""
+
+
+class InvalidOptionError(InvalidInputError):
+    """An option has a value that it does not take, or two options contradict each other."""
+
+
+class NotSupportedError(InterbedError):
+    """The request is valid in Paimon's format, but this version of interbed does not carry it out."""
+
+
+class CorruptFileError(InterbedError):
+    """A metadata or data file can't be decoded. The message names the file."""
+
+
+class UnsupportedVersionError(InterbedError):
+    """A file has a format version that this version of interbed does not know; upgrade interbed."""
+
+
+class SnapshotNotFoundError(InterbedError, LookupError):
+    """There is no snapshot of the id or time asked for; the message names those that exist."""
+
+
+class StorageAccessError(InterbedError, OSError):
+    """The warehouse can't be reached, read or written."""
+
+
+class CommitError(InterbedError):
+    """A commit did not come to be; the table is as it was."""
+
+    retryable: bool = False
+
+
+class CommitConflictError(CommitError):
+    """Another writer changed the files that this commit relies on. Read the table again and redo the work."""
+
+    retryable = True
+
+
+class CommitFailedError(CommitError):
+    """The commit lost every race for the next snapshot within its retries. The same work may be retried."""
+
+    retryable = True
+
+
+class CommitStateUnknownError(InterbedError):
+    """It is not known whether the snapshot was created; its files were left in place.
+
+    Look for a snapshot with this commit user and identifier before trying again; committing again with
+    the same pair is safe, because commits are idempotent by it.
+    """

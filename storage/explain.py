@@ -1,0 +1,83 @@
+"""A plan explained: what each step of pruning left over, which levels are read, and how the splits are read."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from interbed.storage.scan.plan import Plan, PlanStatistics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitExplanation:
+    """One split: `raw` is read file by file, any other is merged. Sizes in bytes."""
+
+    bucket: int
+    path: str
+    files: int
+    levels: tuple[int, ...]
+    rows: int
+    bytes: int
+    raw: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """What a scan of a table would do; `str` for people, `to_json` for programs."""
+
+    table: str
+    snapshot_id: int | None
+    statistics: PlanStatistics
+    splits: tuple[SplitExplanation, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """The explanation as a JSON object."""
+        return {
+            "table": self.table,
+            "snapshotId": self.snapshot_id,
+            "statistics": {**asdict(self.statistics), "files_by_level": dict(self.statistics.files_by_level)},
+            "splits": [asdict(s) for s in self.splits],
+        }
+
+    def __str__(self) -> str:
+        if self.snapshot_id is None:
+            return f"{self.table} has no snapshot; nothing to read"
+        s = self.statistics
+        levels = ", ".join(f"{count} on level {level}" for level, count in sorted(s.files_by_level.items()))
+        lines = [
+            f"{self.table} at snapshot {self.snapshot_id}",
+            f"  manifests      {s.manifests_read} read of {s.manifests_total}",
+            f"  files          {s.files_total}",
+            f"    partitions   {s.files_after_partitions} left",
+            f"    buckets      {s.files_after_buckets} left",
+            f"    statistics   {s.files_after_statistics} left",
+            f"  to read        {s.files_planned} files ({levels or 'none'}), {s.rows_planned:,} records, "
+            f"{s.bytes_planned / 1024:,.0f} KiB",
+            f"  splits         {s.splits_raw} raw, {s.splits_merged} to merge"
+            + (", cut short by the limit" if s.limit_pushed else ""),
+        ]
+        lines += [
+            f"    {'raw  ' if p.raw else 'merge'} {p.path}: {p.files} files on levels "
+            f"{', '.join(map(str, p.levels))}, {p.rows:,} records, {p.bytes / 1024:,.0f} KiB"
+            for p in self.splits
+        ]
+        return "\n".join(lines)
+
+
+def explain_plan(table: str, plan: Plan) -> Explanation:
+    """The explanation of a plan."""
+    return Explanation(
+        table=table,
+        snapshot_id=plan.snapshot_id,
+        statistics=plan.statistics,
+        splits=tuple(
+            SplitExplanation(
+                bucket=split.bucket,
+                path=split.bucket_path,
+                files=len(split.files),
+                levels=tuple(sorted({f.level for f in split.files})),
+                rows=split.row_count,
+                bytes=split.byte_size,
+                raw=split.raw_convertible,
+            )
+            for split in plan.splits
+        ),
+    )

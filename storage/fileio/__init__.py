@@ -1,0 +1,1 @@
+"""Where bytes live: a small protocol over file systems, and its implementations."""

@@ -1,0 +1,85 @@
+"""What a compaction changed, key by key: the row before and the row after as changelog records.
+
+Source: documentation page `primary-key-table/changelog-producer`.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interbed.storage.lsm.merge_function.api import take_rows
+from interbed.storage.row.kind import RowKind
+from interbed.storage.schema.table_schema import VALUE_KIND
+
+Mask = npt.NDArray[np.bool_]
+Numbers = npt.NDArray[np.int64]
+
+
+def change_records(
+    before: pa.RecordBatch,
+    after: pa.RecordBatch,
+    before_of: Numbers,
+    after_of: Numbers,
+    *,
+    compared: Sequence[str] | None,
+) -> pa.RecordBatch:
+    """The changelog records of some keys, in the order of the keys; both batches have the same columns.
+
+    `before_of[k]` and `after_of[k]` are the numbers of the rows that key k had and has, -1 where it had or has none. An
+    unchanged row is told, too, unless its columns `compared` are all as they were; None compares nothing.
+    """
+    was, is_now = before_of >= 0, after_of >= 0
+    both = was & is_now
+    if compared is not None and both.any():
+        same = _same_rows(before, after, before_of[both], after_of[both], compared)
+        both[np.flatnonzero(both)[same]] = False
+    inserted, deleted = is_now & ~was, was & ~is_now
+    keys = np.arange(len(was))
+    # Of one key the row before comes first; even places are of the batch before, odd ones of that after.
+    places = np.concatenate([2 * keys[both | deleted], 2 * keys[both | inserted] + 1])
+    places.sort()
+    of_key, from_after = places >> 1, (places & 1).astype(np.bool_)
+    kinds = np.where(
+        from_after,
+        np.where(both[of_key], RowKind.UPDATE_AFTER, RowKind.INSERT),
+        np.where(both[of_key], RowKind.UPDATE_BEFORE, RowKind.DELETE),
+    ).astype(np.int8)
+    numbers = np.where(from_after, before.num_rows + after_of[of_key], before_of[of_key])
+    columns = [n for n in before.schema.names if n != VALUE_KIND]
+    joined: Any = pa.concat_batches([before.select(columns), after.select(columns)])  # type: ignore[attr-defined]  # The stubs lack it.
+    taken = take_rows(joined, columns, numbers)
+    kind_column: pa.Array[Any] = pa.array(kinds)
+    arrays = [kind_column if n == VALUE_KIND else taken.column(n) for n in before.schema.names]
+    return pa.RecordBatch.from_arrays(arrays, names=before.schema.names)
+
+
+def _same_rows(
+    before: pa.RecordBatch, after: pa.RecordBatch, left: Numbers, right: Numbers, columns: Sequence[str]
+) -> Mask:
+    same = np.ones(len(left), np.bool_)
+    for name in columns:
+        a, b = (_taken(batch.column(name), n) for batch, n in ((before, left), (after, right)))
+        same &= _equal(a, b)
+    return same
+
+
+def _taken(column: "pa.Array[Any]", numbers: Numbers) -> "pa.Array[Any]":
+    indices: Any = pa.array(numbers)
+    taken: pa.Array[Any] = pc.take(column, indices, boundscheck=False)
+    return taken
+
+
+def _equal(a: "pa.Array[Any]", b: "pa.Array[Any]") -> Mask:
+    if pa.types.is_nested(a.type):
+        # Arrow compares no nested values; they are few in changelogs, and compared as Python's.
+        pairs = zip(a.to_pylist(), b.to_pylist(), strict=True)
+        return np.fromiter((x == y for x, y in pairs), np.bool_, len(a))
+    nulls = [np.asarray(pc.is_null(x).to_numpy(zero_copy_only=False)) for x in (a, b)]
+    both: Any = pc.equal(a, b)
+    values = np.asarray(pc.fill_null(both, False).to_numpy(zero_copy_only=False))
+    equal: Mask = np.where(nulls[0] | nulls[1], nulls[0] & nulls[1], values)
+    return equal

@@ -1,0 +1,124 @@
+"""The compactions of one bucket while it is written: at most one at a time, in the background.
+
+The manager knows the bucket's files as its writer has made them, committed or not. What a compaction did is taken over
+when the writer asks for it, so that files and index files change in the writer's thread alone. Follows Paimon's
+MergeTreeCompactManager.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import replace
+
+from interbed.storage.lsm.compact.planner import CompactionPlanner
+from interbed.storage.lsm.compact.strategy import Moment, pick_full
+from interbed.storage.lsm.compact.task import CompactionOutcome, discard, run_compaction
+from interbed.storage.lsm.compact.unit import CompactionUnit
+from interbed.storage.lsm.levels import Levels
+from interbed.storage.manifest.data_file import DataFileMeta
+from interbed.storage.manifest.index_file import IndexFileMeta
+from interbed.storage.store import TableStore
+
+BucketId = tuple[bytes, int]
+
+
+class CompactManager:
+    """Not for use by several threads; compactions run in the executor."""
+
+    def __init__(
+        self,
+        store: TableStore,
+        planner: CompactionPlanner,
+        executor: Executor,
+        place: BucketId,
+        files: Sequence[DataFileMeta],
+        index_files: Sequence[IndexFileMeta],
+    ) -> None:
+        self._store = store
+        self._planner = planner
+        self._executor = executor
+        self._place = place
+        self._files = {f.file_name: f for f in files}
+        self._index_files = tuple(index_files)
+        self._running: Future[CompactionOutcome] | None = None
+        self._full_is_running = False
+        self._last_full_millis: int | None = None
+        self._passed_over = 0
+
+    @property
+    def levels(self) -> Levels:
+        """The bucket as it is now, without what a running compaction will do."""
+        return self._planner.levels(list(self._files.values()))
+
+    @property
+    def is_running(self) -> bool:
+        """Whether a compaction was started whose outcome was not taken yet."""
+        return self._running is not None
+
+    @property
+    def must_wait_before_flush(self) -> bool:
+        """Whether there are so many sorted runs that the writer waits for the compaction before it goes on."""
+        return len(self.levels.runs) > self._store.options.stop_trigger
+
+    @property
+    def must_wait_before_commit(self) -> bool:
+        """Whether there are so many that the commit waits, too: level 0 must not grow over several commits."""
+        return len(self.levels.runs) > self._store.options.stop_trigger + 1
+
+    def add(self, files: Sequence[DataFileMeta]) -> None:
+        """Take note of new files."""
+        self._files.update((f.file_name, f) for f in files)
+
+    def trigger(self, *, full: bool = False) -> None:
+        """Start the compaction that is due, if any, unless one is running; a full one must not meet another."""
+        if self._running is not None:
+            if full:
+                raise RuntimeError("A full compaction was asked for while another compaction is running.")
+            return
+        levels = self.levels
+        rewriter = self._planner.rewriter(*self._place, levels, self._index_files)
+        unit: CompactionUnit | None
+        moment = self._moment(levels)
+        if full:
+            unit = self._planner.full_unit(levels, rewriter, self._index_files)
+            is_full = pick_full(levels) is not None
+        else:
+            pick = self._planner.strategy.pick(levels, moment)
+            self._passed_over = self._planner.strategy.passed_over_after(pick, moment)
+            unit = None if pick is None else self._planner.unit(pick, levels, rewriter)
+            is_full = pick is not None and len(pick.runs) == len(levels.runs)
+        if is_full:
+            self._last_full_millis = moment.now_millis
+        if unit is not None:
+            self._running = self._executor.submit(run_compaction, self._store, rewriter, unit, *self._place)
+
+    def take(self, *, wait: bool) -> CompactionOutcome | None:
+        """The outcome of the compaction, once it is done (or after waiting for it); None when there is none.
+
+        Raises what the compaction raised; the bucket's files are as they were then.
+        """
+        running = self._running
+        if running is None or not (wait or running.done()):
+            return None
+        self._running = None
+        outcome = running.result()
+        for file in outcome.before:
+            self._files.pop(file.file_name, None)
+        self.add(outcome.after)
+        gone = {f.file_name for f in outcome.deleted_index_files}
+        self._index_files = (
+            *(f for f in self._index_files if f.file_name not in gone),
+            *outcome.new_index_files,
+        )
+        return outcome
+
+    def cancel(self) -> None:
+        """End without an outcome: what a running compaction wrote is deleted. Waits for it; never raises."""
+        running, self._running = self._running, None
+        if running is None or running.cancel():
+            return
+        if running.exception() is None:
+            discard(self._store, *self._place, running.result())
+
+    def _moment(self, levels: Levels) -> Moment:
+        moment = self._planner.moment(levels, last_full_millis=self._last_full_millis)
+        return replace(moment, passed_over=self._passed_over)

@@ -1,0 +1,85 @@
+"""What a table's compactions have in common: from the files of a bucket to the unit that is due, and its rewriter."""
+
+import time
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from interbed.storage.lsm.compact.rewriter import BucketRewriter
+from interbed.storage.lsm.compact.rewriters import Rewriters
+from interbed.storage.lsm.compact.strategy import Moment, Pick, UniversalStrategy, pick_full
+from interbed.storage.lsm.compact.unit import CompactionUnit, plan_file_rewrite, plan_unit
+from interbed.storage.lsm.levels import Levels
+from interbed.storage.manifest.data_file import DataFileMeta
+from interbed.storage.manifest.index_file import IndexFileMeta
+from interbed.storage.store import TableStore
+
+
+def wall_clock_millis() -> int:
+    """Milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+class CompactionPlanner:
+    """Decides for the buckets of one table; holds no state of a bucket, so that threads may share it."""
+
+    def __init__(self, store: TableStore, clock: Callable[[], int] = wall_clock_millis) -> None:
+        options = store.options
+        self.strategy = UniversalStrategy.of(options)
+        self._store = store
+        self._rewriters = Rewriters(store)
+        self._clock = clock
+        target = options.target_file_size_for(primary_key=True)
+        self._small_file_bytes = int(target * options.small_file_ratio)
+
+    def levels(self, files: Sequence[DataFileMeta]) -> Levels:
+        """The levels of a bucket's files."""
+        return Levels.of(files, self._store.options.num_levels)
+
+    def moment(self, levels: Levels, *, last_full_millis: int | None = None, passed_over: int = 0) -> Moment:
+        """Now. A full compaction that nobody noted is told by the newest file of the highest level."""
+        now = self._clock()
+        if last_full_millis is None:
+            top = [f.creation_time_millis for r in levels.runs if r.level == levels.max_level for f in r.run.files]
+            # Creation times are of the local clock, without zone.
+            last_full_millis = max(top, default=None)
+            now_local = datetime.fromtimestamp(now / 1000)
+            offset = now_local.astimezone().utcoffset()
+            if last_full_millis is not None and offset is not None:
+                last_full_millis -= int(offset.total_seconds() * 1000)
+        hour = datetime.fromtimestamp(now / 1000).hour
+        return Moment(now_millis=now, hour=hour, last_full_millis=last_full_millis, passed_over=passed_over)
+
+    def rewriter(
+        self, partition: bytes, bucket: int, levels: Levels, index_files: Sequence[IndexFileMeta]
+    ) -> BucketRewriter:
+        """The rewriter for one compaction of a bucket."""
+        return self._rewriters.of(partition, bucket, levels, index_files)
+
+    def close(self) -> None:
+        """Give back local files."""
+        self._rewriters.close()
+
+    def unit(self, pick: Pick, levels: Levels, rewriter: BucketRewriter) -> CompactionUnit | None:
+        """How to carry out a pick; None when it changes nothing."""
+        options = self._store.options
+        return plan_unit(
+            pick,
+            levels,
+            self._store.schema.key_types,
+            small_file_bytes=self._small_file_bytes,
+            rule=rewriter.upgrade_rule,
+            deletion_vectors=options.deletion_vectors_enabled,
+            rewrite_all=options.force_rewrite_all_files,
+        )
+
+    def full_unit(
+        self, levels: Levels, rewriter: BucketRewriter, index_files: Sequence[IndexFileMeta]
+    ) -> CompactionUnit | None:
+        """A full compaction; of a bucket that is one run already those files are rewritten that have rows to drop."""
+        pick = pick_full(levels)
+        if pick is not None:
+            return self.unit(pick, levels, rewriter)
+        marked = {v.data_file_name for f in index_files for v in f.deletion_vectors or ()}
+        everything = self._store.options.force_rewrite_all_files
+        files = [f for f in levels.files if everything or f.file_name in marked]
+        return plan_file_rewrite(files, levels.max_level)

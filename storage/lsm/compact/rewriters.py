@@ -1,0 +1,59 @@
+"""Which rewriter a table's compactions need."""
+
+from collections.abc import Sequence
+
+from interbed.storage.deletion.bucket_deletions import BucketDeletions
+from interbed.storage.format.writer import DataFileLayout, DataFileNames
+from interbed.storage.lsm.compact.changes import (
+    FullCompactionChanges,
+    LookupCompactionChanges,
+    produces_changelog,
+)
+from interbed.storage.lsm.compact.rewriter import BucketFiles, BucketRewriter, ChangelogRewriter, MergeRewriter
+from interbed.storage.lsm.levels import Levels
+from interbed.storage.lsm.lookup.cache import LookupFiles
+from interbed.storage.lsm.lookup.older_rows import OlderRows
+from interbed.storage.lsm_options import ChangelogProducer
+from interbed.storage.manifest.index_file import DELETION_VECTORS, IndexFileMeta
+from interbed.storage.store import TableStore
+
+
+class Rewriters:
+    """Makes the rewriter of each bucket of one table; may be shared by threads. Close it to give back local files."""
+
+    def __init__(self, store: TableStore) -> None:
+        options = store.options
+        self._store = store
+        self._layout = DataFileLayout.of(store.schema, options)
+        self._names = DataFileNames(options.data_file_prefix, options.file_format)
+        self._changelog_names = DataFileNames(options.changelog_file_prefix, options.file_format)
+        self._lookup_files = LookupFiles(store) if options.needs_lookup else None
+
+    def of(self, partition: bytes, bucket: int, levels: Levels, index_files: Sequence[IndexFileMeta]) -> BucketRewriter:
+        """The rewriter for one compaction of a bucket with these live files and index files."""
+        store = self._store
+        options = store.options
+        deletions = None
+        if options.deletion_vectors_enabled or any(f.index_type == DELETION_VECTORS for f in index_files):
+            deletions = BucketDeletions.restore(store, partition, bucket, index_files)
+        files = BucketFiles(
+            store=store,
+            directory=store.paths.bucket_directory(partition, bucket),
+            layout=self._layout,
+            names=self._names,
+            changelog_names=self._changelog_names,
+            deletions=deletions,
+        )
+        if options.changelog_producer is ChangelogProducer.FULL_COMPACTION:
+            changes = FullCompactionChanges(store=store, max_level=levels.max_level)
+            return ChangelogRewriter(files, changes, produce_changelog=True)
+        if self._lookup_files is None:
+            return MergeRewriter(files)
+        older = OlderRows(self._lookup_files, levels, store.schema.key_types, files.path_of, files.deleted_of)
+        lookups = LookupCompactionChanges(store=store, max_level=levels.max_level, older=older, deletions=deletions)
+        return ChangelogRewriter(files, lookups, produce_changelog=produces_changelog(store))
+
+    def close(self) -> None:
+        """Remove local lookup files."""
+        if self._lookup_files is not None:
+            self._lookup_files.close()

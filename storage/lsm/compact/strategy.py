@@ -1,0 +1,214 @@
+"""Universal compaction as a decision: the sorted runs of a bucket in, the runs to merge out. Pure.
+
+A bucket is a list of sorted runs, newest first. A pick always takes a prefix of it, so that the result is newer than
+all that stays; the rules are tried in this order (documentation page `primary-key-table/compaction`; the facts are
+those of Paimon's UniversalCompaction, EarlyFullCompaction and ForceUpLevel0Compaction):
+
+1. an early full compaction, by `compaction.optimization-interval` or by the bucket's sizes;
+2. size amplification: the newer runs together weigh more than a percentage of the oldest;
+3. size ratio: from the newest run on, each run that is not much larger than all newer ones together;
+4. the number of runs;
+5. for tables that look up older rows: all of level 0, always or at each so-many-th opportunity.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from interbed.storage.lsm.levels import LevelRun, Levels
+from interbed.storage.lsm_options import LookupCompact, LsmOptions
+
+NEVER = 0
+"""Level 0 is not forced upward."""
+
+
+class PickReason(StrEnum):
+    """Which rule picked."""
+
+    FULL = "full"
+    INTERVAL = "optimization interval"
+    TOTAL_SIZE = "total size"
+    INCREMENTAL_SIZE = "incremental size"
+    SIZE_AMPLIFICATION = "size amplification"
+    SIZE_RATIO = "size ratio"
+    RUN_COUNT = "number of sorted runs"
+    LEVEL_0 = "level 0 upward"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pick:
+    """The newest runs of a bucket, to be merged to the output level; `detail` says in figures why."""
+
+    runs: tuple[LevelRun, ...]
+    output_level: int
+    reason: PickReason
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """What a decision depends on beside the levels.
+
+    `last_full_millis` is when all runs were last compacted (None: never seen), `passed_over` counts the opportunities
+    since level 0 was last forced upward; `hour` is that of the day, of the local clock.
+    """
+
+    now_millis: int = 0
+    hour: int = 0
+    last_full_millis: int | None = None
+    passed_over: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UniversalStrategy:
+    """The rules' parameters; sizes in bytes. `force_up_level_0` is NEVER, 1 for always, n for each n-th opportunity."""
+
+    max_size_amplification_percent: int = 200
+    size_ratio: int = 1
+    compaction_trigger: int = 5
+    optimization_interval_millis: int | None = None
+    total_size_threshold: int | None = None
+    incremental_size_threshold: int | None = None
+    off_peak: tuple[int, int, int] = (-1, -1, 0)
+    force_up_level_0: int = NEVER
+
+    @staticmethod
+    def of(options: LsmOptions) -> "UniversalStrategy":
+        """The strategy that a table's options ask for."""
+        force_up = 1 if options.force_up_level_0 else NEVER
+        if options.needs_lookup:
+            gentle = options.lookup_compact is LookupCompact.GENTLE
+            force_up = options.lookup_compact_max_interval if gentle else 1
+        return UniversalStrategy(
+            max_size_amplification_percent=options.max_size_amplification_percent,
+            size_ratio=options.size_ratio,
+            compaction_trigger=options.compaction_trigger,
+            optimization_interval_millis=options.optimization_interval_millis,
+            total_size_threshold=options.compaction_total_size_threshold,
+            incremental_size_threshold=options.compaction_incremental_size_threshold,
+            off_peak=options.off_peak,
+            force_up_level_0=force_up,
+        )
+
+    def pick(self, levels: Levels, moment: Moment) -> Pick | None:
+        """What to compact now; None when nothing is due."""
+        runs = levels.runs
+        due = (
+            self._early_full(levels, moment)
+            or self._size_amplification(levels)
+            or self._size_ratio(levels, moment)
+            or self._run_count(levels, moment)
+        )
+        if due is None and self.force_up_level_0 and moment.passed_over + 1 >= self.force_up_level_0:
+            count = sum(r.level == 0 for r in runs)
+            if count:
+                detail = f"{count} run(s) of level 0"
+                due = self._grown(levels, moment, count, PickReason.LEVEL_0, detail, forced=True)
+        if due is None or (len(due.runs) == 1 and due.runs[0].level == due.output_level):
+            return None
+        return due
+
+    def passed_over_after(self, pick: Pick | None, moment: Moment) -> int:
+        """How many opportunities have passed since level 0 was forced upward, once the pick was made."""
+        if pick is not None and pick.reason is not PickReason.LEVEL_0:
+            return moment.passed_over
+        count = moment.passed_over + 1
+        return 0 if count >= self.force_up_level_0 else count
+
+    def _early_full(self, levels: Levels, moment: Moment) -> Pick | None:
+        runs = levels.runs
+        if len(runs) < 2:
+            return None
+        interval, last = self.optimization_interval_millis, moment.last_full_millis
+        if interval is not None and (last is None or moment.now_millis - last > interval):
+            since = "never before" if last is None else f"{moment.now_millis - last} ms ago"
+            return _full(levels, PickReason.INTERVAL, f"last one {since}, due every {interval} ms")
+        if self.total_size_threshold is not None and levels.byte_size < self.total_size_threshold:
+            detail = f"{levels.byte_size} bytes in all < {self.total_size_threshold}"
+            return _full(levels, PickReason.TOTAL_SIZE, detail)
+        if self.incremental_size_threshold is not None:
+            above = sum(r.run.byte_size for r in runs if r.level != levels.max_level)
+            if above > self.incremental_size_threshold:
+                detail = f"{above} bytes outside of level {levels.max_level} > {self.incremental_size_threshold}"
+                return _full(levels, PickReason.INCREMENTAL_SIZE, detail)
+        return None
+
+    def _size_amplification(self, levels: Levels) -> Pick | None:
+        runs = levels.runs
+        if not runs or len(runs) < self.compaction_trigger:
+            return None
+        newer = _size(runs[:-1])
+        oldest = runs[-1].run.byte_size
+        if newer * 100 <= self.max_size_amplification_percent * oldest:
+            return None
+        detail = f"{newer} bytes on top of {oldest} > {self.max_size_amplification_percent} %"
+        return _full(levels, PickReason.SIZE_AMPLIFICATION, detail)
+
+    def _size_ratio(self, levels: Levels, moment: Moment) -> Pick | None:
+        if len(levels.runs) < self.compaction_trigger:
+            return None
+        detail = f"runs at most {self.size_ratio} % larger than the newer ones together"
+        return self._grown(levels, moment, 1, PickReason.SIZE_RATIO, detail)
+
+    def _run_count(self, levels: Levels, moment: Moment) -> Pick | None:
+        count = len(levels.runs)
+        if count <= self.compaction_trigger:
+            return None
+        detail = f"{count} runs > {self.compaction_trigger}"
+        return self._grown(levels, moment, count - self.compaction_trigger + 1, PickReason.RUN_COUNT, detail)
+
+    def _grown(
+        self, levels: Levels, moment: Moment, count: int, reason: PickReason, detail: str, *, forced: bool = False
+    ) -> Pick | None:
+        """The `count` newest runs, and as many older ones as are not much larger than all the newer ones together."""
+        runs = levels.runs
+        size = _size(runs[:count])
+        triggered = forced or count > 1
+        ratio = self.size_ratio + self._off_peak_ratio(moment.hour)
+        for following in runs[count:]:
+            weight = following.run.byte_size
+            # Once something is to be done anyway, level 1 is taken in whatever its size.
+            if size * (100.0 + ratio) / 100.0 < weight and (not triggered or following.level > 1):
+                break
+            size += weight
+            count += 1
+            triggered = True
+        return _pick(levels, count, reason, detail) if triggered else None
+
+    def _off_peak_ratio(self, hour: int) -> int:
+        start, end, ratio = self.off_peak
+        if -1 in (start, end) or start == end:
+            return 0
+        inside = start <= hour < end if start < end else hour >= start or hour < end
+        return ratio if inside else 0
+
+
+def pick_full(levels: Levels) -> Pick | None:
+    """All runs, for a full compaction that was asked for; None when they are one run of the highest level already."""
+    runs = levels.runs
+    if not runs or (len(runs) == 1 and runs[0].level == levels.max_level):
+        return None
+    return _full(levels, PickReason.FULL, "asked for")
+
+
+def _full(levels: Levels, reason: PickReason, detail: str) -> Pick:
+    return Pick(runs=levels.runs, output_level=levels.max_level, reason=reason, detail=detail)
+
+
+def _pick(levels: Levels, count: int, reason: PickReason, detail: str) -> Pick:
+    """The `count` newest runs, to the level above the next run's; what would stay in level 0 takes more runs in."""
+    runs = levels.runs
+    level = levels.max_level if count == len(runs) else max(0, runs[count].level - 1)
+    if level == 0:
+        while count < len(runs):
+            count += 1
+            if runs[count - 1].level != 0:
+                level = runs[count - 1].level
+                break
+    if count == len(runs):
+        level = levels.max_level
+    return Pick(runs=runs[:count], output_level=level, reason=reason, detail=detail)
+
+
+def _size(runs: Sequence[LevelRun]) -> int:
+    return sum(r.run.byte_size for r in runs)

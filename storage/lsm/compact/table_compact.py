@@ -1,0 +1,299 @@
+"""Compaction of a table, a partition or a bucket, as one COMPACT snapshot: in full, or as the strategy finds due."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+from interbed.storage.append.compact import FileConcatenator, plan_append_compaction
+from interbed.storage.commit.file_store_commit import FileStoreCommit
+from interbed.storage.errors import InvalidInputError
+from interbed.storage.lsm.compact.planner import CompactionPlanner
+from interbed.storage.lsm.compact.rewriter import BucketRewriter
+from interbed.storage.lsm.compact.strategy import PickReason, pick_full
+from interbed.storage.lsm.compact.task import run_compaction
+from interbed.storage.lsm.compact.unit import CompactionUnit, Rewrite
+from interbed.storage.lsm.levels import Levels
+from interbed.storage.scan.restore import RestoredBuckets
+from interbed.storage.scan.scan import TableScan
+from interbed.storage.scan.support import check_writable
+from interbed.storage.store import TableStore
+from interbed.storage.write.commit_message import CommitMessage
+
+COMPACTION_THREADS = min(4, os.cpu_count() or 1)
+"""Buckets compacted at the same time; each holds a block of the merge and a row group, not its files."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionResult:
+    """What a compaction did: `snapshot_id` is None when there was nothing to do. Sizes in bytes."""
+
+    snapshot_id: int | None
+    buckets: int
+    files_before: int
+    files_after: int
+    bytes_before: int
+    bytes_after: int
+    rows_before: int
+    rows_after: int
+
+    def __str__(self) -> str:
+        if self.snapshot_id is None:
+            return "nothing to compact"
+        return (
+            f"{self.buckets} bucket(s): {self.files_before} files of {self.rows_before:,} records became "
+            f"{self.files_after} of {self.rows_after:,} ({self.bytes_before:,} -> {self.bytes_after:,} bytes), "
+            f"snapshot {self.snapshot_id}"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as a JSON object."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedCompaction:
+    """What a compaction of one bucket would do and why. Sizes in bytes; files that move are not rewritten."""
+
+    partition: Mapping[str, str]
+    bucket: int
+    reason: str
+    detail: str
+    output_level: int
+    files_rewritten: int
+    bytes_rewritten: int
+    rows_rewritten: int
+    files_moved: int
+    runs_before: int
+    runs_after: int
+
+    def __str__(self) -> str:
+        place = "/".join(f"{k}={v}" for k, v in self.partition.items())
+        return (
+            f"{place + ' ' if place else ''}bucket {self.bucket}: {self.reason} ({self.detail}): rewrite "
+            f"{self.files_rewritten} file(s), {self.rows_rewritten:,} records, {self.bytes_rewritten:,} bytes, move "
+            f"{self.files_moved}, to level {self.output_level}; {self.runs_before} -> {self.runs_after} sorted runs"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The plan as a JSON object."""
+        return asdict(self)
+
+
+def compact_table(
+    store: TableStore,
+    commit_user: str,
+    *,
+    full: bool = True,
+    partition: Mapping[str, object] | None = None,
+    bucket: int | None = None,
+) -> CompactionResult:
+    """Compact every bucket, or those of a (partial) partition specification or of a bucket number, and commit it.
+
+    With `full` all runs of a bucket become one; without, what the table's options say is due is done. Raises
+    CommitConflictError when another writer replaced the same files meanwhile, InvalidInputError for a bucket or a
+    partition column that the table does not have. After an error nothing is left of the compaction.
+    """
+    check_writable(store)
+    messages = compact_buckets(store, _restored(store, partition, bucket), full=full)
+    if not messages:
+        return _result(None, [])
+    # A COMPACT snapshot only: the messages hold no new rows.
+    ids = FileStoreCommit(store, commit_user, new_user=True).commit(messages)
+    return _result(ids[-1] if ids else None, messages)
+
+
+def plan_table_compaction(
+    store: TableStore,
+    *,
+    full: bool = True,
+    partition: Mapping[str, object] | None = None,
+    bucket: int | None = None,
+) -> list[PlannedCompaction]:
+    """What compact_table would do now, bucket by bucket, without doing it; buckets with nothing to do are left out."""
+    check_writable(store)
+    restored = _restored(store, partition, bucket)
+    planner = CompactionPlanner(store)
+    plans = []
+    for place in restored.buckets():
+        if not store.schema.has_primary_key:
+            plans += _planned_concatenation(store, restored, *place)
+            continue
+        levels = planner.levels(restored.files(*place))
+        due = _due(planner, restored, levels, *place, full=full)
+        if due is not None:
+            plans.append(_planned(store, *place, due, levels))
+    return plans
+
+
+def compact_buckets(store: TableStore, restored: RestoredBuckets, *, full: bool = True) -> list[CommitMessage]:
+    """Compact the buckets given; a message for each one in which there was something to do.
+
+    On an error the new files of all buckets are deleted.
+    """
+    work: Callable[[RestoredBuckets, bytes, int], CommitMessage | None]
+    if store.schema.has_primary_key:
+        work = partial(_merge_bucket, store, CompactionPlanner(store), full)
+    else:
+        work = partial(_concatenate_bucket, store, FileConcatenator(store))
+    futures: list[Future[CommitMessage | None]] = []
+    pool = ThreadPoolExecutor(COMPACTION_THREADS, thread_name_prefix="compact")
+    try:
+        futures = [pool.submit(work, restored, *place) for place in restored.buckets()]
+        results = [future.result() for future in futures]
+    except BaseException:
+        pool.shutdown(cancel_futures=True)
+        finished = [f.result() for f in futures if not f.cancelled() and f.exception() is None]
+        FileStoreCommit(store, "").abort([m for m in finished if m is not None])
+        raise
+    pool.shutdown()
+    return [m for m in results if m is not None]
+
+
+def _restored(store: TableStore, partition: Mapping[str, object] | None, bucket: int | None) -> RestoredBuckets:
+    if bucket is not None and not 0 <= bucket < max(1, store.options.bucket):
+        raise InvalidInputError(f"The table has no bucket {bucket}; they count from 0 to {store.options.bucket - 1}.")
+    scan = TableScan(store, partition_filter=partition, buckets=None if bucket is None else [bucket])
+    return scan.restore_buckets()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Due:
+    """The unit that is due in a bucket, why, and what will carry it out."""
+
+    unit: CompactionUnit
+    rewriter: BucketRewriter
+    reason: str
+    detail: str
+
+
+def _due(
+    planner: CompactionPlanner, restored: RestoredBuckets, levels: Levels, partition: bytes, bucket: int, *, full: bool
+) -> _Due | None:
+    index_files = restored.index_files(partition, bucket)
+    rewriter = planner.rewriter(partition, bucket, levels, index_files)
+    if full:
+        unit = planner.full_unit(levels, rewriter, index_files)
+        reason = PickReason.FULL.value
+        detail = "asked for" if pick_full(levels) is not None else "files to be written anew"
+    else:
+        pick = planner.strategy.pick(levels, planner.moment(levels))
+        if pick is None:
+            return None
+        unit, reason, detail = planner.unit(pick, levels, rewriter), pick.reason.value, pick.detail
+    return None if unit is None else _Due(unit=unit, rewriter=rewriter, reason=reason, detail=detail)
+
+
+def _merge_bucket(
+    store: TableStore,
+    planner: CompactionPlanner,
+    full: bool,
+    restored: RestoredBuckets,
+    partition: bytes,
+    bucket: int,
+) -> CommitMessage | None:
+    levels = planner.levels(restored.files(partition, bucket))
+    due = _due(planner, restored, levels, partition, bucket, full=full)
+    if due is None:
+        return None
+    outcome = run_compaction(store, due.rewriter, due.unit, partition, bucket)
+    return CommitMessage(
+        partition=partition,
+        bucket=bucket,
+        total_buckets=_total_buckets(store, restored, partition),
+        compact_before=outcome.before,
+        compact_after=outcome.after,
+        compact_changelog=outcome.changelog,
+        compact_new_index_files=outcome.new_index_files,
+        compact_deleted_index_files=outcome.deleted_index_files,
+    )
+
+
+def _concatenate_bucket(
+    store: TableStore, concatenator: FileConcatenator, restored: RestoredBuckets, partition: bytes, bucket: int
+) -> CommitMessage | None:
+    groups = plan_append_compaction(
+        restored.files(partition, bucket),
+        small_file_bytes=_small_file_bytes(store),
+        keep_order=store.options.bucket > 0,
+    )
+    if not groups:
+        return None
+    total = _total_buckets(store, restored, partition)
+    return concatenator.run(groups, partition=partition, bucket=bucket, total_buckets=total)
+
+
+def _total_buckets(store: TableStore, restored: RestoredBuckets, partition: bytes) -> int:
+    total = restored.total_buckets(partition)
+    return store.options.bucket if total is None else total
+
+
+def _small_file_bytes(store: TableStore) -> int:
+    target = store.options.target_file_size_for(primary_key=store.schema.has_primary_key)
+    return int(target * store.options.small_file_ratio)
+
+
+def _planned(store: TableStore, partition: bytes, bucket: int, due: _Due, levels: Levels) -> PlannedCompaction:
+    unit = due.unit
+    rewritten = [f for step in unit.steps if isinstance(step, Rewrite) for f in step.files]
+    moved = [step.file for step in unit.steps if not isinstance(step, Rewrite)]
+    touched = {f.file_name for f in (*rewritten, *moved)}
+    others = [r for r in levels.runs if r.level != unit.output_level]
+    left = sum(any(f.file_name not in touched for f in r.run.files) for r in others)
+    return PlannedCompaction(
+        partition=store.paths.partition_spec(partition),
+        bucket=bucket,
+        reason=due.reason,
+        detail=due.detail,
+        output_level=unit.output_level,
+        files_rewritten=len(rewritten),
+        bytes_rewritten=sum(f.file_size for f in rewritten),
+        rows_rewritten=sum(f.row_count for f in rewritten),
+        files_moved=len(moved),
+        runs_before=len(levels.runs),
+        runs_after=left + 1,
+    )
+
+
+def _planned_concatenation(
+    store: TableStore, restored: RestoredBuckets, partition: bytes, bucket: int
+) -> list[PlannedCompaction]:
+    files = restored.files(partition, bucket)
+    groups = plan_append_compaction(
+        files, small_file_bytes=_small_file_bytes(store), keep_order=store.options.bucket > 0
+    )
+    rewritten = [f for group in groups for f in group]
+    if not rewritten:
+        return []
+    return [
+        PlannedCompaction(
+            partition=store.paths.partition_spec(partition),
+            bucket=bucket,
+            reason="small files",
+            detail=f"{len(rewritten)} files smaller than {_small_file_bytes(store)} bytes",
+            output_level=0,
+            files_rewritten=len(rewritten),
+            bytes_rewritten=sum(f.file_size for f in rewritten),
+            rows_rewritten=sum(f.row_count for f in rewritten),
+            files_moved=0,
+            runs_before=len(files),
+            runs_after=len(files) - len(rewritten) + len(groups),
+        )
+    ]
+
+
+def _result(snapshot_id: int | None, messages: Sequence[CommitMessage]) -> CompactionResult:
+    before = [f for m in messages for f in m.compact_before]
+    after = [f for m in messages for f in m.compact_after]
+    return CompactionResult(
+        snapshot_id=snapshot_id,
+        buckets=len(messages),
+        files_before=len(before),
+        files_after=len(after),
+        bytes_before=sum(f.file_size for f in before),
+        bytes_after=sum(f.file_size for f in after),
+        rows_before=sum(f.row_count for f in before),
+        rows_after=sum(f.row_count for f in after),
+    )

@@ -1,0 +1,79 @@
+"""Carries out a compaction unit of one bucket; the decision was made in `interbed.storage.lsm.compact.unit`."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from interbed.storage.lsm.compact.rewriter import BucketRewriter
+from interbed.storage.lsm.compact.unit import CompactionUnit, Rewrite
+from interbed.storage.manifest.data_file import DataFileMeta
+from interbed.storage.manifest.index_file import IndexFileMeta
+from interbed.storage.store import TableStore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionOutcome:
+    """The files that a compaction replaced, those in their place, its changelog, and index files that came and went."""
+
+    before: tuple[DataFileMeta, ...]
+    after: tuple[DataFileMeta, ...]
+    changelog: tuple[DataFileMeta, ...] = ()
+    new_index_files: tuple[IndexFileMeta, ...] = ()
+    deleted_index_files: tuple[IndexFileMeta, ...] = ()
+
+    @property
+    def written(self) -> tuple[DataFileMeta, ...]:
+        """The data and changelog files that exist for the compaction's sake: not those merely moved."""
+        moved = {f.file_name for f in self.before}
+        return (*(f for f in self.after if f.file_name not in moved), *self.changelog)
+
+
+def run_compaction(
+    store: TableStore, rewriter: BucketRewriter, unit: CompactionUnit, partition: bytes, bucket: int
+) -> CompactionOutcome:
+    """Do what the unit says. On an error all files written are deleted, and the bucket is as it was."""
+    before: list[DataFileMeta] = []
+    after: list[DataFileMeta] = []
+    changelog: list[DataFileMeta] = []
+    written: list[DataFileMeta] = []
+    try:
+        for step in unit.steps:
+            if isinstance(step, Rewrite):
+                before.extend(step.files)
+                result = rewriter.rewrite(step.sections, output_level=unit.output_level, drop_deletes=unit.drop_deletes)
+                written += (*result.files, *result.changelog)
+                after += result.files
+                changelog += result.changelog
+            else:
+                before.append(step.file)
+                after.append(step.file.upgraded(unit.output_level))
+                if step.with_changelog:
+                    new = rewriter.upgrade_changelog(step.file, unit.output_level)
+                    written += new
+                    changelog += new
+        new_index_files, deleted_index_files = rewriter.finish()
+    except BaseException:
+        delete_files(store, partition, bucket, written)
+        raise
+    return CompactionOutcome(
+        before=tuple(before),
+        after=tuple(after),
+        changelog=tuple(changelog),
+        new_index_files=new_index_files,
+        deleted_index_files=deleted_index_files,
+    )
+
+
+def discard(store: TableStore, partition: bytes, bucket: int, outcome: CompactionOutcome) -> None:
+    """Delete what a compaction wrote that is not going to be committed; never raises."""
+    delete_files(store, partition, bucket, outcome.written)
+    store.file_io.delete_quietly([store.index_path(partition, bucket, f) for f in outcome.new_index_files])
+
+
+def delete_files(store: TableStore, partition: bytes, bucket: int, files: Iterable[DataFileMeta]) -> None:
+    """Delete data or changelog files of a bucket with all that belongs to them; never raises."""
+    directory = store.paths.bucket_directory(partition, bucket)
+    paths = []
+    for file in files:
+        path = file.external_path or f"{directory}/{file.file_name}"
+        paths += [path, *(f"{path.rpartition('/')[0]}/{extra}" for extra in file.extra_files)]
+    store.file_io.delete_quietly(paths)

@@ -1,0 +1,372 @@
+"""Key columns as order-preserving unsigned 64-bit words, and the sort that finds equal keys by them.
+
+Everything that needs rows in key order goes through here: flushing a write buffer, merging sorted runs, compaction.
+Words compare as Paimon's keys do: integers, dates, times and timestamps by value, strings and binaries by unsigned
+bytes, decimals by value, floats as Java's `compare` (-0.0 before 0.0, all NaNs equal and last), false before true.
+A null sorts before every value and equals other nulls (keys have none; sequence columns may).
+
+Typical use, which keeps the last of the rows of each key in the order in which they came:
+
+    order, starts = sort_groups(columns)
+    winners = order[group_ends(starts)]
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Words: TypeAlias = npt.NDArray[np.uint64]
+Order: TypeAlias = npt.NDArray[np.int64]
+Mask: TypeAlias = npt.NDArray[np.bool_]
+Column: TypeAlias = "pa.Array[Any] | pa.ChunkedArray[Any]"
+
+_SIGN = np.uint64(1 << 63)
+_WORD_BYTES = 8
+MAX_STRING_WORDS = 4
+"""Strings that differ beyond this many words are ranked by Arrow's sort, which is faster than as many passes."""
+_FEW_DESCENTS = 64
+"""Up to that many ascending runs, a merge sort, which uses them, beats the vectorised quicksort, which does not."""
+
+
+@dataclass(frozen=True, slots=True)
+class PackedWord:
+    """A word of which only the low `bits` bits are used."""
+
+    values: Words
+    bits: int
+
+
+def sort_groups(
+    columns: Sequence[Column], ties: Sequence[Column] = (), *, sorted_head: int = 0, descending_ties: int = 0
+) -> tuple[Order, Mask]:
+    """Sort rows by key, stably, and find where each key begins.
+
+    `columns` are the key columns, most significant first, all of one length (chunks are concatenated; strings of all
+    chunks together below 2 GB). Rows of one key are ordered by the columns `ties`, then by their position; the first
+    `descending_ties` of those columns order from the greatest value to the least, but nulls first all the same. A
+    caller that knows the first `sorted_head` rows to be in strictly ascending order says so, to have less sorted.
+
+    Returns `order`, the row numbers in sorted order, and `starts`, of the same length: starts[i] says that
+    order[i] is the first row of its key. Both are empty when there are no rows.
+    """
+    if not columns:
+        raise ValueError("sorting by no key column")
+    rows = len(columns[0])
+    if rows == 0:
+        return np.empty(0, np.int64), np.empty(0, np.bool_)
+    long_head = sorted_head * 2 > rows
+    numbers = _integers(_one_array(columns[0])) if long_head and len(columns) == 1 else None
+    if numbers is not None:
+        order, starts = _merge_into_head(numbers, sorted_head)
+    else:
+        packed = pack_words(key_words(columns), rows)
+        single = long_head and len(packed) == 1
+        order, starts = _merge_into_head(packed[0].values, sorted_head) if single else sort_words(packed)
+    if ties and not starts.all():
+        words = [*key_words(ties[:descending_ties], descending=True), *key_words(ties[descending_ties:])]
+        order = refine_groups(order, starts, words)
+    return order, starts
+
+
+def group_ends(starts: Mask) -> Mask:
+    """Where each group's last row is, as a mask, from the mask of first rows."""
+    ends = np.empty_like(starts)
+    ends[:-1] = starts[1:]
+    ends[-1:] = True
+    return ends
+
+
+def key_words(columns: Sequence[Column], *, descending: bool = False) -> list[Words]:
+    """The words of the columns' rows, most significant first: rows compare as their words do, one after the other.
+
+    With `descending` greater values come first; nulls still come before all. Words are comparable within one call
+    only, because what all strings of the call have in common is left out.
+    """
+    words: list[Words] = []
+    for column in columns:
+        words.extend(_column_words(_one_array(column), descending=descending))
+    return words
+
+
+def row_ranks(columns: Sequence[Column]) -> PackedWord:
+    """One word for each row: rows compare, and are equal, as their words are. There must be rows."""
+    packed = pack_words(key_words(columns), len(columns[0]))
+    if len(packed) == 1:
+        return packed[0]
+    order, starts = sort_words(packed)
+    ranks = np.empty(len(order), np.uint64)
+    ranks[order] = np.cumsum(starts, dtype=np.uint64) - np.uint64(1)
+    return PackedWord(ranks, max(len(order) - 1, 1).bit_length())
+
+
+def pack_words(words: Sequence[Words], rows: int) -> list[PackedWord]:
+    """The same order in as few words as possible: unused high bits are dropped and neighbours share a word.
+
+    At least one word is returned, for `rows` rows, even if all rows are equal.
+    """
+    packed: list[PackedWord] = []
+    for word in words:
+        lowest = word.min()
+        bits = int(word.max() - lowest).bit_length()
+        if bits == 0:
+            continue
+        values = word - lowest if lowest else word
+        last = packed[-1] if packed else None
+        if last is not None and last.bits + bits <= 64:
+            packed[-1] = PackedWord((last.values << np.uint64(bits)) | values, last.bits + bits)
+        else:
+            packed.append(PackedWord(values, bits))
+    return packed or [PackedWord(np.zeros(rows, np.uint64), 0)]
+
+
+def sort_words(packed: Sequence[PackedWord]) -> tuple[Order, Mask]:
+    """The stable order of rows by their words, and the mask of the first rows of equal ones."""
+    first = packed[0]
+    rows = len(first.values)
+    index_bits = max(rows - 1, 0).bit_length()
+    starts = np.empty(rows, np.bool_)
+    starts[:1] = True
+    if first.bits + index_bits <= 64:
+        # Row numbers in the low bits make the values distinct, so any sort is stable and no indirection is needed.
+        mixed = (first.values << np.uint64(index_bits)) | np.arange(rows, dtype=np.uint64)
+        few_runs = np.count_nonzero(mixed[1:] < mixed[:-1]) <= _FEW_DESCENTS
+        mixed.sort(kind="stable" if few_runs else "quicksort")
+        order = (mixed & np.uint64((1 << index_bits) - 1)).view(np.int64)
+        mixed >>= np.uint64(index_bits)
+        np.not_equal(mixed[1:], mixed[:-1], out=starts[1:])
+    else:
+        order = np.argsort(first.values, kind="stable")
+        ordered = first.values[order]
+        np.not_equal(ordered[1:], ordered[:-1], out=starts[1:])
+    for word in packed[1:]:
+        if starts.all():
+            break
+        order = refine_groups(order, starts, [word.values])
+        ordered = word.values[order]
+        starts[1:] |= ordered[1:] != ordered[:-1]
+    return order, starts
+
+
+def _merge_into_head(keys: "npt.NDArray[Any]", head_rows: int) -> tuple[Order, Mask]:
+    # The rows behind the head are few: they alone are sorted, and then looked up in the head.
+    rows = len(keys)
+    if head_rows == rows:
+        return np.arange(rows), np.ones(rows, np.bool_)
+    head, tail = keys[:head_rows], keys[head_rows:]
+    words = _integer_words(tail) if keys.dtype.kind == "i" else tail
+    tail_order, starts_in_tail = sort_words(pack_words([words], len(words)))
+    tail = tail[tail_order]
+    before = np.searchsorted(head, tail, side="right")
+    slots = before + np.arange(len(tail))
+    # Counting the slots that are left to the head numbers its rows; this is cheaper than to scatter them.
+    order = np.ones(rows, np.int64)
+    order[slots] = 0
+    np.cumsum(order, out=order)
+    order -= 1
+    order[slots] = tail_order + head_rows
+    starts = np.ones(rows, np.bool_)
+    starts[slots] = starts_in_tail & ((before == 0) | (head[before - 1] != tail))
+    return order, starts
+
+
+def refine_groups(order: Order, starts: Mask, words: Sequence[Words]) -> Order:
+    """The order with the rows of each group sorted by further words, stably; groups already sorted are not touched."""
+    inside = np.flatnonzero(~starts)
+    here, before = order[inside], order[inside - 1]
+    equal = np.ones(len(inside), np.bool_)
+    descents = np.zeros(len(inside), np.bool_)
+    for word in words:
+        left, right = word[before], word[here]
+        descents |= equal & (right < left)
+        equal &= left == right
+    if not descents.any():
+        return order
+    groups = np.cumsum(starts) - 1
+    unsorted = np.zeros(int(groups[-1]) + 1, np.bool_)
+    unsorted[groups[inside[descents]]] = True
+    slots = np.flatnonzero(unsorted[groups])
+    members = order[slots]
+    refined = order.copy()
+    refined[slots] = members[np.lexsort([w[members] for w in reversed(words)] + [groups[slots]])]
+    return refined
+
+
+def comparable_key(columns: Sequence[Column], row: int) -> tuple[Any, ...]:
+    """One row's key as a tuple that Python compares as the words do; for bisecting and comparing bounds."""
+    return tuple(_comparable(column[row]) for column in columns)
+
+
+def comparable_value(value: object) -> Any:
+    """A Python value of a key column (int, str, bytes, Decimal, date, float …) in a form that compares as keys do."""
+    if value is None:
+        return (0,)
+    if isinstance(value, str):
+        return (1, value.encode())
+    if isinstance(value, float):
+        return (1, int(_float_words(np.array([value], np.float64))[0]))
+    return (1, value)
+
+
+def _comparable(scalar: "pa.Scalar[Any]") -> Any:
+    if not scalar.is_valid:
+        return (0,)
+    if isinstance(scalar, pa.TimestampScalar | pa.Date32Scalar | pa.Time32Scalar | pa.Time64Scalar):
+        # The bare number keeps nanoseconds and far years, which datetime has not.
+        number: Any = scalar
+        return (1, number.value)
+    return comparable_value(scalar.as_py())
+
+
+def _one_array(column: Column) -> "pa.Array[Any]":
+    if isinstance(column, pa.ChunkedArray):
+        return column.combine_chunks()
+    return column
+
+
+def _column_words(array: "pa.Array[Any]", *, descending: bool) -> list[Words]:
+    if not array.null_count:
+        values = _value_words(array)
+        return [~w for w in values] if descending else values
+    valid = np.asarray(pc.is_valid(array).to_numpy(zero_copy_only=False))
+    words = [valid.astype(np.uint64)]
+    if array.null_count < len(array):
+        # What lies in a null's slot is arbitrary; every null takes zero instead.
+        filler = array[int(valid.argmax())]
+        values = _value_words(pc.fill_null(array, filler))
+        words.extend(np.where(valid, ~w if descending else w, np.uint64(0)) for w in values)
+    return words
+
+
+def _value_words(array: "pa.Array[Any]") -> list[Words]:
+    kind = array.type
+    t = pa.types
+    if t.is_boolean(kind):
+        return [np.asarray(array.to_numpy(zero_copy_only=False)).astype(np.uint64)]
+    numbers = _integers(array)
+    if numbers is not None:
+        return [_integer_words(numbers)]
+    if t.is_unsigned_integer(kind):
+        return [array.to_numpy().astype(np.uint64)]
+    if t.is_floating(kind):
+        return [_float_words(array.to_numpy().astype(np.float64, copy=False))]
+    if isinstance(kind, pa.Decimal128Type):
+        return _decimal_words(array, kind.precision)
+    if t.is_string(kind) or t.is_binary(kind):
+        return _bytes_words(array)
+    if t.is_large_string(kind) or t.is_string_view(kind):
+        return _bytes_words(array.cast(pa.string()))
+    if t.is_large_binary(kind) or t.is_binary_view(kind) or t.is_fixed_size_binary(kind):
+        return _bytes_words(array.cast(pa.binary()))
+    raise TypeError(f"a column of type {kind} can't be part of a key")
+
+
+def _integers(array: "pa.Array[Any]") -> "npt.NDArray[Any] | None":
+    """The values as signed integers that compare as the column's do, where no conversion is needed for that."""
+    kind = array.type
+    t = pa.types
+    if array.null_count:
+        return None
+    if t.is_signed_integer(kind):
+        return np.asarray(array.to_numpy())
+    if t.is_date32(kind) or t.is_time32(kind):
+        return np.asarray(array.view(pa.int32()).to_numpy())
+    if t.is_timestamp(kind) or t.is_time64(kind) or t.is_date64(kind):
+        return np.asarray(array.view(pa.int64()).to_numpy())
+    return None
+
+
+def _integer_words(values: npt.NDArray[Any]) -> Words:
+    return values.astype(np.int64, copy=False).view(np.uint64) ^ _SIGN
+
+
+def _float_words(values: npt.NDArray[np.float64]) -> Words:
+    # A negative number's bits grow downwards, so they are all flipped; of the others only the sign is.
+    bits = np.where(np.isnan(values), np.nan, values).view(np.uint64)
+    return np.where(bits & _SIGN, ~bits, bits | _SIGN)
+
+
+def _decimal_words(array: "pa.Array[Any]", precision: int) -> list[Words]:
+    # Two's complement in 16 bytes, little end first.
+    buffer = array.buffers()[1]
+    if buffer is None:
+        return [np.zeros(len(array), np.uint64)]
+    limbs = np.frombuffer(memoryview(buffer), "<u8", count=2 * len(array), offset=16 * array.offset).reshape(-1, 2)
+    if precision <= 18:
+        return [limbs[:, 0] ^ _SIGN]
+    return [limbs[:, 1] ^ _SIGN, np.ascontiguousarray(limbs[:, 0])]
+
+
+def _bytes_words(array: "pa.Array[Any]") -> list[Words]:
+    rows = len(array)
+    _, offset_buffer, data = array.buffers()
+    if rows == 0 or offset_buffer is None:
+        return [np.zeros(rows, np.uint64)]
+    offsets = np.frombuffer(memoryview(offset_buffer), np.int32, count=rows + 1, offset=4 * array.offset).astype(
+        np.int64
+    )
+    low, high = int(offsets[0]), int(offsets[-1])
+    if data is None or high == low:
+        return [np.zeros(rows, np.uint64)]
+    lengths = np.diff(offsets)
+    shortest, longest = int(lengths.min()), int(lengths.max())
+    prefix = _common_prefix(array)
+    if longest - prefix > MAX_STRING_WORDS * _WORD_BYTES:
+        return [_rank_words(array)]
+    content = np.frombuffer(memoryview(data), np.uint8, count=high - low, offset=low)
+    if shortest == longest:
+        return _fixed_width_words(content.reshape(rows, longest)[:, prefix:])
+    words = _variable_width_words(content, offsets[:-1] - low + prefix, lengths - prefix)
+    if not content.all():
+        # Zero padding makes 'a' and 'a\0' alike; the shorter one is the lesser.
+        words.append(lengths.astype(np.uint64))
+    return words
+
+
+def _fixed_width_words(content: npt.NDArray[np.uint8]) -> list[Words]:
+    rows, width = content.shape
+    count = -(-width // _WORD_BYTES)
+    if count == 0:
+        return [np.zeros(rows, np.uint64)]
+    padded = np.zeros((rows, count * _WORD_BYTES), np.uint8)
+    padded[:, :width] = content
+    words = padded.view(">u8")
+    return [words[:, i].astype(np.uint64) for i in range(count)]
+
+
+def _variable_width_words(
+    content: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
+) -> list[Words]:
+    # Eight bytes are read at any byte position through a view with stride 1; what lies behind a value's end is
+    # shifted out. The padding lets the last value's read run over.
+    padded = np.concatenate([content, np.zeros(_WORD_BYTES, np.uint8)])
+    at = np.ndarray(shape=(len(content) + 1,), dtype=">u8", buffer=padded.data, strides=(1,))
+    words: list[Words] = []
+    for position in range(0, int(lengths.max()), _WORD_BYTES):
+        read = at[np.minimum(starts + position, len(content))].astype(np.uint64)
+        have = np.clip(lengths - position, 0, _WORD_BYTES).astype(np.uint64)
+        spare = (np.uint64(_WORD_BYTES) - have) * np.uint64(8)
+        # A shift by 64 bits is undefined, hence the mask and the separate case of no byte left.
+        kept = (read >> (spare & np.uint64(63))) << (spare & np.uint64(63))
+        words.append(np.where(have == 0, np.uint64(0), kept))
+    return words or [np.zeros(len(lengths), np.uint64)]
+
+
+def _common_prefix(array: "pa.Array[Any]") -> int:
+    bounds = pc.min_max(array.cast(pa.binary()) if pa.types.is_string(array.type) else array)
+    least, greatest = bounds["min"].as_py(), bounds["max"].as_py()
+    length = 0
+    for a, b in zip(least, greatest, strict=False):
+        if a != b:
+            break
+        length += 1
+    return length
+
+
+def _rank_words(array: "pa.Array[Any]") -> Words:
+    ranks = pc.rank(array, sort_keys="ascending", tiebreaker="dense")
+    return np.asarray(ranks.to_numpy()).astype(np.uint64, copy=False)

@@ -1,0 +1,53 @@
+"""The LSM tree of one bucket: its files by level.
+
+Level 0 holds what flushes wrote, each file a sorted run of its own; every other level is one sorted run. Higher levels
+hold older records. Source: documentation page `primary-key-table/compaction`.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from interbed.storage.lsm.sorted_run import SortedRun
+from interbed.storage.manifest.data_file import DataFileMeta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LevelRun:
+    """A sorted run and the level on which it lies."""
+
+    level: int
+    run: SortedRun
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Levels:
+    """The sorted runs of a bucket, newest first. `max_level` is the lowest in the tree, where deletes end."""
+
+    runs: tuple[LevelRun, ...]
+    max_level: int
+
+    @staticmethod
+    def of(files: Iterable[DataFileMeta], num_levels: int) -> "Levels":
+        """The levels of a bucket's files; there are at least `num_levels`, more when a file lies higher already."""
+        by_level: dict[int, list[DataFileMeta]] = {}
+        for file in files:
+            by_level.setdefault(file.level, []).append(file)
+        # The order of files with the same highest number is Paimon's; which of their rows is newer does not rest on it.
+        newest_first = sorted(
+            by_level.pop(0, []),
+            key=lambda f: (-f.max_sequence_number, f.min_sequence_number, f.creation_time_millis, f.file_name),
+        )
+        runs = [LevelRun(level=0, run=SortedRun(files=(f,))) for f in newest_first]
+        runs += [LevelRun(level=level, run=SortedRun(files=tuple(by_level[level]))) for level in sorted(by_level)]
+        highest = max((r.level for r in runs), default=0)
+        return Levels(runs=tuple(runs), max_level=max(num_levels - 1, highest))
+
+    @property
+    def files(self) -> tuple[DataFileMeta, ...]:
+        """All files, newest runs first."""
+        return tuple(f for r in self.runs for f in r.run.files)
+
+    @property
+    def byte_size(self) -> int:
+        """Bytes of all files."""
+        return sum(r.run.byte_size for r in self.runs)

@@ -1,0 +1,1 @@
+"""Finding rows of older levels by their keys."""

@@ -1,0 +1,1 @@
+"""What becomes of several records of one key."""

@@ -1,0 +1,84 @@
+"""The merge engine `aggregation`: a function for each column makes one value of all values of a key.
+
+Source: documentation page `primary-key-table/merge-engine/aggregation`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from interbed.storage.lsm.key_words import Mask
+from interbed.storage.lsm.merge_function.api import KeyGroups, Kinds
+from interbed.storage.lsm.merge_function.deduplicate import is_retract
+from interbed.storage.lsm.merge_function.fields.fold import Fold
+from interbed.storage.lsm.merge_function.fields.functions import FieldFunction
+from interbed.storage.lsm.merge_function.segments import Segments, assemble
+from interbed.storage.lsm.merge_function.single import single_rows
+from interbed.storage.row.kind import RowKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Aggregate:
+    """Folds the values of each key, oldest first; rows of kind -U and -D are taken back.
+
+    `functions` has the columns outside of the primary key. With `remove_on_delete` a -D row removes what was there,
+    and the rows after it go on from its values. With `merges_alone` functions see rows that are alone, too: those that
+    take back become what is left then.
+    """
+
+    functions: Mapping[str, FieldFunction]
+    remove_on_delete: bool
+    drop_deletes: bool
+    merges_alone: bool = False
+
+    def columns(self, output: Sequence[str]) -> tuple[str, ...]:
+        """Nothing but the output."""
+        return tuple(output)
+
+    def merge(self, groups: KeyGroups, output: Sequence[str]) -> pa.RecordBatch:
+        """The folded rows."""
+        segments = Segments.of(groups, alone=self.merges_alone)
+        slots = len(segments)
+        folds = {
+            name: self.functions[name].fold(groups.rows.column(name), slots)
+            for name in output
+            if name in self.functions
+        }
+        deleted = self._fold(segments, groups.kinds, folds)
+        results = {name: fold.result() for name, fold in folds.items()}
+        return assemble(groups.rows, segments, groups.kinds, results, deleted, output, drop_deletes=self.drop_deletes)
+
+    def merge_single(self, rows: pa.RecordBatch, kinds: Kinds | None, output: Sequence[str]) -> pa.RecordBatch:
+        """The rows, perhaps without those that delete."""
+        return single_rows(rows, kinds, output, drop_deletes=self.drop_deletes)
+
+    def _fold(self, segments: Segments, kinds: Kinds | None, folds: Mapping[str, Fold]) -> Mask | None:
+        """Fold all rows; says which slots end with a -D row that removes them."""
+        if kinds is None or not is_retract(kinds[segments.joined]).any():
+            slow = [fold for fold in folds.values() if not fold.reduce(segments)]
+            if slow:
+                for active, rows in segments.rounds():
+                    for fold in slow:
+                        fold.add(slice(0, active), rows)
+            return None
+        deleted = np.zeros(len(segments), np.bool_)
+        for active, rows in segments.rounds():
+            kind = kinds[rows]
+            removes = (kind == RowKind.DELETE) if self.remove_on_delete else np.zeros(active, np.bool_)
+            deleted[:active] = removes
+            back = is_retract(kind) & ~removes
+            slots_added, slots_removed, slots_back = (
+                np.flatnonzero(~is_retract(kind)),
+                np.flatnonzero(removes),
+                np.flatnonzero(back),
+            )
+            for fold in folds.values():
+                if len(slots_added):
+                    fold.add(slots_added, rows[slots_added])
+                if len(slots_removed):
+                    fold.put(slots_removed, rows[slots_removed])
+                if len(slots_back):
+                    fold.take_back(slots_back, rows[slots_back])
+        return deleted

@@ -1,0 +1,75 @@
+"""The protocol of merge functions: they see many keys at once, each as a segment of sorted rows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interbed.storage.lsm.key_words import Mask, Order
+
+Kinds = npt.NDArray[np.int8]
+
+LEVEL = "_LEVEL"
+"""A column, int8, that no file has: the level of the file that a row comes from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyGroups:
+    """Rows of several sorted runs with the order that brings the rows of each key together, oldest first.
+
+    `order[i]` is the row number of the i-th row in that order, and `starts[i]` says whether a new key begins there;
+    `kinds[r]` is row r's row kind, or `kinds` is None when no row deletes.
+    """
+
+    rows: pa.RecordBatch
+    order: Order
+    starts: Mask
+    kinds: Kinds | None
+
+
+class MergeFunction(Protocol):
+    """Makes one row, or none, of all rows of a key."""
+
+    def columns(self, output: Sequence[str]) -> tuple[str, ...]:
+        """The columns that it must see to make these: the output itself, and what its rows depend on beside the key.
+
+        LEVEL among them asks for a column with the level of each row's file.
+        """
+        ...
+
+    def merge(self, groups: KeyGroups, output: Sequence[str]) -> pa.RecordBatch:
+        """The merged rows in key order, with the columns `output` only; `groups.rows` has the columns asked for."""
+        ...
+
+    def merge_single(self, rows: pa.RecordBatch, kinds: Kinds | None, output: Sequence[str]) -> pa.RecordBatch:
+        """The same for rows in key order of which every one has a key of its own; copies nothing when it need not."""
+        ...
+
+
+@runtime_checkable
+class PicksRows(Protocol):
+    """A merge function whose row of a key is one of the key's rows, as it is."""
+
+    def pick(self, order: Order, starts: Mask, kinds: Kinds | None) -> Order:
+        """The numbers of the rows picked, in key order; arguments as in KeyGroups."""
+        ...
+
+
+def take_rows(rows: pa.RecordBatch, columns: Sequence[str], numbers: "npt.NDArray[Any]") -> pa.RecordBatch:
+    """Those rows, by number and in that order, of some columns."""
+    wanted = rows.select(list(columns))
+    indices: Any = pa.array(numbers)
+    taken: pa.RecordBatch = pc.take(wanted, indices, boundscheck=False, memory_pool=block_memory_pool())
+    return taken
+
+
+def block_memory_pool() -> pa.MemoryPool:
+    """Where the merge keeps its blocks: the C library's allocator, which reuses memory of a few megabytes.
+
+    Arrow's default one gives such memory back to the system at once, and page faults cost more than the merge.
+    """
+    return pa.system_memory_pool()

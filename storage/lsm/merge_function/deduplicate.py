@@ -1,0 +1,62 @@
+"""The merge engine `deduplicate`: the newest record of a key is the key's row."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from interbed.storage.lsm.key_words import Mask, Order, group_ends
+from interbed.storage.lsm.merge_function.api import KeyGroups, Kinds, take_rows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deduplicate:
+    """Keeps the last row of each key.
+
+    With `drop_deletes` a key whose last record deletes it is left out, as reads and compactions to the highest level
+    want it; other compactions must keep the record, because it hides rows of higher levels. With `ignore_delete`
+    records that delete are treated as if they had never been written.
+    """
+
+    drop_deletes: bool
+    ignore_delete: bool = False
+
+    def columns(self, output: Sequence[str]) -> tuple[str, ...]:
+        """Nothing but the output."""
+        return tuple(output)
+
+    def merge(self, groups: KeyGroups, output: Sequence[str]) -> pa.RecordBatch:
+        """The last rows of all keys."""
+        return take_rows(groups.rows, output, self.pick(groups.order, groups.starts, groups.kinds))
+
+    def pick(self, order: Order, starts: Mask, kinds: Kinds | None) -> Order:
+        """The numbers of the last rows of all keys."""
+        if kinds is None:
+            return order.compress(group_ends(starts))
+        if self.ignore_delete:
+            adds = ~is_retract(kinds)[order]
+            keys = np.cumsum(starts)[adds]
+            order = order[adds]
+            starts = np.ones(len(order), np.bool_)
+            np.not_equal(keys[1:], keys[:-1], out=starts[1:])
+        winners = order.compress(group_ends(starts))
+        if self.drop_deletes:
+            winners = winners.compress(~is_retract(kinds[winners]))
+        return winners
+
+    def merge_single(self, rows: pa.RecordBatch, kinds: Kinds | None, output: Sequence[str]) -> pa.RecordBatch:
+        """The rows without those that delete, or all of them."""
+        if kinds is None or not (self.drop_deletes or self.ignore_delete):
+            return rows.select(list(output))
+        adds = ~is_retract(kinds)
+        if adds.all():
+            return rows.select(list(output))
+        return rows.select(list(output)).filter(pa.array(adds))
+
+
+def is_retract(kinds: "npt.NDArray[Any]") -> "npt.NDArray[np.bool_]":
+    """Which row kinds take a row back: -U (1) and -D (3)."""
+    return (kinds & 1).astype(np.bool_)

@@ -1,0 +1,82 @@
+"""What functions over the values of a column have in common.
+
+A fold keeps one accumulator for each slot (see `segments`). Every method takes slots and, in parallel, the numbers of
+the rows whose values they meet; a slot occurs once in a call. Accumulators begin as null.
+"""
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from interbed.storage.errors import InvalidInputError
+from interbed.storage.lsm.key_words import Order
+from interbed.storage.lsm.merge_function.segments import Picked, Segments, Slots
+
+Column: TypeAlias = "pa.Array[Any]"
+
+
+class Fold:
+    """A function at work on one column of a block; `of` says which function of which column, for messages."""
+
+    can_retract = False
+    """Whether the function takes values back."""
+
+    def __init__(self, column: Column, slots: int, of: str) -> None:
+        self.column = column
+        self.slots = slots
+        self.of = of
+        self.ignores_retracts = False
+
+    def take_back(self, slots: Slots, rows: Order) -> None:
+        """Take the rows' values back, or do nothing when option `fields.<name>.ignore-retract` says so."""
+        if not self.ignores_retracts:
+            self.retract(slots, rows)
+
+    def add(self, slots: Slots, rows: Order) -> None:
+        """Take the rows' values in."""
+        raise NotImplementedError
+
+    def add_late(self, slots: Slots, rows: Order) -> None:
+        """Take values in that are older, by their sequence group, than those taken in before."""
+        self.add(slots, rows)
+
+    def retract(self, slots: Slots, rows: Order) -> None:
+        """Take the rows' values back; raises InvalidInputError when the function can't."""
+        del slots, rows
+        raise InvalidInputError(retract_message(self.of))
+
+    def put(self, slots: Slots, rows: Order) -> None:
+        """Replace accumulators by the rows' values."""
+        raise NotImplementedError
+
+    def clear(self, slots: Slots) -> None:
+        """Make accumulators null."""
+        raise NotImplementedError
+
+    def reduce(self, segments: Segments) -> bool:
+        """Take in all rows of all slots at once, which is faster; False, with nothing done, when it has no way to."""
+        del segments
+        return False
+
+    def result(self) -> "Picked | Column":
+        """The accumulators by slot."""
+        raise NotImplementedError
+
+
+def retract_message(of: str) -> str:
+    """Why a row that takes something back is refused; `of` is `function 'max' of column 'a'`."""
+    name = of.rpartition("column ")[2].strip("'")
+    return (
+        f"The {of} can't take values back, so the table takes no -U and -D rows. Set option "
+        f"'fields.{name}.ignore-retract' to 'true' to have them ignored there."
+    )
+
+
+def validity(column: Column) -> "npt.NDArray[np.bool_] | None":
+    """Which values are not null; None when all are."""
+    if not column.null_count:
+        return None
+    valid: npt.NDArray[np.bool_] = np.asarray(column.is_valid().to_numpy(zero_copy_only=False))
+    return valid

@@ -1,0 +1,194 @@
+"""The aggregate functions by the names that options `fields.<column>.aggregate-function` give them.
+
+Source: documentation page `primary-key-table/merge-engine/aggregation`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from interbed.storage.errors import InvalidOptionError, NotSupportedError
+from interbed.storage.lsm.merge_function.fields import elements, number, pick, text
+from interbed.storage.lsm.merge_function.fields.fold import Column, Fold, retract_message
+from interbed.storage.options import CoreOptions
+from interbed.storage.types.data_type import (
+    INTEGERS,
+    MAX_LENGTH,
+    ArrayType,
+    AtomicType,
+    DataField,
+    DataType,
+    MapType,
+    RowType,
+    TypeRoot,
+    is_atomic,
+)
+
+LAST_VALUE = "last_value"
+LAST_NON_NULL_VALUE = "last_non_null_value"
+
+_NUMERIC = INTEGERS | {TypeRoot.FLOAT, TypeRoot.DOUBLE, TypeRoot.DECIMAL}
+_PLAIN: dict[str, type[Fold]] = {
+    "sum": number.Sum,
+    "product": number.Product,
+    "max": pick.Greatest,
+    "min": pick.Least,
+    "bool_or": pick.Greatest,
+    "bool_and": pick.Least,
+    LAST_VALUE: pick.LastValue,
+    LAST_NON_NULL_VALUE: pick.LastNonNullValue,
+    "first_value": pick.FirstValue,
+    "first_non_null_value": pick.FirstNonNullValue,
+    "first_not_null_value": pick.FirstNonNullValue,
+    "merge_map": elements.MergeMap,
+    "rbm32": text.RoaringUnion,
+}
+_WITH_OPTIONS: dict[str, type[Fold]] = {
+    "listagg": text.ListAgg,
+    "collect": elements.Collect,
+    "merge_map_with_keytime": elements.MergeMapWithKeyTime,
+    "nested_update": elements.NestedUpdate,
+    "nested_partial_update": elements.NestedPartialUpdate,
+}
+_LACKING = {
+    "rbm64": "64-bit roaring bitmaps in the serialisation of Java's Roaring64Bitmap",
+    "hll_sketch": "HLL sketches",
+    "theta_sketch": "theta sketches",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldFunction:
+    """A function of one column of a table."""
+
+    name: str
+    field: str
+    ignore_retract: bool
+    kind: type[Fold]
+    make: Callable[[Column, int, str], Fold]
+
+    def fold(self, column: Column, slots: int) -> Fold:
+        """The function at work on a block's column."""
+        fold = self.make(column, slots, self._of)
+        fold.ignores_retracts = self.ignore_retract
+        return fold
+
+    @property
+    def retract_refusal(self) -> str | None:
+        """Why the function takes no retractions; None when it does."""
+        return None if self.ignore_retract or self.kind.can_retract else retract_message(self._of)
+
+    @property
+    def _of(self) -> str:
+        return f"function '{self.name}' of column '{self.field}'"
+
+
+def chosen_function(field: str, options: CoreOptions) -> str | None:
+    """The name of the function that options choose for a column, None when they choose none."""
+    name = options.text(f"fields.{field}.aggregate-function", "")
+    return name or options.text("fields.default-aggregate-function", "") or None
+
+
+def field_function(field: DataField, name: str, options: CoreOptions) -> FieldFunction:
+    """The function of that name for a column.
+
+    Raises InvalidOptionError for an unknown function, a column of a type that it does not take, and contradicting
+    options; NotSupportedError for functions that this version lacks.
+    """
+    if name in _LACKING:
+        raise NotSupportedError(
+            f"The function '{name}' of column '{field.name}' needs {_LACKING[name]}, which this version does not merge."
+        )
+    if name not in _PLAIN and name not in _WITH_OPTIONS:
+        known = ", ".join(sorted((*_PLAIN, *_WITH_OPTIONS, *_LACKING)))
+        raise InvalidOptionError(f"The column '{field.name}' has the unknown aggregate function '{name}'; use {known}.")
+    _check_type(field, name)
+    ignore_retract = options.boolean(f"fields.{field.name}.ignore-retract", False)
+    if ignore_retract and options.boolean("aggregation.remove-record-on-delete", False):
+        raise InvalidOptionError(
+            f"Options 'aggregation.remove-record-on-delete' and 'fields.{field.name}.ignore-retract' contradict each "
+            "other; set one of them."
+        )
+    kind = _PLAIN.get(name) or _WITH_OPTIONS[name]
+    make: Callable[..., Fold] = kind
+    if name in _WITH_OPTIONS:
+        make = partial(kind, **_arguments(field, name, options))
+    return FieldFunction(name=name, field=field.name, ignore_retract=ignore_retract, kind=kind, make=make)
+
+
+def _check_type(field: DataField, name: str) -> None:
+    of = field.type
+    wanted: str | None = None
+    if name in ("sum", "product"):
+        wanted = None if is_atomic(of, *_NUMERIC) else "a number"
+    elif name in ("bool_and", "bool_or"):
+        wanted = None if is_atomic(of, TypeRoot.BOOLEAN) else "a BOOLEAN"
+    elif name in ("max", "min"):
+        wanted = None if is_atomic(of) and not is_atomic(of, TypeRoot.BOOLEAN) else "of a type that can be compared"
+    elif name == "listagg":
+        wanted = None if isinstance(of, AtomicType) and _is_string(of) else "a STRING"
+    elif name == "rbm32":
+        wanted = None if is_atomic(of, TypeRoot.VARBINARY) else "a VARBINARY"
+    elif name == "collect":
+        wanted = None if isinstance(of, ArrayType) else "an ARRAY"
+    elif name == "merge_map":
+        wanted = None if isinstance(of, MapType) else "a MAP"
+    elif name == "merge_map_with_keytime":
+        wanted = None if isinstance(of, MapType) and isinstance(of.value, RowType) else "a MAP with values of type ROW"
+    elif name in ("nested_update", "nested_partial_update"):
+        wanted = None if isinstance(of, ArrayType) and isinstance(of.element, RowType) else "an ARRAY of ROW"
+    if wanted is not None:
+        raise InvalidOptionError(
+            f"The aggregate function '{name}' needs column '{field.name}' to be {wanted}; it is {_spelled(of)}."
+        )
+
+
+def _is_string(of: AtomicType) -> bool:
+    return of.root is TypeRoot.VARCHAR and of.length == MAX_LENGTH
+
+
+def _spelled(of: DataType) -> str:
+    if isinstance(of, AtomicType):
+        return f"{of.root}({of.length})" if of.length is not None else str(of.root)
+    return type(of).__name__.removesuffix("Type").upper()
+
+
+def _arguments(field: DataField, name: str, options: CoreOptions) -> dict[str, Any]:
+    prefix = f"fields.{field.name}."
+    of = field.type
+    distinct = options.boolean(f"{prefix}distinct", False)
+    if name == "listagg":
+        return {"delimiter": options.text(f"{prefix}list-agg-delimiter", ","), "distinct": distinct}
+    if name == "collect":
+        return {"distinct": distinct}
+    if isinstance(of, MapType) and isinstance(of.value, RowType):
+        return {"time_field": _time_field(of.value, prefix, options)}
+    assert isinstance(of, ArrayType)
+    assert isinstance(of.element, RowType)
+    keys = options.names(f"{prefix}nested-key")
+    for key in keys:
+        if key not in of.element.names:
+            raise InvalidOptionError(
+                f"Option '{prefix}nested-key' names {key!r}, which is none of {', '.join(of.element.names)}."
+            )
+    for option in ("nested-sequence-field", "nested-key-null-strategy"):
+        if options.text(prefix + option, ""):
+            raise NotSupportedError(f"Option '{prefix}{option}' is not supported.")
+    key_fields = [of.element.names.index(key) for key in keys]
+    if name == "nested_partial_update":
+        if not keys:
+            raise InvalidOptionError(f"The function 'nested_partial_update' needs option '{prefix}nested-key'.")
+        return {"key_fields": key_fields}
+    return {"key_fields": key_fields, "limit": options.integer(f"{prefix}count-limit", 2**31 - 1)}
+
+
+def _time_field(row: RowType, prefix: str, options: CoreOptions) -> int:
+    if len(row.fields) < 2:
+        raise InvalidOptionError(f"The values of column '{prefix[7:-1]}' need a time and at least one other field.")
+    name = options.text(f"{prefix}ts-field", row.names[-1])
+    if name not in row.names:
+        raise InvalidOptionError(f"Option '{prefix}ts-field' names {name!r}, which is none of {', '.join(row.names)}.")
+    if not is_atomic(row.field(name).type, TypeRoot.VARCHAR, TypeRoot.CHAR):
+        raise InvalidOptionError(f"The time field {name!r} of function 'merge_map_with_keytime' has to be a STRING.")
+    return row.names.index(name)

@@ -1,0 +1,271 @@
+"""The merge engine `partial-update`: a key's row is put together from the values of its records.
+
+Without sequence groups each column has its newest value that is not null. A sequence group is a set of columns with
+sequence columns of their own: they take the values, nulls too, of the record with the greatest sequence, and records
+without sequence leave them alone. Columns of a group may have an aggregate function. Source: documentation page
+`primary-key-table/merge-engine/partial-update`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from interbed.storage.errors import InvalidInputError
+from interbed.storage.lsm.key_words import Mask, Order, row_ranks
+from interbed.storage.lsm.merge_function.api import KeyGroups, Kinds
+from interbed.storage.lsm.merge_function.deduplicate import is_retract
+from interbed.storage.lsm.merge_function.fields.fold import Fold, validity
+from interbed.storage.lsm.merge_function.fields.functions import FieldFunction
+from interbed.storage.lsm.merge_function.fields.pick import LastNonNullValue, LastValue, last_of_each
+from interbed.storage.lsm.merge_function.segments import Column, Picked, Segments, assemble
+from interbed.storage.lsm.merge_function.single import single_rows
+from interbed.storage.row.kind import RowKind
+
+REFUSAL = (
+    "Tables with 'merge-engine' = 'partial-update' take no -U and -D rows, unless an option says what they mean: "
+    "'ignore-delete' leaves them out, 'partial-update.remove-record-on-delete' removes the row, a sequence group takes "
+    "its columns back, and 'partial-update.remove-record-on-sequence-group' removes the row by a group."
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SequenceGroup:
+    """Columns that follow a sequence: `sequence` are those that order, `columns` those that follow them.
+
+    With `removes` a -D record that is not older than the group removes the row.
+    """
+
+    sequence: tuple[str, ...]
+    columns: tuple[str, ...]
+    removes: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartialUpdate:
+    """See the module. `values` are the columns outside of the primary key, `functions` are by column.
+
+    With `merges_alone` rows that are the only one of their key are merged, too.
+    """
+
+    values: tuple[str, ...]
+    groups: tuple[SequenceGroup, ...]
+    functions: Mapping[str, FieldFunction]
+    ignore_delete: bool
+    remove_on_delete: bool
+    drop_deletes: bool
+    merges_alone: bool = False
+
+    def columns(self, output: Sequence[str]) -> tuple[str, ...]:
+        """The output, and the sequence columns of its groups and of those that remove rows."""
+        sequences = [name for group in self._groups(output) for name in group.sequence]
+        return tuple(dict.fromkeys((*output, *sequences)))
+
+    def merge(self, groups: KeyGroups, output: Sequence[str]) -> pa.RecordBatch:
+        """The rows put together."""
+        segments = Segments.of(groups, alone=self.merges_alone)
+        names = [name for name in output if name in self.values]
+        if self.groups:
+            results, deleted = _Update(self, groups, segments, names).run()
+        else:
+            results, deleted = self._newest(groups, segments, names)
+        return assemble(groups.rows, segments, groups.kinds, results, deleted, output, drop_deletes=self.drop_deletes)
+
+    def merge_single(self, rows: pa.RecordBatch, kinds: Kinds | None, output: Sequence[str]) -> pa.RecordBatch:
+        """The rows, perhaps without those that delete."""
+        return single_rows(rows, kinds, output, drop_deletes=self.drop_deletes)
+
+    def _groups(self, output: Sequence[str]) -> list[SequenceGroup]:
+        return [g for g in self.groups if g.removes or not {*g.sequence, *g.columns}.isdisjoint(output)]
+
+    def _newest(
+        self, groups: KeyGroups, segments: Segments, names: Sequence[str]
+    ) -> tuple[Mapping[str, Picked], Mask | None]:
+        """The newest values that are not null, where there are no sequence groups."""
+        order, starts = segments.joined, segments.starts
+        counted: Mask | None = None
+        deleted: Mask | None = None
+        if groups.kinds is not None and len(segments):
+            kinds = groups.kinds[order]
+            counted, deleted = self._without_retracts(kinds, starts, segments.sizes)
+        results = {}
+        for name in names:
+            wanted = validity(groups.rows.column(name))
+            wanted = wanted[order] if wanted is not None else None
+            if counted is not None:
+                wanted = counted if wanted is None else wanted & counted
+            results[name] = Picked(last_of_each(order, starts, wanted))
+        return results, deleted
+
+    def _without_retracts(self, kinds: Kinds, starts: Order, sizes: Order) -> tuple[Mask, Mask]:
+        """Which rows count, and which slots are removed."""
+        retracts = is_retract(kinds)
+        if retracts.any() and not (self.ignore_delete or self.remove_on_delete):
+            raise InvalidInputError(REFUSAL)
+        places = np.arange(len(kinds))
+        slots = np.repeat(np.arange(len(starts)), sizes)
+        begin = starts.copy()
+        ends_with_delete = np.zeros(len(starts), np.bool_)
+        if self.remove_on_delete:
+            deletes = np.maximum.reduceat(np.where(kinds == RowKind.DELETE, places, -1), starts)
+            begin = np.maximum(deletes, starts)
+            ends_with_delete = deletes == starts + sizes - 1
+        # The first record is a start for the row even if it takes back, and so is one that removes what was before.
+        counted = (places == begin[slots]) | (~retracts & (places > begin[slots]))
+        nothing_added = ~np.logical_or.reduceat(~retracts, starts)
+        return counted, ends_with_delete | nothing_added
+
+
+class _Update:
+    """One block of keys with sequence groups, folded round by round."""
+
+    def __init__(self, engine: PartialUpdate, groups: KeyGroups, segments: Segments, names: Sequence[str]) -> None:
+        self._engine = engine
+        self._segments = segments
+        self._kinds = groups.kinds
+        slots = len(segments)
+        self._deleted = np.zeros(slots, np.bool_)
+        self._added = np.zeros(slots, np.bool_)
+        rows = groups.rows
+        self._folds: dict[str, Fold] = {}
+        self._groups: list[_GroupState] = []
+        grouped: set[str] = set()
+        for group in engine._groups(names):
+            state = _GroupState(group, [rows.column(n) for n in group.sequence], slots)
+            for name in names:
+                if name in group.sequence:
+                    state.sequence.append(self._fold(name, LastValue(rows.column(name), slots, name)))
+                elif name in group.columns and name not in engine.functions:
+                    state.plain.append(self._fold(name, LastValue(rows.column(name), slots, name)))
+                elif name in group.columns:
+                    fold = engine.functions[name].fold(rows.column(name), slots)
+                    state.aggregated.append(self._fold(name, fold))
+            self._groups.append(state)
+            grouped |= {*group.sequence, *group.columns}
+        self._others = [self._fold(n, LastNonNullValue(rows.column(n), slots, n)) for n in names if n not in grouped]
+
+    def _fold(self, name: str, fold: Fold) -> Fold:
+        self._folds[name] = fold
+        return fold
+
+    def run(self) -> tuple[Mapping[str, "Picked | Column"], Mask | None]:
+        """The results by column, and which slots are removed."""
+        order, starts = self._segments.joined, self._segments.starts
+        if self._kinds is not None and not is_retract(self._kinds[order]).any():
+            self._kinds = None
+        if self._kinds is None and not any(state.aggregated for state in self._groups):
+            for state in self._groups:
+                state.finish(order, starts)
+            for fold in self._others:
+                fold.reduce(self._segments)
+            return {name: fold.result() for name, fold in self._folds.items()}, None
+        for position, (active, rows) in enumerate(self._segments.rounds()):
+            if self._kinds is None:
+                self._add(np.arange(active), rows)
+                continue
+            retracts = is_retract(self._kinds[rows])
+            added, back = np.flatnonzero(~retracts), np.flatnonzero(retracts)
+            self._deleted[:active] = False
+            if len(added):
+                self._added[added] = True
+                self._add(added, rows[added])
+            if len(back):
+                if position == 0:
+                    for fold in self._folds.values():
+                        fold.put(back, rows[back])
+                    for state in self._groups:
+                        state.follow(back, rows[back])
+                if not self._engine.ignore_delete:
+                    self._take_back(back, rows[back])
+        results = {name: fold.result() for name, fold in self._folds.items()}
+        return results, None if self._kinds is None else self._deleted | ~self._added
+
+    def _add(self, slots: Order, rows: Order) -> None:
+        for fold in self._others:
+            fold.add(slots, rows)
+        for state in self._groups:
+            newer, late = state.split(slots, rows)
+            if len(newer):
+                state.follow(slots[newer], rows[newer])
+                for fold in (*state.sequence, *state.plain):
+                    fold.put(slots[newer], rows[newer])
+                for fold in state.aggregated:
+                    fold.add(slots[newer], rows[newer])
+            if len(late):
+                for fold in state.aggregated:
+                    fold.add_late(slots[late], rows[late])
+
+    def _take_back(self, slots: Order, rows: Order) -> None:
+        assert self._kinds is not None
+        removed = np.zeros(len(slots), np.bool_)
+        deletes = self._kinds[rows] == RowKind.DELETE
+        for state in self._groups:
+            if state.group.removes:
+                removed[state.split(slots, rows)[0]] = True
+        removed &= deletes
+        gone = np.flatnonzero(removed)
+        if len(gone):
+            self._deleted[slots[gone]] = True
+            for fold in self._folds.values():
+                fold.put(slots[gone], rows[gone])
+            for state in self._groups:
+                state.follow(slots[gone], rows[gone])
+            slots, rows = slots[~removed], rows[~removed]
+        for state in self._groups:
+            newer, late = state.split(slots, rows)
+            if len(newer):
+                state.follow(slots[newer], rows[newer])
+                for fold in state.sequence:
+                    fold.put(slots[newer], rows[newer])
+                for fold in state.plain:
+                    fold.clear(slots[newer])
+            both = np.concatenate((newer, late))
+            if len(both):
+                for fold in state.aggregated:
+                    fold.take_back(slots[both], rows[both])
+
+
+class _GroupState:
+    """How far each slot's sequence of one group has come."""
+
+    def __init__(self, group: SequenceGroup, columns: Sequence[Column], slots: int) -> None:
+        self.group = group
+        self.sequence: list[Fold] = []
+        self.plain: list[Fold] = []
+        self.aggregated: list[Fold] = []
+        self._ranks: npt.NDArray[np.int64] = np.zeros(0, np.int64)
+        self._present: Mask = np.zeros(len(columns[0]), np.bool_)
+        if len(columns[0]):
+            # The least number stands for no sequence at all.
+            ranks = row_ranks(columns)
+            words = ranks.values ^ np.uint64(1 << 63) if ranks.bits == 64 else ranks.values
+            self._ranks = words.view(np.int64)
+        for column in columns:
+            valid = validity(column)
+            self._present |= True if valid is None else valid
+        self._reached = np.full(slots, np.iinfo(np.int64).min, np.int64)
+
+    def split(self, slots: Order, rows: Order) -> tuple[Order, Order]:
+        """Which of the rows come at or after what was reached, and which before; rows without sequence are in none."""
+        present = self._present[rows]
+        newer = self._ranks[rows] >= self._reached[slots]
+        return np.flatnonzero(present & newer), np.flatnonzero(present & ~newer)
+
+    def finish(self, order: Order, starts: Order) -> None:
+        """Take all rows at once: the last one with the greatest sequence has all values."""
+        if not len(starts):
+            return
+        ranks = np.where(self._present[order], self._ranks[order], np.iinfo(np.int64).min)
+        greatest = np.maximum.reduceat(ranks, starts)
+        sizes = np.diff(starts, append=len(order))
+        reached = self._present[order] & (ranks == np.repeat(greatest, sizes))
+        winners = last_of_each(order, starts, reached)
+        slots = np.flatnonzero(winners >= 0)
+        for fold in (*self.sequence, *self.plain):
+            fold.put(slots, winners[slots])
+
+    def follow(self, slots: Order, rows: Order) -> None:
+        """The sequences of these rows are reached."""
+        self._reached[slots] = self._ranks[rows]

@@ -1,0 +1,262 @@
+"""The streaming merge: K sorted runs in, merged rows in key order out, in memory bounded by one block.
+
+Each run is read in batches whose size is in proportion to the run's, so that all runs pass through the key space at
+about the same pace. One round takes from every run's buffer the rows up to a common key, the cut: the least of the
+last keys that are buffered of runs with more to come. Nothing up to the cut can still come from a file, so those
+rows make a block that is merged as a whole, with vectorised operations. A block to which one run alone contributes is
+not sorted and, unless rows of it delete, not copied.
+
+Which of a key's records is newest is told by sequence numbers. Mostly files' sequence ranges do not meet; then the
+files' age says the same, and sequence numbers are not read: rows are lined up by `RunBatch.age` before a stable sort.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from interbed.storage.lsm.key_words import Order, comparable_key, sort_groups
+from interbed.storage.lsm.merge_function.api import (
+    KeyGroups,
+    Kinds,
+    MergeFunction,
+    PicksRows,
+    block_memory_pool,
+    take_rows,
+)
+from interbed.storage.lsm.merge_function.deduplicate import is_retract
+from interbed.storage.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
+
+BLOCK_ROWS = 131_072
+"""Rows of a block over all runs: larger ones fall out of the processor's caches, smaller ones pay more overhead."""
+MIN_BATCH_ROWS = 2_048
+"""A small run is read in batches of at least this size."""
+
+_Key = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunBatch:
+    """Consecutive rows of a run, in key order; `age` grows with newness and orders equal keys of different runs."""
+
+    rows: pa.RecordBatch
+    age: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunInput:
+    """One sorted run to merge: `open(batch_rows)` reads it; keys ascend strictly over all its batches."""
+
+    row_count: int
+    open: Callable[[int], Iterator[RunBatch]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergePlan:
+    """What the batches of all runs have in common.
+
+    `keys` are the columns to merge by, `output` those to hand out. `sequence` are the columns that order records of one
+    key before their age does, the most significant first; a batch holds them all. A batch may hold `_VALUE_KIND`;
+    one that does not has no record that deletes. Where `ordered` is false, rows of a block may come in any order, which
+    saves copying. The first `descending` columns of `sequence` order from the greatest value to the least. Where
+    `unique` is false a run may hold several rows of a key, but no two batches of a run hold the same key.
+    """
+
+    keys: tuple[str, ...]
+    output: tuple[str, ...]
+    sequence: tuple[str, ...] = ()
+    ordered: bool = True
+    descending: int = 0
+    unique: bool = True
+
+
+def merge_runs(
+    runs: Sequence[RunInput], plan: MergePlan, function: MergeFunction, *, block_rows: int = BLOCK_ROWS
+) -> Iterator[pa.RecordBatch]:
+    """The merged rows of sorted runs in key order, block by block; blocks without rows are left out."""
+    total = sum(r.row_count for r in runs)
+    buffers: list[_RunBuffer] = []
+    try:
+        for run in runs:
+            share = block_rows if len(runs) == 1 else block_rows * run.row_count // max(total, 1)
+            batch_rows = max(min(MIN_BATCH_ROWS, block_rows), share)
+            buffers.append(_RunBuffer(run.open(batch_rows), plan.keys, batch_rows))
+        while True:
+            for buffer in buffers:
+                buffer.fill()
+            # Buffers that ran dry are done, because fill() stops only at the target or the end.
+            buffers = [b for b in buffers if b.rows]
+            if not buffers:
+                return
+            for merged in _merge_block(_next_block(buffers), plan, function):
+                if merged.num_rows:
+                    yield merged
+    finally:
+        for buffer in buffers:
+            buffer.close()
+
+
+class _RunBuffer:
+    """The rows of one run that are read but not merged yet."""
+
+    def __init__(self, batches: Iterator[RunBatch], keys: Sequence[str], target_rows: int) -> None:
+        self._batches = batches
+        self._keys = keys
+        self._target_rows = target_rows
+        self._buffered: list[RunBatch] = []
+        self.rows = 0
+        self.exhausted = False
+
+    def fill(self) -> None:
+        """Read until the target is reached or the run ends."""
+        while not self.exhausted and self.rows < self._target_rows:
+            batch = next(self._batches, None)
+            if batch is None:
+                self.exhausted = True
+            elif batch.rows.num_rows:
+                self._buffered.append(batch)
+                self.rows += batch.rows.num_rows
+
+    def last_key(self) -> _Key:
+        """The greatest key in the buffer."""
+        rows = self._buffered[-1].rows
+        return self._key(rows, rows.num_rows - 1)
+
+    def take_through(self, cut: _Key | None) -> list[RunBatch]:
+        """Remove the rows up to and including the key `cut` (all rows when it is None), without copying them."""
+        if cut is None:
+            taken, self._buffered, self.rows = self._buffered, [], 0
+            return taken
+        taken = []
+        while self._buffered:
+            batch = self._buffered[0]
+            rows = batch.rows
+            if self._key(rows, rows.num_rows - 1) <= cut:
+                taken.append(self._buffered.pop(0))
+                continue
+            end = self._bisect(rows, cut)
+            if end:
+                taken.append(RunBatch(rows.slice(0, end), batch.age))
+                self._buffered[0] = RunBatch(rows.slice(end), batch.age)
+            break
+        self.rows -= sum(b.rows.num_rows for b in taken)
+        return taken
+
+    def close(self) -> None:
+        """Close the run's files, if it was not read to its end."""
+        close = getattr(self._batches, "close", None)
+        if close is not None:
+            close()
+
+    def _key(self, rows: pa.RecordBatch, row: int) -> _Key:
+        return comparable_key([rows.column(k) for k in self._keys], row)
+
+    def _bisect(self, rows: pa.RecordBatch, cut: _Key) -> int:
+        low, high = 0, rows.num_rows
+        while low < high:
+            middle = (low + high) // 2
+            if self._key(rows, middle) <= cut:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+
+def _next_block(buffers: Sequence[_RunBuffer]) -> list[list[RunBatch]]:
+    """What each run contributes to the next block; runs that contribute nothing are left out."""
+    if len(buffers) == 1:
+        return [buffers[0].take_through(None)]
+    ends = [b.last_key() for b in buffers if not b.exhausted]
+    cut = min(ends) if ends else None
+    return [taken for taken in (b.take_through(cut) for b in buffers) if taken]
+
+
+def _merge_block(
+    block: Sequence[Sequence[RunBatch]], plan: MergePlan, function: MergeFunction
+) -> Iterator[pa.RecordBatch]:
+    if len(block) == 1 and plan.unique:
+        for batch in block[0]:
+            yield function.merge_single(batch.rows, _kinds([batch.rows]), plan.output)
+        return
+    batches, head_batches = _line_up(block)
+    head = sum(b.num_rows for b in batches[:head_batches]) if plan.unique else 0
+    kinds = _kinds(batches)
+    long_head = 2 * head > sum(b.num_rows for b in batches)
+    apart = not plan.ordered and long_head and isinstance(function, PicksRows) and _is_wide(batches[0], plan.output)
+    seen = () if apart else function.columns(plan.output)
+    rows = _concatenate(batches, (*seen, *plan.keys, *plan.sequence))
+    ties: list[pa.Array[Any]] = [rows.column(s) for s in plan.sequence]
+    if SEQUENCE_NUMBER in plan.sequence and kinds is not None:
+        # Where sequence numbers are equal, too, an added row counts as newer than a deletion.
+        ties.append(pa.array(~is_retract(kinds)))
+    keys = [rows.column(k) for k in plan.keys]
+    order, starts = sort_groups(keys, ties, sorted_head=head, descending_ties=plan.descending)
+    if apart and isinstance(function, PicksRows):
+        yield from _take_apart(batches, head_batches, function.pick(order, starts, kinds), plan.output)
+    else:
+        yield function.merge(KeyGroups(rows=rows, order=order, starts=starts, kinds=kinds), plan.output)
+
+
+def _line_up(block: Sequence[Sequence[RunBatch]]) -> tuple[list[pa.RecordBatch], int]:
+    """All batches of a block, older ones first, and how many at their head ascend because they are of one run."""
+    placed = [(batch.age, run, place) for run, taken in enumerate(block) for place, batch in enumerate(taken)]
+    placed.sort()
+    head = 0
+    for i, (_, run, place) in enumerate(placed):
+        if (run, place) != (placed[0][1], i):
+            break
+        head += 1
+    return [block[run][place].rows for _, run, place in placed], head
+
+
+def _is_wide(rows: pa.RecordBatch, columns: Sequence[str]) -> bool:
+    # Columns of fixed width are lined up faster than their rows are picked from two places.
+    return any(not pa.types.is_primitive(rows.schema.field(c).type) for c in columns)
+
+
+def _take_apart(
+    batches: Sequence[pa.RecordBatch], head_batches: int, picked: Order, output: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """The rows picked, those of the head's batches before the others: the long head is not copied to be lined up."""
+    head_rows = sum(b.num_rows for b in batches[:head_batches])
+    from_head = picked < head_rows
+    # The head's rows are in key order, so the numbers picked of it ascend and each batch's are a stretch of them.
+    numbers = picked.compress(from_head)
+    start = 0
+    for batch in batches[:head_batches]:
+        end = start + batch.num_rows
+        low, high = np.searchsorted(numbers, (start, end))
+        if high - low == batch.num_rows:
+            yield batch.select(list(output))
+        elif high > low:
+            yield take_rows(batch, output, numbers[low:high] - start)
+        start = end
+    tail = picked.compress(~from_head)
+    if len(tail):
+        yield take_rows(_concatenate(batches[head_batches:], output), output, tail - head_rows)
+
+
+def _concatenate(batches: Sequence[pa.RecordBatch], columns: Sequence[str]) -> pa.RecordBatch:
+    # Only what is merged by or handed out is copied; the kinds were taken out before, if they are not wanted.
+    wanted = list(dict.fromkeys(columns))
+    selected = [b.select(wanted) for b in batches]
+    if len(selected) == 1:
+        return selected[0]
+    merged: pa.RecordBatch = pa.concat_batches(selected, block_memory_pool())  # type: ignore[attr-defined]  # The stubs lack it.
+    return merged
+
+
+def _kinds(batches: Sequence[pa.RecordBatch]) -> Kinds | None:
+    """The row kinds of the batches one after the other; None when no row deletes."""
+    parts: list[Kinds] = []
+    deletes = False
+    for batch in batches:
+        index = batch.schema.get_field_index(VALUE_KIND)
+        part = np.zeros(batch.num_rows, np.int8) if index < 0 else batch.column(index).to_numpy()
+        deletes = deletes or (index >= 0 and bool(is_retract(part).any()))
+        parts.append(part)
+    if not deletes:
+        return None
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)

@@ -1,0 +1,102 @@
+"""What a flush of a primary-key table's bucket does to the buffered rows on their way to a file of level 0.
+
+Rows arrive as small sorted runs, one for each batch that was routed: sorting while the rows are in the processor's
+caches anyway makes the flush a merge, which is far cheaper than sorting a whole buffer, and needs no copy of it. The
+merge is by the table's merge function. Where that is `deduplicate`, runs hold each key once from the start. Other
+functions must see all buffered rows of a key together, because merging in steps is not the same for them as merging
+once; their runs hold keys several times. Source: documentation page `primary-key-table/overview`, LSM trees.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from interbed.storage.format.writer import DataFileLayout
+from interbed.storage.lsm.key_words import Order, group_ends, key_words, sort_groups
+from interbed.storage.lsm.merge_function.api import MergeFunction
+from interbed.storage.lsm.merge_function.deduplicate import Deduplicate
+from interbed.storage.lsm.sort_merge import MergePlan, RunBatch, RunInput, merge_runs
+from interbed.storage.lsm.write_buffer import concatenate, insertions, with_same_columns
+from interbed.storage.schema.table_schema import KEY_PREFIX, VALUE_KIND
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BufferMerge:
+    """How buffered rows become a file's: `function` merges them, `descending` so many sequence fields descend."""
+
+    layout: DataFileLayout
+    function: MergeFunction
+    descending: int = 0
+
+    @property
+    def keeps_last(self) -> bool:
+        """Whether a key's last row is all that counts, so that others may be dropped at any time."""
+        return isinstance(self.function, Deduplicate)
+
+    def join(self, runs: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+        """One sorted run of several, older ones first."""
+        rows = concatenate(runs)
+        sequence = [rows.column(name) for name in self.layout.sequence_fields]
+        order, starts = sort_groups(self._keys(rows), sequence, descending_ties=self.descending)
+        if self.keeps_last:
+            order = order.compress(group_ends(starts))
+        indices: Any = pa.array(order.astype(np.uint32))
+        return rows.take(indices)
+
+    def write(self, runs: Sequence[pa.RecordBatch], write: Callable[[pa.RecordBatch], None]) -> None:
+        """Hand the merged rows of sorted runs, older ones first, to `write`, by key and in the file's layout.
+
+        Runs have the table's columns, `_SEQUENCE_NUMBER` and perhaps `_VALUE_KIND`. Memory beside them is that of a
+        block.
+        """
+        if len(runs) == 1 and self.keeps_last:
+            write(_file_batch(runs[0], self.layout))
+            return
+        runs = with_same_columns(runs)
+        plan = MergePlan(
+            keys=tuple(f.name for f in self.layout.key_fields),
+            output=tuple(runs[0].schema.names),
+            sequence=self.layout.sequence_fields,
+            descending=self.descending,
+            unique=self.keeps_last,
+        )
+        inputs = [RunInput(row_count=r.num_rows, open=partial(self._slices, r, age)) for age, r in enumerate(runs)]
+        for merged in merge_runs(inputs, plan, self.function):
+            write(_file_batch(merged, self.layout))
+
+    def _slices(self, run: pa.RecordBatch, age: int, rows: int) -> Iterator[RunBatch]:
+        starts = None if self.keeps_last else self._key_starts(run)
+        begin = 0
+        while begin < run.num_rows:
+            end = begin + rows
+            if starts is not None:
+                # All rows of a key are handed out together.
+                place = int(np.searchsorted(starts, end))
+                end = int(starts[place]) if place < len(starts) else run.num_rows
+            yield RunBatch(run.slice(begin, end - begin), age)
+            begin = end
+
+    def _key_starts(self, run: pa.RecordBatch) -> Order:
+        changes = np.zeros(max(run.num_rows - 1, 0), np.bool_)
+        for word in key_words(self._keys(run)):
+            changes |= word[1:] != word[:-1]
+        return np.flatnonzero(changes) + 1
+
+    def _keys(self, rows: pa.RecordBatch) -> "list[pa.Array[Any]]":
+        return [rows.column(f.name) for f in self.layout.key_fields]
+
+
+def _file_batch(rows: pa.RecordBatch, layout: DataFileLayout) -> pa.RecordBatch:
+    """The rows with the file's columns; those of the key are the table's own once more, not copies."""
+    has_kinds = rows.schema.get_field_index(VALUE_KIND) >= 0
+    columns = [
+        insertions(rows.num_rows)
+        if f.name == VALUE_KIND and not has_kinds
+        else rows.column(f.name.removeprefix(KEY_PREFIX))
+        for f in layout.fields
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=layout.arrow)

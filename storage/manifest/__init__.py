@@ -1,0 +1,1 @@
+"""Manifests and manifest lists: which data files a snapshot consists of."""

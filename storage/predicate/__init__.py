@@ -1,0 +1,1 @@
+"""Filters: their form, their text, their effect on rows and on statistics."""

@@ -1,0 +1,1 @@
+"""From splits to Arrow batches."""

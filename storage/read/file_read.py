@@ -1,0 +1,89 @@
+"""Reading data files of one table, whatever schema each was written with, as columns of the schema that is read."""
+
+import threading
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from interbed.storage.deletion.vector import DeletionVector
+from interbed.storage.format.api import data_file_errors
+from interbed.storage.format.file_schema import SEQUENCE_NUMBER_FIELD, VALUE_KIND_FIELD
+from interbed.storage.format.readers import reader_for
+from interbed.storage.lsm.sort_merge import BLOCK_ROWS
+from interbed.storage.manifest.data_file import DataFileMeta
+from interbed.storage.predicate.expr import Predicate
+from interbed.storage.schema.evolution import FileMapping, map_fields
+from interbed.storage.store import TableStore
+from interbed.storage.types.data_type import DataField
+
+BLOCK_BYTES = 64 << 20
+"""About what a block of rows may take in memory, over all columns."""
+FULL_BLOCK_READERS = 2
+"""That many blocks of full size may be in memory at once; with more threads blocks are smaller."""
+_MIN_BLOCK_ROWS = 1_024
+_EXPANSION = 4
+"""How much larger rows are in memory than in a compressed file; a rough guess on the safe side."""
+
+
+class FileRead:
+    """Reads files of a table as batches of the fields given; keeps the mapping of each schema that it met."""
+
+    def __init__(self, store: TableStore, fields: Sequence[DataField]) -> None:
+        self._store = store
+        self._fields = tuple(fields)
+        # By schema and by which of the system columns are read.
+        self._mappings: dict[tuple[int, bool, bool], FileMapping] = {}
+        self._lock = threading.Lock()
+
+    def batches(
+        self,
+        file: DataFileMeta,
+        path: str,
+        *,
+        batch_rows: int,
+        predicate: Predicate | None = None,
+        with_sequence: bool = False,
+        with_kind: bool = False,
+        use_threads: bool = False,
+        deleted: DeletionVector | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """The file's rows with the fields, then `_SEQUENCE_NUMBER` and `_VALUE_KIND` as asked for.
+
+        Rows that are `deleted` are left out. Parts of the file that can't satisfy `predicate` may be left out; rows are
+        not filtered otherwise. Raises what FormatReader raises.
+        """
+        mapping = self._mapping(file.schema_id, with_sequence, with_kind)
+        found = reader_for(file.format, path).positioned(
+            path,
+            mapping.file_fields,
+            file_io=self._store.file_io,
+            batch_rows=batch_rows,
+            predicate=mapping.file_predicate(predicate),
+            use_threads=use_threads,
+        )
+        for position, batch in found:
+            with data_file_errors(path):
+                kept = None if deleted is None else deleted.kept(position, batch.num_rows)
+                mapped = mapping.apply(batch if kept is None else batch.filter(pa.array(kept)))
+            yield mapped
+
+    def _mapping(self, schema_id: int, with_sequence: bool, with_kind: bool) -> FileMapping:
+        key = (schema_id, with_sequence, with_kind)
+        with self._lock:
+            mapping = self._mappings.get(key)
+            if mapping is None:
+                system = [SEQUENCE_NUMBER_FIELD] * with_sequence + [VALUE_KIND_FIELD] * with_kind
+                written = self._store.schema
+                if schema_id != written.id:
+                    written = self._store.schemas.schema(schema_id)
+                mapping = map_fields([*self._fields, *system], [*written.fields, *system])
+                self._mappings[key] = mapping
+            return mapping
+
+
+def block_rows(files: Sequence[DataFileMeta], *, readers: int = 1) -> int:
+    """How many rows of these files to hold in memory at once, while `readers` threads do so."""
+    rows = sum(f.row_count for f in files)
+    size = sum(f.file_size for f in files)
+    wanted = BLOCK_ROWS if not size else min(BLOCK_ROWS, BLOCK_BYTES * rows // (size * _EXPANSION))
+    return max(_MIN_BLOCK_ROWS, wanted * FULL_BLOCK_READERS // max(readers, FULL_BLOCK_READERS))

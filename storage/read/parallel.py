@@ -1,0 +1,105 @@
+"""Several streams of batches read ahead by threads, handed out in an order that does not depend on their speed."""
+
+import queue
+import threading
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import pyarrow as pa
+
+QUEUED_BATCHES = 1
+"""Batches that each thread reads ahead."""
+_POLL_SECONDS = 0.2
+
+Source = Callable[[], Iterator[pa.RecordBatch]]
+
+
+def read_ahead(sources: Sequence[Source], threads: int) -> Generator[pa.RecordBatch, None, None]:
+    """The batches of all sources. `threads` sources are read at once, and their batches are handed out in turn.
+
+    Each source's batches stay in order; which one comes after which depends on the number of threads alone. An error of
+    a source is raised here, after the batches before it. Threads end soon after the iterator is closed or exhausted.
+    """
+    if threads <= 1 or len(sources) <= 1:
+        for source in sources:
+            yield from source()
+        return
+    waiting = iter(sources)
+    cancelled = threading.Event()
+    lanes = [_Lane(source, cancelled) for source in islice(waiting, threads)]
+    try:
+        while lanes:
+            remaining = []
+            for lane in lanes:
+                batch = lane.next()
+                if batch is not None:
+                    yield batch
+                    remaining.append(lane)
+                    continue
+                following = next(waiting, None)
+                if following is not None:
+                    remaining.append(_Lane(following, cancelled))
+            lanes = remaining
+    finally:
+        cancelled.set()
+        for lane in lanes:
+            lane.join()
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    error: BaseException
+
+
+class _Lane:
+    """One source, read by a thread of its own into a bounded queue."""
+
+    def __init__(self, source: Source, cancelled: threading.Event) -> None:
+        self._source = source
+        self._cancelled = cancelled
+        self._queue: queue.Queue[pa.RecordBatch | _Failure | None] = queue.Queue(QUEUED_BATCHES)
+        self._thread = threading.Thread(target=self._run, name="interbed-read", daemon=True)
+        self._thread.start()
+
+    def next(self) -> pa.RecordBatch | None:
+        """The next batch, None at the end; raises what the source raised."""
+        while True:
+            try:
+                item = self._queue.get(timeout=_POLL_SECONDS)
+            except queue.Empty:
+                # The thread puts something before it ends, so an empty queue of a dead thread is a defect.
+                if self._thread.is_alive() or not self._queue.empty():
+                    continue
+                raise RuntimeError("a reading thread ended without a word") from None
+            if isinstance(item, _Failure):
+                raise item.error
+            return item
+
+    def join(self) -> None:
+        """Wait for the thread, which ends at its next batch after cancellation."""
+        self._thread.join(timeout=30)
+
+    def _run(self) -> None:
+        batches: Iterator[pa.RecordBatch] | None = None
+        try:
+            batches = self._source()
+            for batch in batches:
+                if not self._put(batch):
+                    return
+            self._put(None)
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the thread that takes the rows raises it
+            self._put(_Failure(error))
+        finally:
+            close = getattr(batches, "close", None)
+            if close is not None:
+                close()
+
+    def _put(self, item: "pa.RecordBatch | _Failure | None") -> bool:
+        while not self._cancelled.is_set():
+            try:
+                self._queue.put(item, timeout=_POLL_SECONDS)
+            except queue.Full:
+                continue
+            return True
+        return False

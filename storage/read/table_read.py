@@ -1,0 +1,152 @@
+"""Reading the splits of a plan: projection, merge, exact filter, Arrow batches."""
+
+import os
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+import pyarrow as pa
+
+from interbed.storage.deletion.index_file import read_vectors
+from interbed.storage.deletion.vector import DeletionVector
+from interbed.storage.errors import InvalidInputError
+from interbed.storage.lsm.interval_partition import interval_partition
+from interbed.storage.lsm.sorted_run import SortedRun
+from interbed.storage.manifest.data_file import DataFileMeta
+from interbed.storage.manifest.index_file import DeletionVectorRange
+from interbed.storage.predicate.evaluate import mask
+from interbed.storage.predicate.expr import AlwaysTrue, Predicate, bind, columns_of
+from interbed.storage.read.file_read import FileRead, block_rows
+from interbed.storage.read.merge_read import DeletedOf, MergeRead, PathOf, merge_function_for, no_deletions
+from interbed.storage.read.parallel import read_ahead
+from interbed.storage.scan.split import Split
+from interbed.storage.schema.table_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, TableSchema
+from interbed.storage.store import TableStore
+from interbed.storage.types.arrow import fields_to_schema
+
+MAX_DEFAULT_THREADS = 4
+"""Threads of a read unless the caller says how many: each holds blocks and a mapped file in memory."""
+
+
+class TableRead:
+    """Reads splits as batches of the columns asked for (all of the table's when None), filtered exactly.
+
+    May be shared by threads. Raises InvalidInputError for an unknown column and FilterError for a predicate that does
+    not fit the table.
+    """
+
+    def __init__(
+        self, store: TableStore, columns: Sequence[str] | None = None, predicate: Predicate | None = None
+    ) -> None:
+        schema = store.schema
+        names = schema.names if columns is None else tuple(columns)
+        for name in names:
+            if name not in schema.by_name:
+                raise InvalidInputError(f"The table has no column {name!r}; it has {', '.join(schema.names)}.")
+        self._store = store
+        self._names = names
+        self._predicate = None if predicate is None else bind(predicate, schema.fields)
+        if isinstance(self._predicate, AlwaysTrue):
+            self._predicate = None
+        filtered = () if self._predicate is None else sorted(columns_of(self._predicate))
+        self._fields = schema.fields_named(dict.fromkeys((*names, *filtered)))
+        self._schema = fields_to_schema(schema.fields_named(names))
+        self._files = FileRead(store, self._fields)
+        self._merge: MergeRead | None = None
+        if schema.has_primary_key:
+            self._merge = MergeRead(store, self._fields, merge_function_for(store, drop_deletes=True))
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the rows."""
+        return self._schema
+
+    def to_batches(self, split: Split, *, use_threads: bool = False, readers: int = 1) -> Iterator[pa.RecordBatch]:
+        """The rows of a split, in some order.
+
+        `use_threads` decodes columns in parallel; `readers` is how many splits are read at once, which share the memory
+        for blocks.
+
+        Raises CorruptFileError for a file that can't be decoded and StorageAccessError for one that is gone.
+        """
+        for batch in self._unfiltered(split, use_threads, readers):
+            rows = batch if self._predicate is None else batch.filter(mask(self._predicate, batch))
+            if rows.num_rows:
+                yield rows if rows.num_columns == len(self._names) else rows.select(list(self._names))
+
+    def to_reader(self, splits: Sequence[Split], *, threads: int | None = None) -> pa.RecordBatchReader:
+        """The rows of all splits, read ahead by `threads` threads: by default one per core, up to MAX_DEFAULT_THREADS.
+
+        With more than one thread the batches of several splits alternate, always in the same way.
+        """
+        count = min(os.cpu_count() or 1, MAX_DEFAULT_THREADS) if threads is None else max(threads, 1)
+        # Threads that are not needed for splits decode columns in parallel.
+        use_threads = count > len(splits)
+        readers = min(count, len(splits))
+        sources = [partial(self.to_batches, split, use_threads=use_threads, readers=readers) for split in splits]
+        return pa.RecordBatchReader.from_batches(self._schema, read_ahead(sources, readers))
+
+    def _unfiltered(self, split: Split, use_threads: bool, readers: int) -> Iterator[pa.RecordBatch]:
+        if self._merge is None or split.raw_convertible:
+            rows = block_rows(split.files, readers=readers)
+            for file in split.files:
+                yield from self._files.batches(
+                    file,
+                    split.path_of(file),
+                    batch_rows=rows,
+                    predicate=self._predicate,
+                    use_threads=use_threads,
+                    deleted=self._deleted(split, file),
+                )
+            return
+        for section in interval_partition(split.files, self._store.schema.key_types):
+            yield from self._merge.section(
+                section,
+                split.path_of,
+                predicate=self._predicate,
+                ordered=False,
+                use_threads=use_threads,
+                readers=readers,
+                deleted_of=partial(self._deleted, split),
+            )
+
+    def _deleted(self, split: Split, file: DataFileMeta) -> DeletionVector | None:
+        found = split.deletion_files.get(file.file_name)
+        if found is None:
+            return None
+        place = DeletionVectorRange(
+            data_file_name=file.file_name, offset=found.offset, length=found.length, cardinality=found.cardinality
+        )
+        return dict(read_vectors(self._store.file_io, found.path, [place]))[file.file_name]
+
+
+def kv_batches(
+    store: TableStore,
+    sections: Sequence[Sequence[SortedRun]],
+    path_of: PathOf,
+    *,
+    drop_deletes: bool,
+    deleted_of: DeletedOf = no_deletions,
+) -> Iterator[pa.RecordBatch]:
+    """Sections of a bucket merged into records for new data files: what compaction writes.
+
+    Batches have `_KEY_<k>` for each key column, `_SEQUENCE_NUMBER`, `_VALUE_KIND`, then all columns of the table, in
+    the types of the current schema. Sections must be in key order; so are the records then. Without `drop_deletes`
+    records that delete their key stay. Rows that `deleted_of` says are gone are left out.
+    """
+    schema = store.schema
+    merge = MergeRead(store, schema.fields, merge_function_for(store, drop_deletes=drop_deletes))
+    for section in sections:
+        for batch in merge.section(section, path_of, with_system=True, deleted_of=deleted_of):
+            yield as_records(schema, batch)
+
+
+def as_records(schema: TableSchema, rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows with their system columns as records of data files: with `_KEY_<k>` for each key column."""
+    names = [
+        *(KEY_PREFIX + k for k in schema.trimmed_primary_keys),
+        SEQUENCE_NUMBER,
+        VALUE_KIND,
+        *schema.names,
+    ]
+    columns = [*schema.trimmed_primary_keys, SEQUENCE_NUMBER, VALUE_KIND, *schema.names]
+    return pa.RecordBatch.from_arrays([rows.column(n) for n in columns], names=names)

@@ -1,0 +1,179 @@
+"""Which partitions a scan or an overwrite is about, and which manifests may hold files of them."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol
+
+import pyarrow as pa
+
+from interbed.storage.errors import InvalidInputError
+from interbed.storage.manifest.entry import ManifestFileMeta
+from interbed.storage.predicate.expr import (
+    And,
+    Comparison,
+    IsNull,
+    Op,
+    Or,
+    Predicate,
+    bind,
+    columns_of,
+)
+from interbed.storage.predicate.stats_filter import partition_select, select
+from interbed.storage.row.binary_row import decode_row, decode_rows
+from interbed.storage.row.values import parse_text
+from interbed.storage.types.data_type import DataField, TypeRoot, is_atomic
+
+_PRUNED_PARTITIONS = 64
+
+
+class PartitionFilter(Protocol):
+    """Selects partitions, which are serialised BinaryRows."""
+
+    def select(self, partitions: Collection[bytes]) -> frozenset[bytes]:
+        """Those of the partitions that are meant."""
+        ...
+
+    def manifests(self, manifests: Sequence[ManifestFileMeta]) -> list[ManifestFileMeta]:
+        """Those manifests whose statistics do not rule out such a partition, in order."""
+        ...
+
+
+class AllPartitions:
+    """Every partition."""
+
+    def select(self, partitions: Collection[bytes]) -> frozenset[bytes]:
+        """All of them."""
+        return frozenset(partitions)
+
+    def manifests(self, manifests: Sequence[ManifestFileMeta]) -> list[ManifestFileMeta]:
+        """All of them."""
+        return list(manifests)
+
+
+class PredicatePartitions:
+    """The partitions for which a predicate over partition columns, bound to them, is true."""
+
+    def __init__(self, predicate: Predicate, fields: Sequence[DataField]) -> None:
+        self._predicate = predicate
+        self._fields = fields
+
+    def select(self, partitions: Collection[bytes]) -> frozenset[bytes]:
+        """The partitions that fulfil the predicate."""
+        distinct = list(dict.fromkeys(partitions))
+        if not distinct:
+            return frozenset()
+        chosen = partition_select(self._predicate, distinct, self._fields)
+        return frozenset(p for p, keep in zip(distinct, chosen, strict=True) if keep)
+
+    def manifests(self, manifests: Sequence[ManifestFileMeta]) -> list[ManifestFileMeta]:
+        """The manifests that may hold such a partition."""
+        return prune_manifests(manifests, self._predicate, self._fields)
+
+
+class PartitionSet:
+    """Exactly the partitions given."""
+
+    def __init__(self, partitions: Collection[bytes], fields: Sequence[DataField]) -> None:
+        self._partitions = frozenset(partitions)
+        self._fields = fields
+
+    def select(self, partitions: Collection[bytes]) -> frozenset[bytes]:
+        """The partitions in the set."""
+        return self._partitions.intersection(partitions)
+
+    def manifests(self, manifests: Sequence[ManifestFileMeta]) -> list[ManifestFileMeta]:
+        """The manifests that may hold one of the set; all of them when asking would cost more than reading."""
+        if not self._partitions:
+            return []
+        # NaN is equal to nothing, so floating-point partitions can't be looked for by value.
+        floating = any(is_atomic(f.type, TypeRoot.FLOAT, TypeRoot.DOUBLE) for f in self._fields)
+        if not self._fields or floating or len(self._partitions) > _PRUNED_PARTITIONS:
+            return list(manifests)
+        types = [f.type for f in self._fields]
+        any_of = Or(tuple(self._is(decode_row(p, types)) for p in sorted(self._partitions)))
+        return prune_manifests(manifests, any_of, self._fields)
+
+    def _is(self, values: Sequence[object]) -> Predicate:
+        return And(
+            tuple(
+                IsNull(f.name) if v is None else Comparison(Op.EQ, f.name, v)
+                for f, v in zip(self._fields, values, strict=True)
+            )
+        )
+
+
+class AnyOfPartitions:
+    """The partitions that any of several filters selects."""
+
+    def __init__(self, filters: Sequence[PartitionFilter]) -> None:
+        self._filters = tuple(filters)
+
+    def select(self, partitions: Collection[bytes]) -> frozenset[bytes]:
+        """The union of what the filters select."""
+        return frozenset(p for f in self._filters for p in f.select(partitions))
+
+    def manifests(self, manifests: Sequence[ManifestFileMeta]) -> list[ManifestFileMeta]:
+        """The manifests that any of the filters needs, in order."""
+        names = {m.file_name for f in self._filters for m in f.manifests(manifests)}
+        return [m for m in manifests if m.file_name in names]
+
+
+def prune_manifests(
+    manifests: Sequence[ManifestFileMeta], predicate: Predicate, fields: Sequence[DataField]
+) -> list[ManifestFileMeta]:
+    """The manifests whose partition statistics do not rule out the predicate, bound to the partition columns."""
+    known = [m for m in manifests if len(m.partition_stats.null_counts) == len(fields)]
+    if not known or not fields:
+        return list(manifests)
+    types = [f.type for f in fields]
+    names = [f.name for f in fields]
+    mins = dict(zip(names, decode_rows([m.partition_stats.min_values for m in known], types), strict=True))
+    maxs = dict(zip(names, decode_rows([m.partition_stats.max_values for m in known], types), strict=True))
+    nulls = {
+        name: pa.array([m.partition_stats.null_counts[i] for m in known], pa.int64()) for i, name in enumerate(names)
+    }
+    rows = pa.array([m.num_added_files + m.num_deleted_files for m in known], pa.int64())
+    chosen = select(predicate, fields, mins, maxs, nulls, rows)
+    dropped = {m.file_name for m, keep in zip(known, chosen, strict=True) if not keep}
+    return [m for m in manifests if m.file_name not in dropped]
+
+
+def partition_filter(
+    given: Mapping[str, object] | Predicate | None, fields: Sequence[DataField], *, default_name: str
+) -> PartitionFilter:
+    """The filter for a (partial) partition specification, a predicate over partition columns, or None for all.
+
+    Values may be given as Python values or in the text form of partition directories; None and the default name mean
+    a null. Raises InvalidInputError for a column that is no partition column.
+    """
+    if given is None:
+        return AllPartitions()
+    names = [f.name for f in fields]
+    columns = list(given) if isinstance(given, Mapping) else sorted(columns_of(given))
+    for column in columns:
+        if column not in names:
+            raise InvalidInputError(
+                f"{column!r} is not a partition column; "
+                + (f"the table is partitioned by {', '.join(names)}." if names else "the table is not partitioned.")
+            )
+    if isinstance(given, Mapping):
+        if not given:
+            return AllPartitions()
+        given = And(
+            tuple(
+                IsNull(c)
+                if v is None or v == default_name
+                else Comparison(Op.EQ, c, _literal(v, fields[names.index(c)]))
+                for c, v in given.items()
+            )
+        )
+    return PredicatePartitions(bind(given, fields), fields)
+
+
+def _literal(value: object, field: DataField) -> object:
+    """A value of a partition specification as the column's Python value; text is parsed for other types."""
+    if not isinstance(value, str) or is_atomic(field.type, TypeRoot.CHAR, TypeRoot.VARCHAR):
+        return value
+    try:
+        return parse_text(value, field.type)
+    except InvalidInputError as error:
+        raise InvalidInputError(f"{value!r} is no value of the partition column {field.name!r}: {error}") from error

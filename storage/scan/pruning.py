@@ -1,0 +1,149 @@
+"""Leaving out what a filter rules out: partitions, buckets and files."""
+
+from collections.abc import Sequence
+from itertools import product
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from interbed.storage.bucket.fixed import assign_buckets, bucket_function
+from interbed.storage.errors import InterbedError
+from interbed.storage.manifest.data_file import DataFileMeta
+from interbed.storage.manifest.stats import SimpleStats
+from interbed.storage.predicate.expr import Comparison, In, Op, Predicate, columns_of, conjuncts
+from interbed.storage.predicate.stats_filter import select
+from interbed.storage.row.binary_row import decode_rows
+from interbed.storage.row.words import Array
+from interbed.storage.schema.manager import SchemaManager
+from interbed.storage.schema.table_schema import TableSchema
+from interbed.storage.types.arrow import type_to_arrow
+from interbed.storage.types.data_type import DataField
+
+_MAX_BUCKET_KEYS = 1000
+
+Mask = npt.NDArray[np.bool_]
+
+
+class BucketSelector:
+    """The buckets in which rows can be that a filter selects; they depend on a partition's number of buckets."""
+
+    def __init__(self, schema: TableSchema, predicate: Predicate | None) -> None:
+        self._schema = schema
+        self._keys = None if predicate is None else _key_values(schema, conjuncts(predicate))
+        self._known: dict[int, frozenset[int] | None] = {}
+
+    def buckets(self, total_buckets: int) -> frozenset[int] | None:
+        """The buckets; None when it may be any of them."""
+        if self._keys is None or total_buckets < 1:
+            return None
+        if total_buckets not in self._known:
+            self._known[total_buckets] = self._assign(self._keys, total_buckets)
+        return self._known[total_buckets]
+
+    def _assign(self, keys: Sequence[Sequence[object]], total_buckets: int) -> frozenset[int] | None:
+        types = [self._schema.by_name[n].type for n in self._schema.bucket_keys]
+        try:
+            columns = [
+                pa.array([row[i] for row in keys], type_to_arrow(data_type)) for i, data_type in enumerate(types)
+            ]
+            found = assign_buckets(columns, types, total_buckets, bucket_function(self._schema.core))
+        except (InterbedError, pa.ArrowException, TypeError, OverflowError):
+            # A literal outside of the column's type selects nothing or something odd: then every bucket is read.
+            return None
+        return frozenset(int(b) for b in found)
+
+
+def _key_values(schema: TableSchema, parts: Sequence[Predicate]) -> list[tuple[object, ...]] | None:
+    """All bucket keys that equalities and lists of values allow; None when some key column is free."""
+    if not schema.bucket_keys:
+        return None
+    allowed: list[list[object]] = []
+    for key in schema.bucket_keys:
+        lists: list[list[object]] = []
+        for part in parts:
+            match part:
+                case Comparison(op=Op.EQ, column=column, value=value) if column == key and value is not None:
+                    lists.append([value])
+                case In(column=column, values=values) if column == key:
+                    lists.append([v for v in values if v is not None])
+                case _:
+                    pass
+        if not lists:
+            return None
+        allowed.append(min(lists, key=len))
+    return list(product(*allowed)) if prod(map(len, allowed)) <= _MAX_BUCKET_KEYS else None
+
+
+def select_by_key_stats(files: Sequence[DataFileMeta], predicate: Predicate, key_fields: Sequence[DataField]) -> Mask:
+    """Which files may hold a key for which the predicate over key columns is true."""
+    return _select(files, [f.key_stats for f in files], key_fields, key_fields, predicate)
+
+
+def select_by_value_stats(
+    files: Sequence[DataFileMeta], predicate: Predicate, schema: TableSchema, schemas: SchemaManager
+) -> Mask:
+    """Which files may hold a row for which the predicate over the table's columns is true, by their statistics.
+
+    Columns are found by id, so files of older schemas count, too; a column that a file's schema does not have is null
+    in all of its rows, or its default: then nothing is known of it.
+    """
+    result = np.ones(len(files), np.bool_)
+    wanted = [f for f in schema.fields if f.name in columns_of(predicate)]
+    groups: dict[tuple[int, tuple[str, ...] | None, tuple[str, ...] | None], list[int]] = {}
+    for i, file in enumerate(files):
+        groups.setdefault((file.schema_id, file.value_stats_cols, file.write_cols), []).append(i)
+    for (schema_id, stats_columns, write_columns), indexes in groups.items():
+        file_schema = schema if schema_id == schema.id else schemas.schema(schema_id)
+        names = stats_columns if stats_columns is not None else (write_columns or file_schema.names)
+        fields = [file_schema.by_name[n] for n in names if n in file_schema.by_name]
+        if len(fields) != len(names):
+            continue
+        chosen = [files[i] for i in indexes]
+        # A file without statistics of some columns has no place for them in its rows either.
+        result[indexes] = _select(chosen, [f.value_stats for f in chosen], fields, wanted, predicate)
+    return result
+
+
+def _select(
+    files: Sequence[DataFileMeta],
+    stats: Sequence[SimpleStats],
+    fields: Sequence[DataField],
+    wanted: Sequence[DataField],
+    predicate: Predicate,
+) -> Mask:
+    known = [i for i, s in enumerate(stats) if len(s.null_counts) == len(fields) and fields]
+    result = np.ones(len(files), np.bool_)
+    if not known:
+        return result
+    types = [f.type for f in fields]
+    mins = decode_rows([stats[i].min_values for i in known], types)
+    maxs = decode_rows([stats[i].max_values for i in known], types)
+    position = {f.id: n for n, f in enumerate(fields)}
+    rows = pa.array([files[i].row_count for i in known], pa.int64())
+    least: dict[str, Array] = {}
+    greatest: dict[str, Array] = {}
+    nulls: dict[str, Array] = {}
+    for field in wanted:
+        n = position.get(field.id)
+        # A column without statistics stays out of the maps: nothing is known of it.
+        if n is None:
+            continue
+        target = type_to_arrow(field.type)
+        low, high = _widened(mins[n], target), _widened(maxs[n], target)
+        if low is not None and high is not None:
+            least[field.name], greatest[field.name] = low, high
+        nulls[field.name] = pa.array([stats[i].null_counts[n] for i in known], pa.int64())
+    result[known] = select(predicate, wanted, least, greatest, nulls, rows)
+    return result
+
+
+def _widened(column: Array, target: pa.DataType) -> "Array | None":
+    """The statistics of a file's column as the table's type now; None where they can't be compared with it."""
+    if column.type == target:
+        return column
+    try:
+        return column.cast(target)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None

@@ -1,0 +1,56 @@
+"""What a writer must know of the files that exist in the buckets that it writes."""
+
+from collections.abc import Sequence
+from functools import cached_property
+
+from interbed.storage.manifest.data_file import DataFileMeta
+from interbed.storage.manifest.entry import ManifestEntry
+from interbed.storage.manifest.index_file import IndexFileMeta
+from interbed.storage.manifest.index_manifest import IndexManifestEntry
+from interbed.storage.scan.index_reader import by_bucket
+
+
+class RestoredBuckets:
+    """The live files of a snapshot (None: of an empty table) by partition, a serialised BinaryRow, and bucket."""
+
+    def __init__(
+        self,
+        snapshot_id: int | None,
+        entries: Sequence[ManifestEntry],
+        indexes: Sequence[IndexManifestEntry] = (),
+    ) -> None:
+        self.snapshot_id = snapshot_id
+        self._entries = entries
+        self._indexes = by_bucket(indexes)
+
+    def max_sequence_number(self, partition: bytes, bucket: int) -> int:
+        """The highest sequence number in the bucket, -1 when it is empty."""
+        return max((f.max_sequence_number for f in self.files(partition, bucket)), default=-1)
+
+    def total_buckets(self, partition: bytes) -> int | None:
+        """The number of buckets with which the partition's files were written, None when it has none."""
+        return self._totals.get(partition)
+
+    def files(self, partition: bytes, bucket: int) -> list[DataFileMeta]:
+        """The files of the bucket, in order of addition."""
+        return self._buckets.get((partition, bucket), [])
+
+    def index_files(self, partition: bytes, bucket: int) -> list[IndexFileMeta]:
+        """The index files of the bucket."""
+        return self._indexes.get((partition, bucket), [])
+
+    def buckets(self) -> list[tuple[bytes, int]]:
+        """All buckets that have files."""
+        return list(self._buckets)
+
+    @cached_property
+    def _buckets(self) -> dict[tuple[bytes, int], list[DataFileMeta]]:
+        buckets: dict[tuple[bytes, int], list[DataFileMeta]] = {}
+        for e in self._entries:
+            buckets.setdefault((e.partition, e.bucket), []).append(e.file)
+        return buckets
+
+    @cached_property
+    def _totals(self) -> dict[bytes, int]:
+        # The last file decides; files of one partition agree, for commits see to it.
+        return {e.partition: e.total_buckets for e in self._entries}

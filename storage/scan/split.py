@@ -1,0 +1,98 @@
+"""A split: the files of one bucket that one task reads together."""
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from interbed.storage.errors import InvalidInputError
+from interbed.storage.manifest.data_file import DataFileMeta, data_file_from_json, data_file_to_json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeletionFile:
+    """Where the deletion vector of one data file lies: `length` bytes from `offset` of an index file."""
+
+    path: str
+    offset: int
+    length: int
+    cardinality: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Split:
+    """Files of one bucket, whole sections of overlapping key ranges. `partition` is a serialised BinaryRow.
+
+    `raw_convertible` says that the files' rows are the table's rows: no key occurs twice and none is deleted, so
+    every file can be read by itself. `bucket_path` is the directory that holds the files (unless a file has an
+    external path). `deletion_files` tells for data files by name which of their rows are gone.
+    """
+
+    snapshot_id: int
+    partition: bytes
+    bucket: int
+    total_buckets: int
+    bucket_path: str
+    files: tuple[DataFileMeta, ...]
+    raw_convertible: bool
+    deletion_files: Mapping[str, DeletionFile] = field(default_factory=dict)
+
+    @cached_property
+    def row_count(self) -> int:
+        """Records in the files, before merging."""
+        return sum(f.row_count for f in self.files)
+
+    @cached_property
+    def byte_size(self) -> int:
+        """Bytes of the files."""
+        return sum(f.file_size for f in self.files)
+
+    @cached_property
+    def deleted_row_count(self) -> int | None:
+        """Records that deletion vectors take away; None when some vector's count is not known."""
+        counts = [d.cardinality for d in self.deletion_files.values()]
+        return None if None in counts else sum(c for c in counts if c is not None)
+
+    def path_of(self, file: DataFileMeta) -> str:
+        """Where a file of this split lives."""
+        return file.external_path or f"{self.bucket_path}/{file.file_name}"
+
+    def to_bytes(self) -> bytes:
+        """The split as bytes, for another process."""
+        return json.dumps(
+            {
+                "snapshot": self.snapshot_id,
+                "partition": b64encode(self.partition).decode(),
+                "bucket": self.bucket,
+                "totalBuckets": self.total_buckets,
+                "bucketPath": self.bucket_path,
+                "raw": self.raw_convertible,
+                "files": [data_file_to_json(f) for f in self.files],
+                "deletions": {
+                    name: [d.path, d.offset, d.length, d.cardinality] for name, d in self.deletion_files.items()
+                },
+            },
+            separators=(",", ":"),
+        ).encode()
+
+    @staticmethod
+    def from_bytes(content: bytes) -> "Split":
+        """The split of bytes made by to_bytes; raises InvalidInputError for anything else."""
+        try:
+            value = json.loads(content)
+            return Split(
+                snapshot_id=value["snapshot"],
+                partition=b64decode(value["partition"]),
+                bucket=value["bucket"],
+                total_buckets=value["totalBuckets"],
+                bucket_path=value["bucketPath"],
+                raw_convertible=value["raw"],
+                files=tuple(data_file_from_json(f) for f in value["files"]),
+                deletion_files={
+                    name: DeletionFile(path=path, offset=offset, length=length, cardinality=cardinality)
+                    for name, (path, offset, length, cardinality) in value["deletions"].items()
+                },
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise InvalidInputError(f"Not a split: {error}") from error

@@ -1,0 +1,88 @@
+"""Cutting the files of one bucket into splits. Pure.
+
+Files of a primary-key table whose key ranges meet must be merged together, so a section of them is never torn; sections
+and files are packed, in order, into splits of about a target size.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from interbed.storage.lsm.interval_partition import interval_partition
+from interbed.storage.manifest.data_file import DataFileMeta
+from interbed.storage.types.data_type import DataType
+
+_T = TypeVar("_T")
+
+Section = tuple[DataFileMeta, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileGroup:
+    """The files of one split; `raw_convertible` as Split has it."""
+
+    files: tuple[DataFileMeta, ...]
+    raw_convertible: bool
+
+
+def pack_in_order(items: Sequence[_T], weight: Callable[[_T], int], target: int) -> list[list[_T]]:
+    """The items in their order, cut where the next one would make a group heavier than the target.
+
+    Every item is in exactly one group; only a group of one item may be heavier.
+    """
+    groups: list[list[_T]] = []
+    total = 0
+    for item in items:
+        heft = weight(item)
+        if not groups or total + heft > target:
+            groups.append([])
+            total = 0
+        groups[-1].append(item)
+        total += heft
+    return groups
+
+
+def sections_of(files: Sequence[DataFileMeta], key_types: Sequence[DataType]) -> list[Section]:
+    """The files of one bucket in sections, in key order; keys of different sections differ."""
+    if _one_sorted_level(files):
+        # A level above 0 is a sorted run: no two of its files share a key.
+        return [(f,) for f in files]
+    return [tuple(f for run in section for f in run.files) for section in interval_partition(files, key_types)]
+
+
+def apart(files: Sequence[DataFileMeta]) -> list[Section]:
+    """A section for each file, of files of which no two show the same key though their key ranges may meet."""
+    return [(f,) for f in files]
+
+
+def merge_tree_groups(sections: Sequence[Section], *, target_size: int, open_file_cost: int) -> list[FileGroup]:
+    """The splits of one bucket of a primary-key table."""
+    packed = pack_in_order(sections, lambda s: max(sum(f.file_size for f in s), open_file_cost), target_size)
+    return [
+        FileGroup(
+            files=tuple(f for section in group for f in section),
+            # Sections of one file without deletes hold each key once, so they need no merging.
+            raw_convertible=all(is_raw(section) for section in group),
+        )
+        for group in packed
+    ]
+
+
+def append_groups(files: Sequence[DataFileMeta], *, target_size: int, open_file_cost: int) -> list[FileGroup]:
+    """The splits of one bucket of an append table, in the order in which the rows were written."""
+    ordered = sorted(files, key=lambda f: f.min_sequence_number)
+    packed = pack_in_order(ordered, lambda f: max(f.file_size, open_file_cost), target_size)
+    return [FileGroup(files=tuple(group), raw_convertible=True) for group in packed]
+
+
+def is_raw(section: Section) -> bool:
+    """Whether the section is one file that holds every row of the table in its key range, and nothing else.
+
+    Old writers did not count deletes. Paimon takes their files for free of them; that is only certain of files that
+    left level 0 by a full compaction, so here they are merged, which costs time but no row.
+    """
+    return len(section) == 1 and section[0].delete_row_count == 0
+
+
+def _one_sorted_level(files: Sequence[DataFileMeta]) -> bool:
+    return all(f.level > 0 for f in files) and len({f.level for f in files}) == 1

@@ -1,0 +1,42 @@
+"""Which tables this version reads and writes; others are refused by the option that makes them different."""
+
+from interbed.storage.errors import NotSupportedError
+from interbed.storage.lsm_options import ChangelogProducer
+from interbed.storage.store import TableStore
+
+_REFUSED = {
+    "row-tracking.enabled": "row tracking",
+    "data-evolution.enabled": "data evolution",
+    "pk-clustering-override": "clustering that overrides the primary key",
+    "sequence.snapshot-ordering": "ordering by snapshots",
+}
+_SEQUENCE_MODE = "write.sequence-number-init-mode"
+
+
+def check_readable(store: TableStore) -> None:
+    """Raise NotSupportedError when reading the table needs what this version does not do."""
+    options = store.options
+    kind = options.text("type", "table").lower()
+    if kind != "table":
+        raise NotSupportedError(
+            f"The table at {store.location} has 'type' = '{kind}'; this version knows 'table' only."
+        )
+    for key, what in _REFUSED.items():
+        if options.boolean(key, False):
+            raise NotSupportedError(f"The table at {store.location} has '{key}' = 'true'; {what} is not supported.")
+
+
+def check_writable(store: TableStore) -> None:
+    """Raise NotSupportedError when writing the table needs what this version does not do."""
+    check_readable(store)
+    options = store.options
+    if store.schema.has_primary_key and options.changelog_producer is ChangelogProducer.INPUT:
+        raise NotSupportedError(
+            f"The table at {store.location} has 'changelog-producer' = 'input', which this version does not write; "
+            "use 'lookup' or 'full-compaction'."
+        )
+    mode = options.text(_SEQUENCE_MODE, "default").lower()
+    if mode == "snapshot":
+        raise NotSupportedError(
+            f"The table at {store.location} has '{_SEQUENCE_MODE}' = '{mode}', which this version does not write."
+        )

@@ -1,0 +1,1 @@
+"""Schemas of tables: their files, their versions and what may change."""

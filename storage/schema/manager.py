@@ -1,0 +1,101 @@
+"""Reading and creating the schema files of a table, `schema/schema-<id>`."""
+
+from collections.abc import Callable, Sequence
+from threading import Lock
+
+from interbed.storage.errors import CommitFailedError, CorruptFileError, InvalidInputError
+from interbed.storage.fileio.api import FileIO
+from interbed.storage.lsm.merge_function.factory import check_merge_options
+from interbed.storage.paths import TablePaths
+from interbed.storage.schema.change import SchemaChange, apply_changes
+from interbed.storage.schema.table_schema import Schema, TableSchema
+
+_PREFIX = "schema-"
+_COMMIT_RETRIES = 20
+
+
+class SchemaManager:
+    """The schemas of one table; schema files never change, so they are cached. Safe to share between threads."""
+
+    def __init__(self, file_io: FileIO, paths: TablePaths) -> None:
+        self._file_io = file_io
+        self._paths = paths
+        self._directory = paths.schema(0).rpartition("/")[0]
+        self._cache: dict[int, TableSchema] = {}
+        self._guard = Lock()
+
+    def latest(self) -> TableSchema | None:
+        """The newest schema; None when there is no table here."""
+        newest = max(self.ids(), default=None)
+        return None if newest is None else self.schema(newest)
+
+    def schema(self, schema_id: int) -> TableSchema:
+        """The schema of that id; raises CorruptFileError naming the file when it is missing or not a schema."""
+        with self._guard:
+            cached = self._cache.get(schema_id)
+        if cached is not None:
+            return cached
+        path = self._paths.schema(schema_id)
+        try:
+            content = self._file_io.read_bytes(path)
+        except FileNotFoundError:
+            raise CorruptFileError(f"The schema file {path} is missing.") from None
+        schema = TableSchema.from_json(content, source=path)
+        if schema.id != schema_id:
+            raise CorruptFileError(f"{path} holds the schema {schema.id}.")
+        with self._guard:
+            self._cache[schema_id] = schema
+        return schema
+
+    def is_gone(self, schema: TableSchema) -> bool:
+        """Whether the table that had the schema is not the one that is here now: it was dropped, perhaps made anew."""
+        path = self._paths.schema(schema.id)
+        try:
+            found = TableSchema.from_json(self._file_io.read_bytes(path), source=path)
+        except FileNotFoundError:
+            return True
+        return (found.time_millis, found.names) != (schema.time_millis, schema.names)
+
+    def ids(self) -> list[int]:
+        """All ids, ascending."""
+        names = (s.name for s in self._file_io.list(self._directory) if not s.is_directory)
+        return sorted(int(n[len(_PREFIX) :]) for n in names if n.startswith(_PREFIX) and n[len(_PREFIX) :].isdigit())
+
+    def list_all(self) -> list[TableSchema]:
+        """All schemas, ascending by id."""
+        return [self.schema(i) for i in self.ids()]
+
+    def create_table(self, schema: Schema | TableSchema) -> TableSchema:
+        """Create the table's first schema; raises InvalidInputError when there is a table already."""
+        first = schema.to_table_schema() if isinstance(schema, Schema) else schema
+        check_merge_options(first, first.core)
+        if self.ids() or not self.commit(first):
+            raise InvalidInputError(f"There is a table already: {self._paths.schema(0)} exists.")
+        return first
+
+    def commit(self, schema: TableSchema) -> bool:
+        """Create the schema file; False when another writer took the id."""
+        return self._file_io.create_exclusive(self._paths.schema(schema.id), schema.to_json().encode())
+
+    def change(
+        self,
+        changes: Sequence[SchemaChange],
+        *,
+        check: Callable[[TableSchema, TableSchema], None] | None = None,
+    ) -> TableSchema:
+        """Apply the changes to the newest schema and create the next; redone when another writer comes first.
+
+        `check` sees the old and the new schema and may refuse. Raises InvalidInputError, CommitFailedError.
+        """
+        for _ in range(_COMMIT_RETRIES):
+            current = self.latest()
+            if current is None:
+                raise InvalidInputError(f"There is no table: {self._directory} has no schema.")
+            changed = apply_changes(current, changes)
+            if check is not None:
+                check(current, changed)
+            if self.commit(changed):
+                return changed
+        raise CommitFailedError(
+            f"{_COMMIT_RETRIES} other writers changed the schema in {self._directory} meanwhile; try again."
+        )

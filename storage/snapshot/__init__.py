@@ -1,0 +1,1 @@
+"""Snapshots: their files, finding them, and making the next one."""

@@ -1,0 +1,140 @@
+"""Everything that the parts of storage need to know of one table, opened once."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from interbed.storage.errors import InvalidInputError
+from interbed.storage.fileio.api import FileIO
+from interbed.storage.fileio.resolve import file_io_for
+from interbed.storage.manifest.index_file import IndexFileMeta
+from interbed.storage.options import CoreOptions
+from interbed.storage.paths import TablePaths
+from interbed.storage.schema.change import check_dynamic_options
+from interbed.storage.schema.manager import SchemaManager
+from interbed.storage.schema.table_schema import TableSchema
+from interbed.storage.snapshot.lock import CatalogLock
+from interbed.storage.snapshot.manager import SnapshotManager
+from interbed.storage.snapshot.publish import ExclusiveCreatePublisher, SnapshotPublisher
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreEnvironment:
+    """What a catalog adds to a table's files. All of it is optional; without it the file system is the catalog.
+
+    `lock` makes the lock that is held around the creation of a snapshot. `publisher` replaces that creation as a whole.
+    `known_latest` is where the catalog keeps the newest snapshot id that it knows of.
+    """
+
+    lock: Callable[[], CatalogLock] | None = None
+    publisher: Callable[[FileIO, TablePaths], SnapshotPublisher] | None = None
+    known_latest: Callable[[], int | None] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableStore:
+    """A table at a location. `options` are those of `schema` with the caller's dynamic options on top."""
+
+    location: str
+    file_io: FileIO
+    schema: TableSchema
+    options: CoreOptions
+    paths: TablePaths
+    schemas: SchemaManager
+    snapshots: SnapshotManager
+    publisher: SnapshotPublisher
+    dynamic_options: Mapping[str, str] = field(default_factory=dict)
+    environment: StoreEnvironment = field(default_factory=StoreEnvironment)
+
+    def with_options(self, dynamic_options: Mapping[str, str]) -> "TableStore":
+        """The same table with more dynamic options; raises InvalidOptionError for one that can't be dynamic."""
+        return open_store(
+            self.location,
+            self.file_io,
+            schema=self.schema,
+            dynamic_options={**self.dynamic_options, **dynamic_options},
+            environment=self.environment,
+        )
+
+    def index_path(self, partition: bytes, bucket: int, file: IndexFileMeta) -> str:
+        """Where an index file of a bucket lives."""
+        return file.external_path or self.new_index_path(partition, bucket, file.file_name)
+
+    def new_index_path(self, partition: bytes, bucket: int, name: str) -> str:
+        """Where an index file of that name belongs: beside the data files with `index-file-in-data-file-dir`."""
+        if self.options.boolean("index-file-in-data-file-dir", False):
+            return f"{self.paths.bucket_directory(partition, bucket)}/{name}"
+        return self.paths.index(name)
+
+    def refreshed(self) -> "TableStore":
+        """The same table with the newest schema."""
+        return open_store(
+            self.location, self.file_io, dynamic_options=self.dynamic_options, environment=self.environment
+        )
+
+
+def table_paths(location: str, schema: TableSchema | None) -> TablePaths:
+    """The paths of a table; without a schema only those of metadata are right."""
+    options = CoreOptions({} if schema is None else schema.options)
+    return TablePaths(
+        location,
+        () if schema is None else schema.partition_keys,
+        () if schema is None else schema.partition_types,
+        options.partition_default_name,
+        options.partition_legacy_name,
+        options.raw.get("data-file.path-directory"),
+    )
+
+
+def schema_manager(location: str, file_io: FileIO | None = None) -> SchemaManager:
+    """The schema manager of a location, whether or not there is a table."""
+    io, path = _resolved(location, file_io, None)
+    return SchemaManager(io, table_paths(path, None))
+
+
+def open_store(
+    location: str,
+    file_io: FileIO | None = None,
+    *,
+    schema: TableSchema | None = None,
+    dynamic_options: Mapping[str, str] | None = None,
+    environment: StoreEnvironment | None = None,
+) -> TableStore:
+    """Open the table at the location; `schema` saves reading the newest one.
+
+    Raises InvalidInputError when there is no table, InvalidOptionError for a dynamic option that changes how existing
+    files are laid out, StorageAccessError and CorruptFileError.
+    """
+    dynamic = dict(dynamic_options or {})
+    file_io, location = _resolved(location, file_io, dynamic)
+    schemas = SchemaManager(file_io, table_paths(location, None))
+    if schema is None:
+        schema = schemas.latest()
+    if schema is None:
+        raise InvalidInputError(f"There is no table at {location}: it has no schema file.")
+    check_dynamic_options(schema, dynamic)
+    environment = environment or StoreEnvironment()
+    merged = {**schema.options, **dynamic}
+    effective = replace(schema, options=merged) if dynamic else schema
+    paths = table_paths(location, effective)
+    publisher: SnapshotPublisher
+    if environment.publisher is not None:
+        publisher = environment.publisher(file_io, paths)
+    else:
+        publisher = ExclusiveCreatePublisher(file_io, paths, environment.lock() if environment.lock else None)
+    return TableStore(
+        location=location,
+        file_io=file_io,
+        schema=effective,
+        options=CoreOptions(merged),
+        paths=paths,
+        schemas=schemas,
+        snapshots=SnapshotManager(file_io, paths, environment.known_latest),
+        publisher=publisher,
+        dynamic_options=dynamic,
+        environment=environment,
+    )
+
+
+def _resolved(location: str, file_io: FileIO | None, options: Mapping[str, str] | None) -> tuple[FileIO, str]:
+    resolved, path = file_io_for(location, options)
+    return (resolved if file_io is None else file_io), path

@@ -1,0 +1,331 @@
+"""A table: one-liners to write, read, change and compact it, and the parts that they are made of.
+
+write:   new_write → write_arrow → prepare_commit → new_commit → commit
+read:    new_scan → plan → splits → new_read → to_batches
+"""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from interbed.storage.append.delete import delete_rows_by_rewrite
+from interbed.storage.builder.read import ReadBuilder
+from interbed.storage.builder.write import BatchWriteBuilder, StreamWriteBuilder
+from interbed.storage.change_query import ChangeQuery
+from interbed.storage.commit.file_store_commit import FileStoreCommit
+from interbed.storage.errors import InvalidInputError, NotSupportedError
+from interbed.storage.explain import Explanation, explain_plan
+from interbed.storage.levels_view import TableLevels, levels_of
+from interbed.storage.lsm.compact.table_compact import (
+    CompactionResult,
+    PlannedCompaction,
+    compact_table,
+    plan_table_compaction,
+)
+from interbed.storage.options import CoreOptions
+from interbed.storage.predicate.expr import Predicate, bind
+from interbed.storage.predicate.parse import parse_filter
+from interbed.storage.query import TableQuery
+from interbed.storage.read.table_read import TableRead
+from interbed.storage.row.kind import RowKind
+from interbed.storage.scan.scan import TableScan
+from interbed.storage.scan.starting_point import at_snapshot
+from interbed.storage.schema.table_schema import TableSchema
+from interbed.storage.snapshot.snapshot import Snapshot
+from interbed.storage.store import TableStore, open_store
+from interbed.storage.types.data_type import DataField
+from interbed.storage.write.table_write import NothingBefore, TableWrite
+
+ArrowRows = pa.Table | pa.RecordBatch | pa.RecordBatchReader
+
+
+class Table:
+    """A table at one version of its schema; reads see the latest snapshot unless told otherwise."""
+
+    def __init__(self, name: str, store: TableStore) -> None:
+        self.name = name
+        self.store = store
+
+    def __repr__(self) -> str:
+        return f"Table({self.name!r}, {self.location!r})"
+
+    # -- what it is ------------------------------------------------------------------------------------------------
+
+    @property
+    def schema(self) -> TableSchema:
+        """The schema, with its options."""
+        return self.store.schema
+
+    @property
+    def location(self) -> str:
+        """The table's directory."""
+        return self.store.location
+
+    @property
+    def options(self) -> CoreOptions:
+        """The options, typed, with dynamic ones on top."""
+        return self.store.options
+
+    @property
+    def fields(self) -> list[DataField]:
+        """The columns."""
+        return list(self.schema.fields)
+
+    @property
+    def field_names(self) -> list[str]:
+        """The columns' names."""
+        return list(self.schema.names)
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """The Arrow schema of the rows."""
+        return self.schema.arrow
+
+    @property
+    def primary_keys(self) -> list[str]:
+        """Names of the primary-key columns; empty for an append table."""
+        return list(self.schema.primary_keys)
+
+    @property
+    def partition_keys(self) -> list[str]:
+        """Names of the partition columns."""
+        return list(self.schema.partition_keys)
+
+    def snapshots(self) -> list[Snapshot]:
+        """All snapshots that the table still has, oldest first."""
+        return [self.store.snapshots.snapshot(i) for i in self.store.snapshots.ids()]
+
+    def latest_snapshot(self) -> Snapshot | None:
+        """The newest snapshot; None while nothing was committed."""
+        return self.store.snapshots.latest()
+
+    def levels(self) -> TableLevels:
+        """The LSM tree of every bucket of the newest snapshot."""
+        return levels_of(self.store)
+
+    def copy(self, dynamic_options: Mapping[str, str]) -> "Table":
+        """The same table with options on top of its own, for this object only.
+
+        With `scan.snapshot-id` or `scan.timestamp-millis` it has the columns that it had then.
+        """
+        return Table(self.name, at_snapshot(self.store.with_options(dynamic_options)))
+
+    # -- write -----------------------------------------------------------------------------------------------------
+
+    def upsert(self, data: ArrowRows) -> int | None:
+        """Insert rows, replacing those of equal primary key; the last of equal keys in the data wins.
+
+        Returns the id of the snapshot made, None when there were no rows. Raises SchemaMismatchError for data that do
+        not fit, NotSupportedError for tables without a primary key, CommitError as documented there.
+        """
+        if not self.schema.has_primary_key:
+            raise NotSupportedError(f"The table '{self.name}' has no primary key to upsert by; use append.")
+        return self._write(data)
+
+    def append(self, data: ArrowRows) -> int | None:
+        """Add rows. On a primary-key table this is an upsert, as an INSERT is in Paimon."""
+        return self._write(data)
+
+    def write_changes(self, data: ArrowRows, *, kind_column: str = "_row_kind") -> int | None:
+        """Apply changes: `kind_column` (int8) holds 0 insert, 1 update-before, 2 update-after or 3 delete."""
+        return self._write(data, kind_column=kind_column)
+
+    def overwrite(self, data: ArrowRows, partition: Mapping[str, object] | None = None) -> int | None:
+        """Replace rows by the data.
+
+        With `partition` ({} for the whole table) exactly the partitions that match it are replaced. Without, the
+        partitions that occur in the data are (the whole table, when it has no partitions or its option
+        `dynamic-partition-overwrite` is false).
+        """
+        user = _new_commit_user()
+        with self.new_write(user, overwrite=True) as write:
+            for batch in _batches(data):
+                write.write_arrow(batch)
+            messages = write.prepare_commit()
+        dynamic = partition is None and bool(self.partition_keys) and self.options.dynamic_partition_overwrite
+        ids = FileStoreCommit(self.store, user, new_user=True).overwrite(
+            messages, partition=partition or {}, dynamic=dynamic
+        )
+        return ids[-1] if ids else None
+
+    def delete(self, filter: str | Predicate) -> int | None:  # noqa: A002 - the field's word for it
+        """Delete the rows that the filter selects. Returns the id of the snapshot made, None when no row matched."""
+        predicate = _bound(filter, self.store)
+        if not self.schema.has_primary_key:
+            return delete_rows_by_rewrite(self.store, predicate, _new_commit_user())
+        query = TableQuery(self.store, predicate=predicate)
+        user = _new_commit_user()
+        with self.new_write(user) as write:
+            rows = 0
+            for batch in query.to_arrow_batch_reader():
+                rows += batch.num_rows
+                write.write_arrow(batch, pa.repeat(pa.scalar(int(RowKind.DELETE), pa.int8()), batch.num_rows))
+            messages = write.prepare_commit()
+        if not rows:
+            return None
+        ids = FileStoreCommit(self.store, user, new_user=True).commit(messages)
+        return ids[-1] if ids else None
+
+    def truncate(self) -> int | None:
+        """Delete all rows; older snapshots keep them."""
+        ids = FileStoreCommit(self.store, _new_commit_user(), new_user=True).truncate()
+        return ids[-1] if ids else None
+
+    def compact(
+        self,
+        *,
+        full: bool = True,
+        partition: Mapping[str, object] | None = None,
+        bucket: int | None = None,
+    ) -> CompactionResult:
+        """Merge the sorted runs of every bucket into one (small files into larger ones on append tables).
+
+        Without `full` only what the universal strategy finds due is done. `partition` and `bucket` restrict it. The
+        rows stay as they are; the result is one COMPACT snapshot, or none when there was nothing to do. Raises
+        CommitConflictError when another compaction was faster.
+        """
+        return compact_table(self.store, _new_commit_user(), full=full, partition=partition, bucket=bucket)
+
+    def plan_compaction(
+        self,
+        *,
+        full: bool = True,
+        partition: Mapping[str, object] | None = None,
+        bucket: int | None = None,
+    ) -> list[PlannedCompaction]:
+        """What `compact` would do now, why, and what it would cost, bucket by bucket; nothing is changed."""
+        return plan_table_compaction(self.store, full=full, partition=partition, bucket=bucket)
+
+    # -- read ------------------------------------------------------------------------------------------------------
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        filter: str | Predicate | None = None,  # noqa: A002 - the field's word for it
+        limit: int | None = None,
+        snapshot_id: int | None = None,
+        *,
+        threads: int | None = None,
+    ) -> TableQuery:
+        """A query: `scan(columns=["id"], filter="amount > 5 and name = 'x'", limit=10).to_arrow()`.
+
+        An older snapshot has the columns that the table had then. Raises FilterError for a filter that does not parse
+        or fit, InvalidInputError for an unknown column, and SnapshotNotFoundError.
+        """
+        store = self.store if snapshot_id is None else at_snapshot(self.store, snapshot_id)
+        if columns is not None:
+            unknown = [c for c in columns if c not in store.schema.by_name]
+            if unknown:
+                raise InvalidInputError(
+                    f"The table '{self.name}' has no column {unknown[0]!r}; it has {', '.join(store.schema.names)}."
+                )
+        predicate = None if filter is None else _bound(filter, store)
+        return TableQuery(store, None if columns is None else tuple(columns), predicate, limit, snapshot_id, threads)
+
+    def changes(
+        self,
+        from_snapshot: int | None = None,
+        to_snapshot: int | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        filter: str | Predicate | None = None,  # noqa: A002 - the field's word for it
+    ) -> ChangeQuery:
+        """What the snapshots from one to another, both included, changed: rows with a column `_row_kind` (0 insert,
+        1 update-before, 2 update-after, 3 delete), as `write_changes` takes them.
+
+        By default all snapshots there are. Raises FilterError, InvalidInputError for an unknown column, and
+        SnapshotNotFoundError for a snapshot that there is not.
+        """
+        predicate = None if filter is None else _bound(filter, self.store)
+        names = None if columns is None else tuple(columns)
+        return ChangeQuery(self.store, from_snapshot, to_snapshot, names, predicate)
+
+    def explain(self, filter: str | Predicate | None = None, snapshot_id: int | None = None) -> Explanation:  # noqa: A002
+        """What a scan with that filter would read and why: what was pruned, levels, splits."""
+        store = self.store if snapshot_id is None else at_snapshot(self.store, snapshot_id)
+        predicate = None if filter is None else _bound(filter, store)
+        return explain_plan(self.name, TableScan(store, predicate=predicate, snapshot_id=snapshot_id).plan())
+
+    # -- parts -----------------------------------------------------------------------------------------------------
+
+    def new_scan(
+        self, *, predicate: Predicate | None = None, limit: int | None = None, snapshot_id: int | None = None
+    ) -> TableScan:
+        """The planner of one read."""
+        return TableScan(self.store, predicate=predicate, limit=limit, snapshot_id=snapshot_id)
+
+    def new_read(self, columns: Sequence[str] | None = None, predicate: Predicate | None = None) -> TableRead:
+        """The reader of splits."""
+        return TableRead(self.store, None if columns is None else tuple(columns), predicate)
+
+    def new_write(self, commit_user: str, *, overwrite: bool = False) -> TableWrite:
+        """The writer of one job or task; `overwrite` when its rows replace all that the partitions hold."""
+        return TableWrite(self.store, commit_user, NothingBefore if overwrite else None)
+
+    def new_commit(self, commit_user: str) -> FileStoreCommit:
+        """The committer of one job."""
+        return FileStoreCommit(self.store, commit_user)
+
+    def new_read_builder(self) -> ReadBuilder:
+        """pypaimon's read builder."""
+        return ReadBuilder(self.store)
+
+    def new_batch_write_builder(self) -> BatchWriteBuilder:
+        """pypaimon's write builder for one commit."""
+        return BatchWriteBuilder(self.store)
+
+    def new_stream_write_builder(self) -> StreamWriteBuilder:
+        """pypaimon's write builder for a sequence of commits, each with its identifier."""
+        return StreamWriteBuilder(self.store)
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _write(self, data: ArrowRows, kind_column: str | None = None) -> int | None:
+        user = _new_commit_user()
+        with self.new_write(user) as write:
+            for batch in _batches(data):
+                if kind_column is None:
+                    write.write_arrow(batch)
+                else:
+                    rows, kinds = split_kinds(batch, kind_column)
+                    write.write_arrow(rows, kinds)
+            messages = write.prepare_commit()
+        if not messages:
+            return None
+        ids = FileStoreCommit(self.store, user, new_user=True).commit(messages)
+        return ids[-1] if ids else None
+
+
+def load_table(location: str, *, schema_json: str | None = None, options: Mapping[str, str] | None = None) -> Table:
+    """The table at a location, without a catalog; `schema_json` saves reading the schema file.
+
+    For workers that were sent a location, and for tables that no catalog knows. Commits are not locked.
+    """
+    schema = None if schema_json is None else TableSchema.from_json(schema_json, source=location)
+    return Table(location.rstrip("/").rsplit("/", 1)[-1], open_store(location, schema=schema, dynamic_options=options))
+
+
+def split_kinds(data: pa.Table | pa.RecordBatch, kind_column: str) -> "tuple[pa.Table | pa.RecordBatch, pa.Array[Any]]":
+    """The rows without their column of row kinds, and the kinds as int8."""
+    if not isinstance(data, pa.Table | pa.RecordBatch) or kind_column not in data.schema.names:
+        raise InvalidInputError(f"The changes lack the column {kind_column!r} with the row kinds 0 to 3.")
+    kinds = data.column(kind_column)
+    array = kinds.combine_chunks() if isinstance(kinds, pa.ChunkedArray) else kinds
+    if not pa.types.is_integer(array.type):
+        raise InvalidInputError(f"The column {kind_column!r} holds row kinds, which are int8, not {array.type}.")
+    return data.drop_columns([kind_column]), array
+
+
+def _bound(given: str | Predicate, store: TableStore) -> Predicate:
+    """The filter, checked against the table's columns."""
+    return parse_filter(given, store.schema.fields) if isinstance(given, str) else bind(given, store.schema.fields)
+
+
+def _batches(data: ArrowRows) -> Sequence[pa.Table | pa.RecordBatch] | pa.RecordBatchReader:
+    return data if isinstance(data, pa.RecordBatchReader) else [data]
+
+
+def _new_commit_user() -> str:
+    return str(uuid.uuid4())

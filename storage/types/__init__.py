@@ -1,0 +1,1 @@
+"""Logical types of Paimon and their codecs to JSON and Arrow."""

@@ -1,0 +1,1 @@
+"""From Arrow batches to commit messages."""

@@ -1,0 +1,152 @@
+"""The writer of one bucket: a buffer, the files that its flushes made, and what compactions made of them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from interbed.storage.append.writer import write_in_order
+from interbed.storage.fileio.api import FileIO
+from interbed.storage.format.writer import DataFileLayout, DataFileNames, RollingFileWriter
+from interbed.storage.lsm.compact.compacted import CompactedFiles
+from interbed.storage.lsm.compact.manager import CompactManager
+from interbed.storage.lsm.compact.task import CompactionOutcome
+from interbed.storage.lsm.write_buffer import WriteBuffer, concatenate, with_kinds
+from interbed.storage.lsm.writer import BufferMerge
+from interbed.storage.manifest.data_file import DataFileMeta, FileSource
+from interbed.storage.schema.table_schema import SEQUENCE_NUMBER
+from interbed.storage.write.route import RoutedRows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BucketChanges:
+    """What a writer did to its bucket since it was last asked."""
+
+    new_files: tuple[DataFileMeta, ...]
+    compaction: CompactionOutcome | None
+
+
+class BucketWriter:
+    """Owns its files until `take_changes` hands them out. Not for use by several threads at once.
+
+    `first_sequence` is the sequence number of the next row. `compaction` keeps the bucket in shape in the background;
+    without it nothing but files of level 0 is made. `discard` deletes files of a compaction that nobody needs. `merge`
+    is given for tables with a primary key.
+    """
+
+    def __init__(
+        self,
+        file_io: FileIO,
+        directory: str,
+        names: DataFileNames,
+        layout: DataFileLayout,
+        *,
+        first_sequence: int,
+        merge: BufferMerge | None = None,
+        compaction: CompactManager | None = None,
+        discard: Callable[[CompactionOutcome], None] = lambda outcome: None,
+    ) -> None:
+        self._compaction = compaction
+        self._discard = discard
+        self._compacted = CompactedFiles()
+        self._merge = merge
+        self.buffer = WriteBuffer(concatenate if merge is None else merge.join)
+        self.next_sequence = first_sequence
+        self._first_unflushed = first_sequence
+        self._file_io = file_io
+        self._directory = directory
+        self._names = names
+        self._layout = layout
+        self._files: list[DataFileMeta] = []
+
+    def numbered(self, rows: RoutedRows) -> pa.RecordBatch:
+        """The rows as the buffer takes them; with a primary key they carry their sequence numbers and kinds."""
+        first = self.next_sequence
+        self.next_sequence += rows.arrived
+        if self._merge is None:
+            return rows.batch
+        places = np.arange(rows.batch.num_rows, dtype=np.int64) if rows.places is None else rows.places
+        sequences: pa.Array[Any] = pa.array(places + first)
+        columns = [*rows.batch.columns, sequences]
+        batch = pa.RecordBatch.from_arrays(columns, names=[*rows.batch.schema.names, SEQUENCE_NUMBER])
+        return batch if rows.kinds is None else with_kinds(batch, rows.kinds)
+
+    @property
+    def is_compacting(self) -> bool:
+        """Whether a compaction was started whose outcome was not taken over yet."""
+        return self._compaction is not None and self._compaction.is_running
+
+    def flush(self) -> None:
+        """Write the buffered rows to a file of level 0, or several when they exceed the target size.
+
+        Then a compaction is started when one is due; with too many sorted runs the running one is waited for first. On
+        an error the files of this flush are deleted, and its rows are lost: the writer can only be aborted.
+        """
+        if not self.buffer.rows:
+            return
+        written = self._write_buffer()
+        if self._compaction is not None:
+            wait = self._compaction.must_wait_before_flush
+            self._compaction.add(written)
+            self._take_over(wait=wait)
+            self._compaction.trigger()
+
+    def compact(self, *, full: bool) -> None:
+        """Flush, and start a compaction: the one that is due, or a full one."""
+        self.flush()
+        if self._compaction is not None:
+            self._take_over(wait=full)
+            self._compaction.trigger(full=full)
+
+    def finish(self, *, wait: bool) -> None:
+        """Flush, start what compaction is due, and with `wait` wait for it; too many runs are waited for anyway."""
+        self.flush()
+        if self._compaction is not None:
+            self._take_over(wait=wait)
+            self._compaction.trigger()
+            self._take_over(wait=wait or self._compaction.must_wait_before_commit)
+
+    def _write_buffer(self) -> list[DataFileMeta]:
+        first, self._first_unflushed = self._first_unflushed, self.next_sequence
+        with RollingFileWriter(
+            self._file_io,
+            self._directory,
+            self._names,
+            self._layout,
+            level=0,
+            source=FileSource.APPEND,
+            # Rows of a primary-key table carry their sequence numbers themselves.
+            first_sequence=first if self._merge is None else None,
+        ) as writer:
+            if self._merge is None:
+                write_in_order(self.buffer.take(), self._layout, writer.write)
+            else:
+                self._merge.write(self.buffer.take(), writer.write)
+            written = writer.close()
+        self._files.extend(written)
+        return written
+
+    def take_changes(self) -> BucketChanges:
+        """What was done since the last call; the caller answers for the files from now on."""
+        files, self._files = self._files, []
+        compacted, self._compacted = self._compacted, CompactedFiles()
+        return BucketChanges(new_files=tuple(files), compaction=compacted.outcome())
+
+    def abort(self) -> None:
+        """End a running compaction, delete the files that were not handed out, drop buffered rows; never raises."""
+        self.buffer.take()
+        if self._compaction is not None:
+            self._compaction.cancel()
+        changes = self.take_changes()
+        if changes.compaction is not None:
+            self._discard(changes.compaction)
+        self._file_io.delete_quietly([f"{self._directory}/{f.file_name}" for f in changes.new_files])
+
+    def _take_over(self, *, wait: bool) -> None:
+        assert self._compaction is not None
+        outcome = self._compaction.take(wait=wait)
+        if outcome is not None:
+            needless = self._compacted.add(outcome)
+            self._discard(needless)

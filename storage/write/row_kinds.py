@@ -1,0 +1,66 @@
+"""What each row that is written says of its key, by the table's options.
+
+Source: documentation pages `primary-key-table/sequence-rowkind` and `maintenance/configurations` (`ignore-delete`,
+`ignore-update-before`).
+"""
+
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interbed.storage.errors import InvalidInputError
+from interbed.storage.lsm.merge_function.factory import retract_refusal
+from interbed.storage.options import CoreOptions
+from interbed.storage.row.kind import RowKind
+from interbed.storage.schema.table_schema import TableSchema
+
+Kinds: TypeAlias = "pa.Array[Any]"
+
+
+class RowKinds:
+    """The rules of one table."""
+
+    def __init__(self, schema: TableSchema, options: CoreOptions) -> None:
+        self._field = options.rowkind_field
+        self._ignore_delete = options.ignore_delete
+        self._ignore_update_before = options.ignore_update_before
+        self._refusal = retract_refusal(schema, options)
+
+    def apply(self, batch: pa.RecordBatch, kinds: "Kinds | None") -> "tuple[pa.RecordBatch, Kinds | None]":
+        """The rows that are written, and their kinds (None when all are insertions).
+
+        Raises InvalidInputError when the table takes no rows of such kinds, and for a text in the column
+        `rowkind.field` that is no kind.
+        """
+        if self._field is not None:
+            kinds = self._from_column(batch, self._field)
+        if kinds is None:
+            return batch, None
+        retracts = pc.equal(pc.bit_wise_and(kinds, pa.scalar(1, pa.int8())), pa.scalar(1, pa.int8()))
+        if not pc.any(retracts).as_py():
+            return batch, kinds
+        ignored: Any = None
+        if self._ignore_delete:
+            ignored = retracts
+        elif self._ignore_update_before:
+            ignored = pc.equal(kinds, pa.scalar(int(RowKind.UPDATE_BEFORE), pa.int8()))
+        if ignored is not None:
+            kept = pc.invert(ignored)
+            batch, kinds = batch.filter(kept), kinds.filter(kept)
+            retracts = retracts.filter(kept)
+        if self._refusal is not None and pc.any(retracts).as_py():
+            raise InvalidInputError(self._refusal)
+        return batch, kinds
+
+    @staticmethod
+    def _from_column(batch: pa.RecordBatch, name: str) -> "Kinds":
+        column = batch.column(name)
+        found = pc.index_in(column.cast(pa.string()), pa.array([k.short for k in RowKind], pa.string()))
+        if found.null_count:
+            wrong = column.filter(pc.is_null(found))[0].as_py()
+            raise InvalidInputError(
+                f"The column {name!r} of option 'rowkind.field' takes +I, -U, +U and -D, not {wrong!r}."
+            )
+        kinds: Kinds = found.cast(pa.int8())
+        return kinds

@@ -1,0 +1,429 @@
+"""Writing to a table: batches in, commit messages out.
+
+Rows are matched to the table's schema, routed to their partition and bucket, buffered there and flushed to data files.
+Nothing becomes visible before the messages of `prepare_commit` are committed; files that are not part of a message
+are deleted by `abort` and `close`, and at once when writing fails.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interbed.storage.errors import InvalidInputError, NotSupportedError, SchemaMismatchError
+from interbed.storage.format.writer import DataFileLayout, DataFileNames
+from interbed.storage.lsm.compact.manager import CompactManager
+from interbed.storage.lsm.compact.planner import CompactionPlanner
+from interbed.storage.lsm.compact.task import discard
+from interbed.storage.lsm.merge_function.factory import merge_function_for
+from interbed.storage.lsm.write_buffer import Kinds, WriteBufferPool
+from interbed.storage.lsm.writer import BufferMerge
+from interbed.storage.lsm_options import ChangelogProducer
+from interbed.storage.manifest.data_file import DataFileMeta
+from interbed.storage.manifest.index_file import IndexFileMeta
+from interbed.storage.options import CoreOptions
+from interbed.storage.row.kind import RowKind
+from interbed.storage.scan.scan import TableScan
+from interbed.storage.scan.support import check_writable
+from interbed.storage.schema.table_schema import TableSchema
+from interbed.storage.snapshot.snapshot import CommitKind
+from interbed.storage.store import TableStore
+from interbed.storage.types.arrow import cast_to_schema
+from interbed.storage.write.bucket_writer import BucketChanges, BucketWriter
+from interbed.storage.write.commit_message import CommitMessage
+from interbed.storage.write.route import RoutedRows, Router
+from interbed.storage.write.row_kinds import RowKinds
+
+COMPACTION_THREADS = min(4, os.cpu_count() or 1)
+"""Buckets compacted in the background at the same time while a table is written."""
+
+FLUSH_THREADS = min(4, os.cpu_count() or 1)
+"""Buckets flushed at the same time by prepare_commit.
+
+A flush merges the buffer's rows block by block, so that the write path holds `write-buffer-size` and, for each of these
+threads, a block (sort_merge.BLOCK_ROWS) and a row group."""
+
+BucketId = tuple[bytes, int]
+
+
+class BucketRestore(Protocol):
+    """What a writer must know of the files that exist."""
+
+    def max_sequence_number(self, partition: bytes, bucket: int) -> int:
+        """The highest sequence number in the bucket, -1 when it is empty."""
+        ...
+
+    def total_buckets(self, partition: bytes) -> int | None:
+        """The number of buckets with which the partition's files were written, None when it has none."""
+        ...
+
+    def files(self, partition: bytes, bucket: int) -> Sequence[DataFileMeta]:
+        """The data files of the bucket."""
+        ...
+
+    def index_files(self, partition: bytes, bucket: int) -> Sequence[IndexFileMeta]:
+        """The index files of the bucket."""
+        ...
+
+    def buckets(self) -> Sequence[BucketId]:
+        """All buckets that have files."""
+        ...
+
+
+class NothingBefore:
+    """The restore of an overwrite: what is there goes, with its sequence numbers and its number of buckets."""
+
+    def max_sequence_number(self, partition: bytes, bucket: int) -> int:
+        """See BucketRestore."""
+        return -1
+
+    def total_buckets(self, partition: bytes) -> int | None:
+        """See BucketRestore."""
+        return None
+
+    def files(self, partition: bytes, bucket: int) -> Sequence[DataFileMeta]:
+        """See BucketRestore."""
+        return ()
+
+    def index_files(self, partition: bytes, bucket: int) -> Sequence[IndexFileMeta]:
+        """See BucketRestore."""
+        return ()
+
+    def buckets(self) -> Sequence[BucketId]:
+        """See BucketRestore."""
+        return ()
+
+
+class TableWrite:
+    """A writer of one table; not for use by several threads at once.
+
+    `restore` tells what exists in the table's latest snapshot; it is asked at the first row for a bucket after
+    creation and after each `prepare_commit`. By default it scans the table. Raises NotSupportedError for tables that
+    this version does not write.
+    """
+
+    def __init__(self, store: TableStore, commit_user: str, restore: Callable[[], BucketRestore] | None = None) -> None:
+        check_writable(store)
+        _check_rows_writable(store.schema, store.options)
+        self.commit_user = commit_user
+        self._store = store
+        self._schema = store.schema
+        self._options = store.options
+        self._restore = restore or (lambda: TableScan(store).restore_buckets())
+        self._restored: BucketRestore | None = None
+        self._layout = DataFileLayout.of(store.schema, store.options)
+        self._names = DataFileNames(store.options.data_file_prefix, store.options.file_format)
+        self._router = Router(store.schema, store.options)
+        self._kinds = RowKinds(store.schema, store.options)
+        self._merge = _buffer_merge(store.schema, store.options, self._layout)
+        self._pool = WriteBufferPool(store.options.write_buffer_size)
+        self._writers: dict[BucketId, BucketWriter] = {}
+        # Rows handed to a commit that the restore may not see yet must not share their sequence numbers with new ones.
+        self._next_sequences: dict[BucketId, int] = {}
+        self._open = True
+        self._compacts = store.schema.has_primary_key and not store.options.write_only
+        self._planner: CompactionPlanner | None = None
+        self._compaction_pool: ThreadPoolExecutor | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def write_arrow(
+        self, data: pa.Table | pa.RecordBatch, row_kinds: "pa.Array[Any] | pa.ChunkedArray[Any] | None" = None
+    ) -> None:
+        """Write rows; `row_kinds` are int8 (0 +I, 1 -U, 2 +U, 3 -D), all +I when None.
+
+        Columns are matched by name; absent nullable ones become null or their default. Raises SchemaMismatchError and
+        InvalidInputError before any row is taken; after any other error the writer is aborted.
+        """
+        self._check_open()
+        batches = self._to_table_schema(data)
+        kinds = self._check_kinds(data, row_kinds)
+        offset = 0
+        try:
+            for batch in batches:
+                part = None if kinds is None else kinds.slice(offset, batch.num_rows)
+                offset += batch.num_rows
+                batch, part = self._kinds.apply(batch, part)
+                for routed in self._router.route(batch, part):
+                    self._buffer(routed)
+        except BaseException:
+            self.abort()
+            raise
+
+    def compact(self, partition: bytes, bucket: int, *, full: bool = False) -> None:
+        """Start a compaction of one bucket, a full one or what is due; its outcome is in the messages to come.
+
+        `partition` is a serialised BinaryRow. On an error the writer is aborted.
+        """
+        self._check_open()
+        writer = self._writers.get((partition, bucket)) or self._new_writer(partition, bucket)
+        try:
+            writer.compact(full=full)
+        except BaseException:
+            self.abort()
+            raise
+
+    def prepare_commit(self, *, wait_compaction: bool = True) -> list[CommitMessage]:
+        """Flush everything; one message for each bucket that has changed, in the order of partition and bucket.
+
+        Compactions that are due are started. With `wait_compaction` their outcome is in the messages; without, those of
+        running ones are in the messages of a later call, unless the options want them awaited. The caller answers for
+        the files named in the messages. On an error all files written are deleted.
+        """
+        self._check_open()
+        wait = wait_compaction or self._options.commit_force_compact or self._options.lookup_wait
+        try:
+            if self._full_compaction_is_due():
+                self._compact_all_fully()
+                wait = True
+            self._for_all(lambda writer: writer.finish(wait=wait))
+        except BaseException:
+            self.abort()
+            raise
+        messages = []
+        going_on: dict[BucketId, BucketWriter] = {}
+        for (partition, bucket), writer in sorted(self._writers.items()):
+            changes = writer.take_changes()
+            self._next_sequences[partition, bucket] = writer.next_sequence
+            message = self._message(partition, bucket, changes)
+            if not message.is_empty:
+                messages.append(message)
+            if writer.is_compacting:
+                going_on[partition, bucket] = writer
+        self._reset()
+        # What other writers do meanwhile is seen by buckets opened anew; those that compact stay as they are.
+        for place, writer in going_on.items():
+            self._writers[place] = writer
+            self._pool.register(writer.buffer, writer.flush)
+        return messages
+
+    def abort(self) -> None:
+        """Delete the files that no commit message names, and take no more rows; never raises."""
+        self._open = False
+        for writer in self._writers.values():
+            writer.abort()
+        self._reset()
+        if self._compaction_pool is not None:
+            self._compaction_pool.shutdown()
+            self._compaction_pool = None
+        if self._planner is not None:
+            self._planner.close()
+            self._planner = None
+
+    def close(self) -> None:
+        """End the writer; rows that were not handed out by prepare_commit are gone."""
+        self.abort()
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise InvalidInputError("This writer was closed or failed before; open a new one.")
+
+    def _reset(self) -> None:
+        self._pool.clear()
+        self._writers.clear()
+        self._restored = None
+
+    def _to_table_schema(self, data: pa.Table | pa.RecordBatch) -> list[pa.RecordBatch]:
+        """The rows with the table's columns; all are checked before any is written."""
+        if not isinstance(data, pa.Table | pa.RecordBatch):
+            raise InvalidInputError(
+                f"Rows are written as an Arrow table, batch or reader of batches, not as {type(data).__name__}; see "
+                "pyarrow.Table.from_pylist, from_pydict and from_pandas."
+            )
+        # Chunks are cast one by one, which spares a table of several a copy.
+        parts: Sequence[pa.Table | pa.RecordBatch] = [data]
+        if isinstance(data, pa.Table):
+            # A table without rows has no chunks, but its columns are checked all the same.
+            parts = data.to_batches() or parts
+        what = f"table {self._store.location}"
+        target, defaults = self._target()
+        batches = [batch for part in parts for batch in cast_to_schema(part, target, what=what)]
+        if not defaults:
+            return batches
+        filled = []
+        for batch in batches:
+            columns = list(batch.columns)
+            for index, default in defaults.items():
+                columns[index] = pc.fill_null(columns[index], default)
+            filled.append(pa.RecordBatch.from_arrays(columns, schema=self._schema.arrow))
+        return filled
+
+    def _target(self) -> tuple[pa.Schema, dict[int, Any]]:
+        """The schema to cast to, which admits nulls where a default stands in for them, and the defaults by column."""
+        schema = self._schema.arrow
+        defaults: dict[int, Any] = {}
+        for index, f in enumerate(self._schema.fields):
+            if f.default_value is not None:
+                try:
+                    defaults[index] = pa.scalar(f.default_value).cast(schema.field(index).type)
+                except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+                    raise SchemaMismatchError(
+                        f"The default {f.default_value!r} of column {f.name!r} is no {schema.field(index).type}."
+                    ) from error
+                schema = schema.set(index, schema.field(index).with_nullable(True))
+        return schema, defaults
+
+    def _check_kinds(
+        self, data: pa.Table | pa.RecordBatch, row_kinds: "pa.Array[Any] | pa.ChunkedArray[Any] | None"
+    ) -> "Kinds | None":
+        if row_kinds is None:
+            return None
+        kinds = row_kinds.combine_chunks() if isinstance(row_kinds, pa.ChunkedArray) else row_kinds
+        if not pa.types.is_integer(kinds.type) or len(kinds) != data.num_rows or kinds.null_count:
+            raise InvalidInputError(
+                f"Row kinds are int8, one for each row and never null; got {len(kinds)} of {kinds.type} "
+                f"for {data.num_rows} rows."
+            )
+        bounds = pc.min_max(kinds)
+        if len(kinds) and not 0 <= bounds["min"].as_py() <= bounds["max"].as_py() <= RowKind.DELETE:
+            raise InvalidInputError("Row kinds are 0 (+I), 1 (-U), 2 (+U) and 3 (-D); got another number.")
+        if not self._schema.has_primary_key and len(kinds) and bounds["max"].as_py() != 0:
+            raise InvalidInputError(
+                f"The table {self._store.location} has no primary key, so it takes insertions (+I) only."
+            )
+        return kinds.cast(pa.int8())
+
+    def _buffer(self, rows: RoutedRows) -> None:
+        writer = self._writers.get((rows.partition, rows.bucket)) or self._new_writer(rows.partition, rows.bucket)
+        self._pool.append(writer.buffer, writer.numbered(rows))
+
+    def _new_writer(self, partition: bytes, bucket: int) -> BucketWriter:
+        first_sequence = self._first_sequence(partition, bucket)
+        writer = BucketWriter(
+            self._store.file_io,
+            self._store.paths.bucket_directory(partition, bucket),
+            self._names,
+            self._layout,
+            first_sequence=first_sequence,
+            merge=self._merge,
+            compaction=self._compact_manager(partition, bucket) if self._compacts else None,
+            discard=partial(discard, self._store, partition, bucket),
+        )
+        self._writers[partition, bucket] = writer
+        self._pool.register(writer.buffer, writer.flush)
+        return writer
+
+    def _first_sequence(self, partition: bytes, bucket: int) -> int:
+        configured = self._options.bucket
+        if configured < 0:
+            # Files of a table without buckets are independent of each other, and so are their sequence numbers.
+            return 0
+        if self._restored is None:
+            self._restored = self._restore()
+        existing = self._restored.total_buckets(partition)
+        if existing is not None and existing != configured:
+            where = self._store.paths.partition_directory(partition) or "the table"
+            raise InvalidInputError(
+                f"Option 'bucket' is {configured}, but the files of {where} at {self._store.location} are spread over "
+                f"{existing} buckets. Rescale them first (INSERT OVERWRITE the partition), or set 'bucket' back."
+            )
+        restored = self._restored.max_sequence_number(partition, bucket) + 1
+        return max(restored, self._next_sequences.get((partition, bucket), 0))
+
+    def _full_compaction_is_due(self) -> bool:
+        """Whether `full-compaction.delta-commits` commits, this one included, came since the last full compaction."""
+        commits = self._options.full_compaction_delta_commits
+        if commits is None or not self._compacts or not self._writers:
+            return False
+        told = self._options.changelog_producer is ChangelogProducer.FULL_COMPACTION
+        count = 1
+        for snapshot in self._store.snapshots.descending():
+            if count >= commits:
+                break
+            if snapshot.commit_kind is CommitKind.COMPACT and (
+                not told or snapshot.changelog_manifest_list is not None
+            ):
+                # With that producer a minor compaction has no changelog, a full one has.
+                return False
+            count += snapshot.commit_kind is CommitKind.APPEND
+        return count >= commits
+
+    def _compact_all_fully(self) -> None:
+        """Start a full compaction of every bucket, those included that other commits have written."""
+        if self._restored is None:
+            self._restored = self._restore()
+        places = {*self._writers, *(p for p in self._restored.buckets() if p[1] >= 0)}
+        for partition, bucket in sorted(places):
+            writer = self._writers.get((partition, bucket)) or self._new_writer(partition, bucket)
+            writer.compact(full=True)
+
+    def _compact_manager(self, partition: bytes, bucket: int) -> CompactManager:
+        assert self._restored is not None
+        if self._planner is None:
+            self._planner = CompactionPlanner(self._store)
+        if self._compaction_pool is None:
+            self._compaction_pool = ThreadPoolExecutor(COMPACTION_THREADS, thread_name_prefix="compact")
+        return CompactManager(
+            self._store,
+            self._planner,
+            self._compaction_pool,
+            (partition, bucket),
+            self._restored.files(partition, bucket),
+            self._restored.index_files(partition, bucket),
+        )
+
+    def _message(self, partition: bytes, bucket: int, changes: BucketChanges) -> CommitMessage:
+        message = CommitMessage(
+            partition=partition, bucket=bucket, total_buckets=self._options.bucket, new_files=changes.new_files
+        )
+        compaction = changes.compaction
+        if compaction is None:
+            return message
+        return replace(
+            message,
+            compact_before=compaction.before,
+            compact_after=compaction.after,
+            compact_changelog=compaction.changelog,
+            compact_new_index_files=compaction.new_index_files,
+            compact_deleted_index_files=compaction.deleted_index_files,
+        )
+
+    def _for_all(self, work: Callable[[BucketWriter], None]) -> None:
+        """Do it for all writers, for several at the same time."""
+        writers: Sequence[BucketWriter] = list(self._writers.values())
+        if len(writers) <= 1 or FLUSH_THREADS == 1:
+            for writer in writers:
+                work(writer)
+            return
+        with ThreadPoolExecutor(FLUSH_THREADS, thread_name_prefix="flush") as pool:
+            # Largest first, so that the threads end at about the same time.
+            ordered = sorted(writers, key=lambda w: -w.buffer.bytes)
+            futures = [pool.submit(work, w) for w in ordered]
+            try:
+                for future in futures:
+                    future.result()
+            except BaseException:
+                pool.shutdown(cancel_futures=True)
+                raise
+
+
+def _buffer_merge(schema: TableSchema, options: CoreOptions, layout: DataFileLayout) -> BufferMerge | None:
+    if not schema.has_primary_key:
+        return None
+    function = merge_function_for(schema, options, drop_deletes=False, looked_up=False)
+    return BufferMerge(layout=layout, function=function, descending=options.descending_sequence_fields)
+
+
+def _check_rows_writable(schema: TableSchema, options: CoreOptions) -> None:
+    """Raise NotSupportedError, naming the option, for what routing and flushing do not know yet."""
+    keyed = schema.has_primary_key
+    refused: list[tuple[str, object, bool]] = [
+        ("data-file.external-paths", "", bool(options.text("data-file.external-paths", ""))),
+        ("bucket", options.bucket, keyed and options.bucket < 1),
+    ]
+    for option, value, applies in refused:
+        if applies:
+            hint = "; give the table a fixed number of buckets, such as '4'" if option == "bucket" else ""
+            raise NotSupportedError(f"interbed does not write tables with option '{option}' = '{value}' yet{hint}.")

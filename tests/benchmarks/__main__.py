@@ -1,0 +1,147 @@
+"""`make bench`: the same work by interbed, pypaimon-rust and pypaimon on the same files in one run, with ratios;
+then the same load on the catalog server and on Hive's metastore in Java, and a table of a million partitions.
+
+    python -m tests.benchmarks [--rows 4000000] [--json] [--skip-pypaimon] [--skip-spark] [--skip-metastore]
+                                [--skip-partitions]
+
+A ratio is the peer's seconds over interbed's: above 1 interbed is faster. `scan` keeps all rows in memory;
+`streamed scan` lets go of each batch, and its peak is what a scan needs. Each stage runs in a process of its
+own; the three engines take turns, so that a slow minute of the machine does not hit one of them alone.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.benchmarks import data, metastore, partitions, spark
+from tests.support.peers_cache import pypaimon_python
+
+STAGE = Path(__file__).parent / "stage.py"
+TIMEOUT_SECONDS = 1800
+TURNS = 2
+GOALS = {"base write": 1.0, "upsert": 1.0, "scan": 1.4, "streamed scan": 1.4, "two columns": 2.5}
+"""The least ratios against pypaimon-rust that a release is held to."""
+
+Figures = dict[str, Any]
+
+
+def stage(engine: str, name: str, directory: Path, warehouse: Path, table: str) -> Figures:
+    """Run one stage in a process of its own."""
+    python = sys.executable if engine == "interbed" else str(pypaimon_python())
+    command = [python, str(STAGE), engine, name, str(directory), str(warehouse), table]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False)
+    if done.returncode:
+        raise SystemExit(f"{engine}, {name}: {done.stderr[-2000:]}")
+    figures: Figures = json.loads(done.stdout.splitlines()[-1])
+    return figures
+
+
+def better(left: Figures | None, right: Figures) -> Figures:
+    """The run with less CPU time."""
+    return right if left is None or right["cpu_s"] < left["cpu_s"] else left
+
+
+def measure(directory: Path, warehouse: Path, engines: list[str], console: Console) -> dict[str, dict[str, Figures]]:
+    """Figures by stage and engine."""
+    found: dict[str, dict[str, Figures]] = {}
+
+    def note(name: str, engine: str, table: str) -> None:
+        with console.status(f"{name}: {engine}"):
+            figures = stage(engine, name, directory, warehouse, table)
+        found.setdefault(name, {})[engine] = better(found.get(name, {}).get(engine), figures)
+
+    for turn in range(TURNS):
+        for engine in engines:
+            if engine == "pypaimon" and turn:
+                continue  # Ten times slower than the rest; one turn tells enough.
+            table = f"b.{engine.replace('-', '_')}_{turn}"
+            note("base write", engine, table)
+            note("upsert", engine, table)
+    table = f"b.interbed_{TURNS - 1}"
+    note("delete", "interbed", table)
+    for turn in range(TURNS):
+        for name in ("scan", "streamed scan", "two columns", "lookup"):
+            for engine in engines:
+                if engine == "pypaimon" and turn:
+                    continue
+                note(name, engine, table)
+    note("compaction", "interbed", table)
+    for engine in engines:
+        note("scan after compaction", engine, table)
+    expected = json.loads((directory / "facts.json").read_text())["rows_at_the_end"]
+    for name in ("scan", "two columns", "streamed scan", "scan after compaction"):
+        for engine, figures in found[name].items():
+            if figures["rows"] != expected:
+                raise SystemExit(f"{engine} found {figures['rows']} rows in '{name}', {expected} are there.")
+    return found
+
+
+def show(found: dict[str, dict[str, Figures]], engines: list[str], console: Console) -> None:
+    """The figures as a table."""
+    view = Table(title="CPU seconds (wall seconds); ratios are peer / interbed, CPU (wall)", title_justify="left")
+    view.add_column("stage")
+    for engine in engines:
+        view.add_column(engine, justify="right")
+    for peer in engines[1:]:
+        view.add_column(f"ratio to {peer}", justify="right")
+    view.add_column("goal", justify="right")
+    view.add_column("our peak MB", justify="right")
+    for name, by_engine in found.items():
+        ours = by_engine["interbed"]
+        cells = [f"{f['cpu_s']:.3f} ({f['wall_s']:.3f})" if (f := by_engine.get(e)) else "–" for e in engines]
+        ratios = [_ratios(by_engine[p], ours) if p in by_engine else "–" for p in engines[1:]]
+        goal = f"{GOALS[name]:.1f}" if name in GOALS else ""
+        view.add_row(name, *cells, *ratios, goal, f"{ours['peak_mb']:.0f}")
+    console.print(view)
+
+
+def _ratios(peer: Figures, ours: Figures) -> str:
+    return f"{peer['cpu_s'] / ours['cpu_s']:.2f} ({peer['wall_s'] / ours['wall_s']:.2f})"
+
+
+def main() -> None:
+    """Parse the command line, measure, show."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=4_000_000)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--skip-pypaimon", action="store_true", help="leave the slowest peer out")
+    parser.add_argument("--skip-spark", action="store_true")
+    parser.add_argument("--skip-metastore", action="store_true")
+    parser.add_argument("--skip-partitions", action="store_true")
+    arguments = parser.parse_args()
+    # Into a file the tables go unfolded.
+    console = Console(stderr=arguments.json, width=None if sys.stdout.isatty() else 160)
+    engines = ["interbed", "pypaimon-rust"] + ([] if arguments.skip_pypaimon else ["pypaimon"])
+    with tempfile.TemporaryDirectory(prefix="interbed-bench-") as temporary:
+        directory, warehouse = Path(temporary), Path(temporary) / "lake"
+        with console.status(f"making {arguments.rows:,} rows"):
+            data.make(directory, arguments.rows)
+        found = measure(directory, warehouse, engines, console)
+        show(found, engines, console)
+        in_spark = {} if arguments.skip_spark else spark.measure(warehouse, f"b.interbed_{TURNS - 1}", console)
+    peers = [] if arguments.skip_metastore else metastore.measure(console)
+    if peers:
+        metastore.show(peers, console)
+    many = {} if arguments.skip_partitions else partitions.measure(console)
+    if many:
+        partitions.show(many, console)
+    if arguments.json:
+        found_all = {
+            "rows": arguments.rows,
+            "stages": found,
+            "spark": in_spark,
+            "metastore": metastore.as_json(peers),
+            "partitions": many,
+        }
+        print(json.dumps(found_all, indent=2))
+
+
+if __name__ == "__main__":
+    main()

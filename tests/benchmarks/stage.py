@@ -1,0 +1,194 @@
+"""One stage of the work by one engine, in a process of its own; prints its figures as JSON.
+
+    python stage.py ENGINE STAGE DATA_DIRECTORY WAREHOUSE TABLE
+
+Runs in the engine's own environment, so that nothing of interbed is imported outside of its own class. CPU seconds are
+those of all threads of this process; each reading stage is repeated in the process and the least is taken, because the
+first pays for loading libraries.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+import data as rows
+
+OPTIONS = {"bucket": "4", "file.format": "parquet", "file.compression": "zstd", "write-only": "true"}
+TWO_COLUMNS = ["id", "amount"]
+REPEATS = 3
+
+
+class Interbed:
+    """This project."""
+
+    def __init__(self, warehouse: str, table: str) -> None:
+        import interbed
+
+        self.catalog = interbed.load_catalog("bench", warehouse=warehouse)
+        self.name = table
+
+    def create(self, schema: Any) -> None:
+        self.catalog.create_database(self.name.split(".")[0], ignore_if_exists=True)
+        self.catalog.create_table(self.name, schema, primary_keys=["id"], options=OPTIONS)
+
+    def write(self, table: Any) -> None:
+        self.catalog.get_table(self.name).upsert(table)
+
+    def delete(self, table: Any) -> None:
+        import pyarrow as pa
+
+        kinds = pa.array([3], pa.int8()).take(pa.array([0] * table.num_rows))
+        self.catalog.get_table(self.name).write_changes(table.append_column("_row_kind", kinds))
+
+    def read(self, columns: list[str] | None, lookup: int | None) -> int:
+        text = None if lookup is None else f"id = {lookup}"
+        return int(self.catalog.get_table(self.name).scan(columns=columns, filter=text).to_arrow().num_rows)
+
+    def stream(self, columns: list[str] | None) -> int:
+        reader = self.catalog.get_table(self.name).scan(columns=columns).to_arrow_batch_reader()
+        return sum(batch.num_rows for batch in reader)
+
+    def compact(self) -> None:
+        self.catalog.get_table(self.name).compact(full=True)
+
+
+class PyPaimon:
+    """pypaimon's own engine."""
+
+    def __init__(self, warehouse: str, table: str) -> None:
+        import pypaimon
+
+        self.pypaimon = pypaimon
+        self.catalog = pypaimon.CatalogFactory.create({"warehouse": warehouse})
+        self.name = table
+
+    def create(self, schema: Any) -> None:
+        self.catalog.create_database(self.name.split(".")[0], True)
+        wanted = self.pypaimon.Schema.from_pyarrow_schema(schema, primary_keys=["id"], options=OPTIONS)
+        self.catalog.create_table(self.name, wanted, False)
+
+    def write(self, table: Any) -> None:
+        builder = self.catalog.get_table(self.name).new_batch_write_builder()
+        write, commit = builder.new_write(), builder.new_commit()
+        write.write_arrow(table.cast(write.table_pyarrow_schema))
+        commit.commit(write.prepare_commit())
+        write.close()
+        commit.close()
+
+    def read(self, columns: list[str] | None, lookup: int | None) -> int:
+        builder = self.catalog.get_table(self.name).new_read_builder()
+        if lookup is not None:
+            builder = builder.with_filter(builder.new_predicate_builder().equal("id", lookup))
+        if columns is not None:
+            builder = builder.with_projection(columns)
+        return int(builder.new_read().to_arrow(builder.new_scan().plan().splits()).num_rows)
+
+    def stream(self, columns: list[str] | None) -> int:
+        builder = self.catalog.get_table(self.name).new_read_builder()
+        reader = builder.new_read().to_arrow_batch_reader(builder.new_scan().plan().splits())
+        return sum(batch.num_rows for batch in reader)
+
+
+class PyPaimonRust(PyPaimon):
+    """pypaimon-rust by its own API; pypaimon makes the table."""
+
+    def __init__(self, warehouse: str, table: str) -> None:
+        super().__init__(warehouse, table)
+        from pypaimon_rust.datafusion import PaimonCatalog
+
+        self.rust = PaimonCatalog({"warehouse": warehouse})
+
+    def _table(self) -> Any:
+        return self.rust.get_table(tuple(self.name.split(".")))
+
+    def write(self, table: Any) -> None:
+        target = self.catalog.get_table(self.name).new_batch_write_builder().new_write().table_pyarrow_schema
+        builder = self._table().new_batch_write_builder()
+        write, commit = builder.new_write(), builder.new_commit()
+        for batch in table.cast(target).to_batches():
+            write.write_arrow(batch)
+        commit.commit(write.prepare_commit())
+        write.close()
+        commit.close()
+
+    def read(self, columns: list[str] | None, lookup: int | None) -> int:
+        builder = self._table().new_read_builder({})
+        if lookup is not None:
+            builder = builder.with_filter({"method": "equal", "field": "id", "literals": [lookup]})
+        if columns is not None:
+            builder = builder.with_projection(columns)
+        batches = builder.new_read().read(builder.new_scan().plan().splits())
+        return sum(batch.num_rows for batch in batches)
+
+    def stream(self, columns: list[str] | None) -> int:
+        builder = self._table().new_read_builder({})
+        reader = builder.new_read().read_arrow(builder.new_scan().plan().splits())
+        return sum(batch.num_rows for batch in reader)
+
+
+ENGINES = {"interbed": Interbed, "pypaimon": PyPaimon, "pypaimon-rust": PyPaimonRust}
+
+
+def timed(work: Callable[[], Any]) -> tuple[float, float, Any]:
+    """CPU seconds of all threads, wall seconds, the result."""
+    cpu, wall = time.process_time(), time.perf_counter()
+    result = work()
+    return time.process_time() - cpu, time.perf_counter() - wall, result
+
+
+def least(measured: list[tuple[float, float, Any]]) -> dict[str, Any]:
+    """The run with the least CPU time."""
+    cpu, wall, result = min(measured, key=lambda m: m[0])
+    return {"cpu_s": cpu, "wall_s": wall, "rows": result}
+
+
+def run(engine: Any, stage: str, directory: Path) -> dict[str, Any]:
+    """Carry out one stage."""
+    facts = json.loads((directory / "facts.json").read_text())
+    match stage:
+        case "base write":
+            table = rows.read(directory / "base.arrow")
+            engine.create(table.schema)
+            return least([timed(lambda: engine.write(table))])
+        case "upsert":
+            # One figure for a commit of the size of an upsert.
+            tables = [rows.read(directory / f"upsert-{i}.arrow") for i in range(rows.UPSERTS)]
+            return least([timed(lambda t=t: engine.write(t)) for t in tables])
+        case "delete":
+            table = rows.read(directory / "delete.arrow")
+            return least([timed(lambda: engine.delete(table))])
+        case "scan" | "scan after compaction":
+            return least([timed(lambda: engine.read(None, None)) for _ in range(REPEATS)])
+        case "two columns":
+            return least([timed(lambda: engine.read(TWO_COLUMNS, None)) for _ in range(REPEATS)])
+        case "lookup":
+            return least([timed(lambda: engine.read(None, facts["lookup"])) for _ in range(REPEATS)])
+        case "streamed scan":
+            return least([timed(lambda: engine.stream(None)) for _ in range(REPEATS)])
+        case "compaction":
+            return least([timed(engine.compact)])
+    raise SystemExit(f"No stage {stage!r}.")
+
+
+def peak_mb() -> float:
+    """The most memory that this process held; getrusage would count its parent's, from before it was loaded."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) / 1024
+    raise SystemExit("/proc/self/status has no VmHWM; benchmarks run on Linux.")
+
+
+def main() -> None:
+    """Parse the command line."""
+    name, stage, directory, warehouse, table = sys.argv[1:]
+    figures = run(ENGINES[name](warehouse, table), stage, Path(directory))
+    figures["peak_mb"] = peak_mb()
+    print(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main()

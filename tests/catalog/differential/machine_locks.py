@@ -1,0 +1,152 @@
+"""Locks: who gets one, who waits, and what becomes of those that are released, checked or refreshed."""
+
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule
+
+from interbed.thrift_idl.hive_metastore import ttypes
+from tests.catalog.differential import strategies as some
+from tests.catalog.differential.kept import BEHIND_A_WAITING_LOCK
+from tests.catalog.differential.machine import Machine
+from tests.catalog.differential.sides import Answered, Outcome
+
+KINDS = st.sampled_from(
+    [ttypes.LockType.EXCLUSIVE, ttypes.LockType.SHARED_READ, ttypes.LockType.SHARED_READ, ttypes.LockType.SHARED_WRITE]
+)
+UNKNOWN = 999_999_999
+WAITING = ttypes.LockState.WAITING
+
+
+@st.composite
+def components(draw: st.DrawFn, *, below_databases: bool = False) -> ttypes.LockComponent:
+    """A component on a database, a table or a partition; names in lower case alone (README.md)."""
+    level = draw(st.sampled_from([ttypes.LockLevel.TABLE] * 3 + [ttypes.LockLevel.PARTITION, ttypes.LockLevel.DB]))
+    if below_databases and level == ttypes.LockLevel.DB:
+        level = ttypes.LockLevel.TABLE
+    return ttypes.LockComponent(
+        type=draw(KINDS),
+        level=level,
+        dbname=draw(some.one_of(["d1"], ["d2"])),
+        tablename=None if level == ttypes.LockLevel.DB else draw(st.sampled_from(["t1", "t1", "t2"])),
+        partitionname=draw(some.one_of(["p=a"], ["p=b"])) if level == ttypes.LockLevel.PARTITION else None,
+    )
+
+
+SEVERAL = st.one_of(
+    # Those of one request must not overlap: Java grants such a request whatever others hold (README.md).
+    st.lists(components(), min_size=1, max_size=2, unique_by=lambda c: c.dbname),
+    st.lists(components(below_databases=True), min_size=1, max_size=2, unique_by=lambda c: c.tablename),
+)
+
+
+class LocksMachine(Machine):
+    """Random sequences of lock requests; locks are named by the order in which they were asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._locks: list[tuple[int, int]] = []
+        self._waiting: set[int] = set()
+
+    # A lock that is asked for while another waits may be granted by one server and not by the other (README.md), which
+    # ends the example; most examples go on longer without.
+    @precondition(lambda self: not self._waiting)
+    @rule(wanted=SEVERAL)
+    def lock(self, wanted: list[Any]) -> None:
+        request = ttypes.LockRequest(component=wanted, user="me", hostname="here", agentInfo="test")
+        self.ask_for(request)
+
+    @precondition(lambda self: not self._waiting)
+    @rule(wanted=components())
+    def lock_one(self, wanted: Any) -> None:
+        self.ask_for(ttypes.LockRequest(component=[wanted], user="me", hostname="here"))
+
+    @precondition(lambda self: len(self._waiting) == 1)
+    @rule(wanted=components())
+    def lock_behind_another(self, wanted: Any) -> None:
+        self.ask_for(ttypes.LockRequest(component=[wanted], user="me", hostname="here"), BEHIND_A_WAITING_LOCK)
+
+    def ask_for(self, request: Any, method: str = "lock") -> None:
+        """Send the request, and remember what the lock is called on either side."""
+        if self.over:
+            return
+        outcomes = self.sides.each(lambda side: side.raw("lock", (request,)))
+        java, ours = outcomes
+        if isinstance(java, Answered) and isinstance(ours, Answered):
+            self._locks.append((java.value.lockid, ours.value.lockid))
+        number = len(self._locks) - 1
+        self.compare(method, (request,), *(self._named(outcome, number) for outcome in outcomes))
+
+    def _named(self, outcome: Outcome, number: int) -> Outcome:
+        if isinstance(outcome, Answered) and outcome.value is not None:
+            state = outcome.value.state
+            (self._waiting.add if state == WAITING else self._waiting.discard)(number)
+            return Answered({"lock": number, "state": state})
+        return outcome
+
+    @rule(data=st.data())
+    def unlock(self, data: st.DataObject) -> None:
+        self._about("unlock", data, lambda lock_id: ttypes.UnlockRequest(lockid=lock_id))
+
+    @rule(data=st.data())
+    def check_lock(self, data: st.DataObject) -> None:
+        self._about("check_lock", data, lambda lock_id: ttypes.CheckLockRequest(lockid=lock_id))
+
+    @rule(data=st.data())
+    def heartbeat(self, data: st.DataObject) -> None:
+        self._about("heartbeat", data, lambda lock_id: ttypes.HeartbeatRequest(lockid=lock_id))
+
+    def _about(self, method: str, data: st.DataObject, request: Any) -> None:
+        number = data.draw(st.integers(-1, len(self._locks) - 1))
+        if self.over:
+            return
+        ids = (UNKNOWN, UNKNOWN) if number == -1 else self._locks[number]
+        outcomes = [
+            side.raw(method, (request(lock_id),))
+            for side, lock_id in zip((self.sides.java, self.sides.ours), ids, strict=True)
+        ]
+        if method == "unlock" and all(isinstance(outcome, Answered) for outcome in outcomes):
+            self._waiting.discard(number)
+        named = [self._without_id(self._named(o, number), lock_id) for o, lock_id in zip(outcomes, ids, strict=True)]
+        self.compare(method, (f"lock {number}",), *named)
+
+    @staticmethod
+    def _without_id(outcome: Outcome, lock_id: int) -> Outcome:
+        if isinstance(outcome, Answered):
+            return outcome
+        return type(outcome)(outcome.kind, outcome.text.replace(str(lock_id), "ID"))
+
+    @rule(
+        request=st.sampled_from(
+            [
+                ttypes.ShowLocksRequest(),
+                ttypes.ShowLocksRequest(dbname="d1"),
+                ttypes.ShowLocksRequest(dbname="d1", tablename="t1"),
+                ttypes.ShowLocksRequest(dbname="d1", tablename="t1", partname="p=a"),
+            ]
+        )
+    )
+    def show_locks(self, request: Any) -> None:
+        if self.over:
+            return
+        outcomes = self.sides.each(lambda side: side.raw("show_locks", (request,)))
+        self.compare(
+            "show_locks",
+            (request,),
+            *(self._listed(outcome, i) for i, outcome in enumerate(outcomes)),
+        )
+
+    def _listed(self, outcome: Outcome, side: int) -> Outcome:
+        if not isinstance(outcome, Answered):
+            return outcome
+        numbers = {ids[side]: number for number, ids in enumerate(self._locks)}
+        found = []
+        for lock in outcome.value.locks:
+            kept = {
+                name: getattr(lock, name)
+                for name in ("dbname", "tablename", "partname", "state", "type", "user", "hostname", "agentInfo")
+            }
+            # Whom it waits for is left out: Java notes that when the lock is asked for, and never anew (README.md).
+            found.append({"lock": numbers[lock.lockid], **kept})
+        # Locks of one request come in any order.
+        return Answered(sorted(found, key=str))

@@ -1,0 +1,95 @@
+"""The database's schema: up, down, and equal to the models, on SQLite and PostgreSQL."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import inspect, text
+
+from interbed.catalog.metastore.model import Column, StorageDescriptor, Table
+from interbed.catalog.metastore.service import Metastore
+from interbed.catalog.repository import schema
+from interbed.catalog.repository.models import Base
+from interbed.catalog.repository.session import DatabaseError, SqlStore
+from tests.support.metastore import BACKENDS, new_database
+from tests.support.postgres import postgres_server
+
+
+@pytest.fixture(scope="module")
+def postgres_url() -> Iterator[str]:
+    """The address of a PostgreSQL server."""
+    with postgres_server() as url:
+        yield url
+
+
+@pytest.fixture(params=BACKENDS)
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SqlStore]:
+    """A store on an empty database."""
+    if request.param == "sqlite":
+        opened = SqlStore(f"sqlite:///{tmp_path / 'metastore.db'}")
+    else:
+        opened = SqlStore(new_database(request.getfixturevalue("postgres_url")))
+    yield opened
+    opened.close()
+
+
+def test_migrations_make_exactly_the_models(store: SqlStore) -> None:
+    schema.upgrade(store.engine)
+    with store.engine.connect() as connection:
+        differences = compare_metadata(MigrationContext.configure(connection), Base.metadata)
+    assert differences == []
+
+
+def test_a_filled_database_goes_down_and_up_again(store: SqlStore, tmp_path: Path) -> None:
+    schema.upgrade(store.engine)
+    metastore = Metastore(store, f"file:{tmp_path / 'warehouse'}")
+    metastore.databases.bootstrap()
+    columns = (Column(name="id", type="int"),)
+    metastore.tables.create(Table(database="default", name="t", storage=StorageDescriptor(columns=columns)))
+    schema.downgrade(store.engine, "base")
+    assert set(inspect(store.engine).get_table_names()) <= {"alembic_version"}
+    schema.upgrade(store.engine)
+    metastore.databases.bootstrap()
+    assert metastore.tables.names("hive", "default") == []
+
+
+def test_an_up_to_date_database_is_left_alone(store: SqlStore) -> None:
+    schema.upgrade(store.engine)
+    first = schema.current_revision(store.engine)
+    schema.upgrade(store.engine)
+    assert schema.current_revision(store.engine) == first is not None
+    assert schema.is_current(store.engine)
+
+
+def test_the_last_migration_is_found_without_reading_the_migrations(store: SqlStore) -> None:
+    config = Config()
+    config.set_main_option("script_location", str(schema.migrations_directory()))
+    assert schema.latest_revision() == ScriptDirectory.from_config(config).get_current_head()
+    assert schema.current_revision(store.engine) is None
+    assert not schema.is_current(store.engine)
+
+
+def test_the_database_of_a_newer_interbed_is_refused(store: SqlStore) -> None:
+    schema.upgrade(store.engine)
+    with store.engine.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(DatabaseError, match="does not fit this version of interbed"):
+        schema.upgrade(store.engine)
+
+
+def test_sqlite_is_durable_before_it_answers(tmp_path: Path) -> None:
+    store = SqlStore(f"sqlite:///{tmp_path / 'metastore.db'}")
+    with store.engine.connect() as connection:
+        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
+        assert connection.exec_driver_sql("PRAGMA foreign_keys").scalar() == 1
+    store.close()
+
+
+def test_migrations_are_no_package_that_hides_the_library() -> None:
+    assert not (schema.migrations_directory() / "__init__.py").exists()
+    assert (schema.migrations_directory() / "env.py").is_file()

@@ -1,0 +1,64 @@
+"""Servers on both kinds of database. A module shares one of each; tests take databases of their own within it."""
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from interbed.catalog.hive.client import HiveMetastoreClient
+from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore, ttypes
+from tests.support.metastore import BACKENDS, MetastoreUnderTest, metastore_under_test, new_database, plain_client
+from tests.support.postgres import postgres_server
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """The address of a PostgreSQL server."""
+    with postgres_server() as url:
+        yield url
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def metastore(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MetastoreUnderTest]:
+    """A catalog server, once on SQLite and once on PostgreSQL."""
+    directory = tmp_path_factory.mktemp(request.param)
+    if request.param == "sqlite":
+        db = f"sqlite:///{directory / 'metastore.db'}"
+    else:
+        db = new_database(request.getfixturevalue("postgres_url"))
+    with metastore_under_test(db, directory) as running:
+        yield running
+
+
+@pytest.fixture(params=BACKENDS)
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty database for a test that starts servers of its own."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'metastore.db'}"
+    return new_database(request.getfixturevalue("postgres_url"))
+
+
+@pytest.fixture
+def client(metastore: MetastoreUnderTest) -> Iterator[HiveMetastoreClient]:
+    """Interbed's own client of the server."""
+    with HiveMetastoreClient(metastore.uri, timeout_seconds=30) as open_client:
+        yield open_client
+
+
+@pytest.fixture
+def wire(metastore: MetastoreUnderTest) -> Iterator[ThriftHiveMetastore.Client]:
+    """The generated client of our interface definition."""
+    with plain_client(metastore.port) as open_client:
+        yield open_client
+
+
+@pytest.fixture
+def database(client: HiveMetastoreClient) -> Iterator[str]:
+    """The name of an empty database that is gone after the test."""
+    name = f"db_{next(_numbers)}"
+    client.create_database(ttypes.Database(name=name))
+    yield name
+    client.drop_database(name, cascade=True)

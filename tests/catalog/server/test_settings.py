@@ -1,0 +1,238 @@
+"""Where settings come from, which source wins, and what is said about wrong ones."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from interbed.catalog.server.command import server
+from interbed.catalog.server.settings import SETTINGS, ServerSettings, SettingsError, load, shown, warnings_for
+
+
+def site(directory: Path, **properties: str) -> Path:
+    """A Hive site with these properties; two underscores stand for a dot."""
+    path = directory / "hive-site.xml"
+    entries = "".join(
+        f"<property><name>{name.replace('__', '.')}</name><value>{value}</value></property>"
+        for name, value in properties.items()
+    )
+    path.write_text(f"<?xml version='1.0'?><configuration>{entries}</configuration>")
+    return path
+
+
+def test_without_a_word_the_defaults_hold_and_only_this_machine_is_served() -> None:
+    settings, sources = load(None, {}, {})
+    assert settings == ServerSettings()
+    assert (settings.host, settings.health_host) == ("127.0.0.1", "127.0.0.1")
+    assert set(sources.values()) == {"default"}
+
+
+def test_later_sources_win_and_each_value_knows_where_it_came_from(tmp_path: Path) -> None:
+    file = tmp_path / "server.toml"
+    file.write_text('port = 1002\nworkers = 2\nlock_lease_seconds = "2min"\ncache_bytes = "1MB"\n')
+    hive = site(tmp_path, hive__metastore__port="1001", hive__txn__timeout="50s", metastore__warehouse__dir="/wh")
+    settings, sources = load(
+        file, {"INTERBED_SERVER_PORT": "1003", "INTERBED_SERVER_WORKERS": "3"}, {"port": "1004", "db": None}, site=hive
+    )
+    assert (settings.port, sources["port"]) == (1004, "--port")
+    assert (settings.workers, sources["workers"]) == (3, "INTERBED_SERVER_WORKERS")
+    assert (settings.lock_lease_seconds, sources["lock_lease_seconds"]) == (120.0, str(file))
+    assert settings.cache_bytes == 1 << 20
+    assert (settings.warehouse, sources["warehouse"]) == ("/wh", f"{hive} metastore.warehouse.dir")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("lock_lease_seconds", "300", 300.0),
+        ("lock_lease_seconds", "500ms", 0.5),
+        ("events_ttl_seconds", "1d", 86400.0),
+        ("events_ttl_seconds", "2 days", 172800.0),
+        ("cache_bytes", "64MiB", 64 << 20),
+        ("cache_bytes", "2g", 2 << 30),
+        ("cache_bytes", "10b", 10),
+        ("health_port", "", None),
+        ("log_format", "JSON", "json"),
+        ("tls_client_ca", "", None),
+    ],
+)
+def test_values_are_read_as_people_write_them(name: str, text: str, value: object) -> None:
+    assert getattr(load(None, {}, {name: text})[0], name) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "allowed"),
+    [
+        ("port", "x", "a port from 0 to 65535"),
+        ("port", "65536", "a port from 0 to 65535"),
+        ("port", "", "a port"),
+        ("workers", "0", "from 1"),
+        ("lock_lease_seconds", "0", "above 0"),
+        ("lock_lease_seconds", "5 parsecs", "above 0"),
+        ("cache_bytes", "-1", "a size"),
+        ("log_format", "xml", "text or json"),
+        ("transport", "sasl", "buffered or framed"),
+    ],
+)
+def test_a_bad_value_is_told_with_its_source_and_what_is_allowed(name: str, text: str, allowed: str) -> None:
+    variable = SETTINGS[name].variable
+    with pytest.raises(SettingsError) as caught:
+        load(None, {variable: text}, {})
+    assert all(part in str(caught.value) for part in (variable, name, allowed))
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("lock_lease = 5", "did you mean lock_lease_seconds"),
+        ("colour = 'red'", "known are host, port"),
+        ("[server]\nport = 1", "known are"),
+        ("port = true", "a boolean"),
+        ("port = [1]", "a list"),
+        ("port = 1979-05-27", "a date"),
+        ("port = 1\nport = 2", "is not TOML"),
+        ("port =", "is not TOML"),
+    ],
+)
+def test_a_wrong_file_is_named_with_the_key(tmp_path: Path, content: str, told: str) -> None:
+    file = tmp_path / "server.toml"
+    file.write_text(content)
+    with pytest.raises(SettingsError) as caught:
+        load(file, {}, {})
+    assert str(file) in str(caught.value)
+    assert told in str(caught.value)
+
+
+def test_a_file_that_is_missing_and_a_variable_that_is_unknown_are_named(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="no-such"):
+        load(tmp_path / "no-such.toml", {}, {})
+    with pytest.raises(SettingsError, match="no-such"):
+        load(None, {}, {}, site=tmp_path / "no-such.xml")
+    with pytest.raises(SettingsError, match="INTERBED_SERVER_PROT; did you mean INTERBED_SERVER_PORT"):
+        load(None, {"INTERBED_SERVER_PROT": "1"}, {})
+    load(None, {"INTERBED_SERVER_CONFIG": "x", "INTERBED_OTHER": "y"}, {})
+
+
+def test_a_bad_database_is_not_printed_for_it_may_hold_a_password() -> None:
+    settings, _ = load(None, {}, {"db": "postgresql://me:secret@host/x?sslpassword=hidden&sslmode=require"})
+    assert shown(settings)["db"] == "postgresql://me:***@host/x?sslmode=require&sslpassword=***"
+    assert shown(ServerSettings(db="me:secret"))["db"] == "***"
+
+
+def test_a_hive_site_is_understood(tmp_path: Path) -> None:
+    hive = site(
+        tmp_path,
+        javax__jdo__option__ConnectionURL="jdbc:postgresql://db.example:5433/hms?ssl=true&amp;user=ignored",
+        javax__jdo__option__ConnectionPassword="p@ss/word",
+        base="/lake",
+        hive__metastore__warehouse__dir="s3a://bucket${base}",
+        hive__metastore__uris="thrift://meta1:9183,thrift://meta2:9183",
+        metastore__txn__timeout="2m",
+        hive__metastore__event__db__listener__timetolive="86400s",
+        hive__metastore__server__max__threads="77",
+        hive__metastore__thrift__framed__transport__enabled="TRUE",
+        hive__metastore__thrift__compact__protocol__enabled="true",
+        hive__exec__scratchdir="/tmp/x",
+    )
+    settings, sources = load(None, {}, {}, site=hive)
+    assert settings.db == "postgresql://ignored:p%40ss%2Fword@db.example:5433/hms?sslmode=verify-full"
+    assert (settings.warehouse, settings.port, settings.lock_lease_seconds) == ("s3a://bucket/lake", 9183, 120.0)
+    assert (settings.events_ttl_seconds, settings.connections_max) == (86400.0, 77)
+    assert (settings.transport, settings.protocol) == ("framed", "compact")
+    assert sources["port"] == f"{hive} hive.metastore.uris"
+
+
+def test_a_hive_site_in_http_mode_gives_the_http_port(tmp_path: Path) -> None:
+    mode = {"metastore__server__thrift__transport__mode": "http", "metastore__server__thrift__http__path": "hms"}
+    settings, _ = load(None, {}, {"port": "9084"}, site=site(tmp_path, metastore__thrift__port="9083", **mode))
+    assert (settings.port, settings.http_port, settings.http_path) == (9084, 9083, "/hms")
+    with pytest.raises(SettingsError, match="both 9083"):
+        load(None, {}, {}, site=site(tmp_path, metastore__thrift__port="9083", **mode))
+
+
+@pytest.mark.parametrize(
+    ("properties", "told"),
+    [
+        ({"javax__jdo__option__ConnectionURL": "jdbc:derby:;databaseName=x"}, "derby; interbed uses PostgreSQL"),
+        ({"javax__jdo__option__ConnectionURL": "jdbc:mysql://h/d"}, "mysql; interbed uses PostgreSQL"),
+        ({"javax__jdo__option__ConnectionURL": "jdbc:postgresql://h/"}, "host:port/database"),
+        ({"hive__metastore__sasl__enabled": "true"}, "Kerberos"),
+        ({"metastore__authentication": "LDAP"}, "LDAP"),
+        ({"hive__metastore__use__SSL": "true", "hive__metastore__keystore__path": "/k.jks"}, "PEM"),
+        ({"hive__metastore__uris": "thrift://host:port"}, "thrift://host:9083"),
+        ({"hive__metastore__port": "many"}, "a port from 0"),
+        ({"hive__txn__timeout": "long"}, "a time above 0"),
+    ],
+)
+def test_what_interbed_cannot_do_of_a_hive_site_is_refused_with_a_way_out(
+    tmp_path: Path, properties: dict[str, str], told: str
+) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load(None, {}, {}, site=site(tmp_path, **properties))
+    assert told in str(caught.value)
+    assert "hive-site.xml" in str(caught.value)
+
+
+def test_a_derby_site_is_no_mistake_where_the_database_is_named(tmp_path: Path) -> None:
+    hive = site(tmp_path, javax__jdo__option__ConnectionURL="jdbc:derby:;databaseName=x")
+    assert load(None, {}, {"db": "sqlite:///m.db"}, site=hive)[0].db == "sqlite:///m.db"
+
+
+def test_settings_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
+    pem = tmp_path / "server.pem"
+    pem.write_text("")
+    keystore = tmp_path / "server.jks"
+    for arguments, told in [
+        ({"tls_certificate": str(pem)}, "tls_certificate needs tls_key"),
+        ({"tls_client_ca": str(pem)}, "needs tls_certificate"),
+        ({"tls_certificate": str(keystore), "tls_key": str(pem)}, "a Java keystore; a PEM file is wanted"),
+        ({"tls_certificate": str(pem), "tls_key": str(tmp_path / "none")}, "cannot be read"),
+        ({"port": "9", "health_port": "9"}, "both 9"),
+        ({"http_path": "x"}, "slash"),
+    ]:
+        with pytest.raises(SettingsError, match=told):
+            load(None, {}, arguments)
+    load(None, {}, {"port": "0", "health_port": "0", "http_port": "0"})
+
+
+def test_an_open_port_without_authentication_is_warned_of(tmp_path: Path) -> None:
+    pem = tmp_path / "server.pem"
+    assert warnings_for(ServerSettings()) == []
+    assert "0.0.0.0 without authentication" in warnings_for(ServerSettings(host="0.0.0.0"))[0]
+    tls = ServerSettings(host="0.0.0.0", tls_certificate=pem, tls_key=pem, tls_client_ca=pem)
+    assert warnings_for(tls) == []
+
+
+def test_the_effective_settings_are_printed_with_their_sources(tmp_path: Path) -> None:
+    arguments = ["--port", "7", "config", "--db", "postgresql://me:secret@host/x"]
+    environ = {"INTERBED_SERVER_WORKERS": "2"}
+    text = CliRunner().invoke(server, arguments, env=environ)
+    assert text.exit_code == 0, text.output
+    lines = {line.split()[0]: line.split()[1:] for line in text.output.splitlines()}
+    assert lines["port"] == ["7", "--port"]
+    assert lines["workers"] == ["2", "INTERBED_SERVER_WORKERS"]
+    assert lines["db"] == ["postgresql://me:***@host/x", "--db"]
+    as_json = json.loads(CliRunner().invoke(server, [*arguments, "--json"], env=environ).output)
+    assert as_json["port"] == {"value": 7, "source": "--port"}
+    assert list(as_json) == list(SETTINGS)
+
+
+def test_the_program_refuses_wrong_settings_in_one_line(tmp_path: Path) -> None:
+    result = subprocess.run(
+        [sys.executable, "-m", "interbed.catalog.server.main"],
+        env={**os.environ, "INTERBED_SERVER_PORT": "none"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert result.returncode == 1
+    assert result.stdout == ""
+    assert result.stderr.splitlines() == [
+        "Error: INTERBED_SERVER_PORT: port cannot be 'none'; allowed is a port from 0 to 65535"
+    ]

@@ -1,0 +1,125 @@
+"""Writers that are killed with -9: by themselves at a chosen or random file operation, and from outside."""
+
+import random
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import interbed
+from interbed.catalog.hive.catalog import HiveCatalog
+from interbed.catalog.hive.registration import CURRENT_SNAPSHOT
+from interbed.thrift_idl.hive_metastore import ttypes
+from tests.catalog.writer_process import own_key
+from tests.support.metastore import lock_component, lock_request, metastore_under_test
+from tests.support.writers import check_every_snapshot, create_orders, finished, keys_of, own_keys, writers
+
+LEASE_SECONDS = 2.0
+DEADLINE_SECONDS = 60
+
+
+@pytest.fixture(params=["filesystem", "hive"])
+def options(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, str]]:
+    """Options of each kind of catalog; the server's leases are short."""
+    warehouse = f"file:{tmp_path}/lake"
+    if request.param == "filesystem":
+        yield {"warehouse": warehouse}
+        return
+    db = f"sqlite:///{tmp_path}/metastore.db"
+    with metastore_under_test(db, tmp_path, "--lock-lease-seconds", str(LEASE_SECONDS)) as server:
+        yield {"warehouse": warehouse, "metastore": "hive", "uri": server.uri, "lock-check-max-sleep": "200 ms"}
+
+
+def check_goes_on(catalog: interbed.Catalog, options: dict[str, str], writer: int) -> None:
+    """Another process writes as if nothing had happened, and the locks of the dead are gone with their lease."""
+    before = own_keys(catalog.get_table("shop.orders"))
+    with writers(options, [writer], 2) as running:
+        code, errors, commits = finished(running[0])
+    assert (code, errors, [number for number, _ in commits]) == (0, "", [0, 1])
+    table = catalog.get_table("shop.orders")
+    assert own_keys(table) == sorted([*before, own_key(writer, 0), own_key(writer, 1)])
+    check_every_snapshot(table)
+    if isinstance(catalog, HiveCatalog):
+        latest = table.latest_snapshot()
+        assert latest is not None
+        assert catalog.client.get_table("shop", "orders").parameters[CURRENT_SNAPSHOT] == str(latest.id)
+        assert catalog.client.show_locks() == []
+
+
+def test_writers_killed_at_random_file_operations_leave_a_table_that_goes_on(options: dict[str, str]) -> None:
+    choice = random.Random(20261121)
+    with interbed.CatalogFactory.create(options) as catalog:
+        table = create_orders(catalog)
+        numbers = range(6)
+        faults = [f"*:*:kill-{choice.choice(['before', 'after'])}:{choice.randrange(10, 150)}" for _ in numbers]
+        with writers(options, numbers, 100, faults) as running:
+            results = [finished(w) for w in running]
+        assert [(code, errors) for code, errors, _ in results] == [(-signal.SIGKILL, "")] * len(numbers)
+        told = set().union(*(keys_of(commits, i) for i, (_, _, commits) in enumerate(results)))
+        # What a writer told of is there; beyond it there is at most what it made just before its end.
+        beyond = set(own_keys(table)) - told
+        assert told <= set(own_keys(table))
+        assert beyond <= {own_key(i, len(commits)) for i, (_, _, commits) in enumerate(results)}
+        check_every_snapshot(table)
+        check_goes_on(catalog, options, 99)
+
+
+def test_writers_killed_from_outside_leave_a_table_that_goes_on(options: dict[str, str]) -> None:
+    choice = random.Random(20261122)
+    with interbed.CatalogFactory.create(options) as catalog:
+        table = create_orders(catalog)
+        numbers = range(4)
+        with writers(options, numbers, 1000) as running:
+            # Writers print a line a commit: each ends a few commits after its first, while the others go on.
+            for writer in running:
+                assert writer.stdout is not None
+                for _ in range(choice.randrange(1, 4)):
+                    assert writer.stdout.readline()
+                writer.send_signal(signal.SIGKILL)
+            assert [writer.wait(timeout=DEADLINE_SECONDS) for writer in running] == [-signal.SIGKILL] * len(numbers)
+        found = own_keys(table)
+        # Of each writer all commits are there up to some last one.
+        for number in numbers:
+            made = [key for key in found if key // 1_000_000 == number]
+            assert made
+            assert made == [own_key(number, n) for n in range(len(made))]
+        check_every_snapshot(table)
+        check_goes_on(catalog, options, 99)
+
+
+@pytest.mark.parametrize(
+    ("fault", "made"),
+    [
+        ("open_output:*/bucket-*:kill-after:3", 1),
+        ("create_exclusive:*/snapshot/snapshot-*:kill-before:1", 1),
+        ("create_exclusive:*/snapshot/snapshot-*:kill-after:1", 2),
+    ],
+)
+def test_a_writer_killed_at_a_point_blocks_nobody_for_longer_than_its_lease(
+    tmp_path: Path, fault: str, made: int
+) -> None:
+    db = f"sqlite:///{tmp_path}/metastore.db"
+    with metastore_under_test(db, tmp_path, "--lock-lease-seconds", str(LEASE_SECONDS)) as server:
+        options = {"warehouse": f"file:{tmp_path}/lake", "metastore": "hive", "uri": server.uri}
+        options["lock-check-max-sleep"] = "200 ms"
+        with interbed.CatalogFactory.create(options) as catalog:
+            assert isinstance(catalog, HiveCatalog)
+            table = create_orders(catalog)
+            with writers(options, [1], 5, [fault]) as running:
+                code, errors, _ = finished(running[0])
+            assert (code, errors) == (-signal.SIGKILL, "")
+            assert own_keys(table) == [own_key(1, n) for n in range(made)]
+            # The lock of the dead is listed no longer than its lease, for this writer waits.
+            dead = {lock.lockid for lock in catalog.client.show_locks("shop", "orders")}
+            assert len(dead) == ("snapshot" in fault)
+            started = time.monotonic()
+            request = lock_request(lock_component(ttypes.LockType.EXCLUSIVE, "shop", "orders"))
+            response = catalog.client.lock(request)
+            while response.state == ttypes.LockState.WAITING and time.monotonic() < started + DEADLINE_SECONDS:
+                response = catalog.client.check_lock(response.lockid)
+            assert response.state == ttypes.LockState.ACQUIRED
+            assert not dead & {lock.lockid for lock in catalog.client.show_locks("shop", "orders")}
+            catalog.client.unlock(response.lockid)
+            check_goes_on(catalog, options, 99)

@@ -1,0 +1,144 @@
+"""Make the golden files anew with Java Paimon: `python -m tests.golden.regenerate`, from the repository's root.
+
+Needs Maven and a JDK 17. README.md beside this file says what is in them.
+"""
+
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tests.golden.tables import TABLES, Recipe
+from tests.golden.values import COMPOSITES, NESTED, SCALARS
+from tests.support.peers_java import JavaPaimon, JavaTable
+from tests.support.peers_json import TypeJson, comparable
+
+GOLDEN = Path(__file__).resolve().parent
+WAREHOUSE = GOLDEN / "paimon-1.4.2"
+EXPECTED = GOLDEN / "expected"
+DATABASE = "golden"
+NUM_BUCKETS = (1, 2, 3, 4, 7, 16, 128, 1000)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """JSON with a line an item of the outer lists, so that differences can be read."""
+    path.write_text(_pretty(value, 0) + "\n")
+
+
+def _pretty(value: Any, depth: int) -> str:
+    pad = "  " * (depth + 1)
+    if isinstance(value, dict) and value and depth < 4:
+        items = [f"{pad}{json.dumps(k)}: {_pretty(v, depth + 1)}" for k, v in value.items()]
+        return "{\n" + ",\n".join(items) + "\n" + "  " * depth + "}"
+    if isinstance(value, list) and value and depth < 4 and isinstance(value[0], list | dict):
+        items = [f"{pad}{_pretty(v, depth + 1) if isinstance(v, dict) else _line(v)}" for v in value]
+        return "[\n" + ",\n".join(items) + "\n" + "  " * depth + "]"
+    return _line(value)
+
+
+def _line(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def make_table(java: JavaPaimon, warehouse: Path, name: str, recipe: Recipe) -> dict[str, Any]:
+    """Run a recipe; what a reader must find at each snapshot, and the files of the last one."""
+    table = java.table(warehouse, f"{DATABASE}.{name}")
+    table.create(
+        recipe.columns,
+        primary_keys=recipe.primary_keys,
+        partition_keys=recipe.partition_keys,
+        options=recipe.options,
+    )
+    for step in recipe.steps:
+        step(table)
+    return expected(table)
+
+
+def expected(table: JavaTable) -> dict[str, Any]:
+    """The schema, each snapshot's rows and the plan of the latest, as Java Paimon reads them."""
+    schema = table.schema()
+    snapshots = []
+    for snapshot in table.snapshots():
+        seen = table.read(snapshot_id=snapshot["id"])
+        snapshots.append(
+            {
+                "id": snapshot["id"],
+                "kind": snapshot["commitKind"],
+                "total_record_count": snapshot["totalRecordCount"],
+                "columns": list(seen.names),
+                "rows": seen.comparable(),
+            }
+        )
+    latest = table.read()
+    return {
+        "fields": schema["fields"],
+        "primary_keys": schema["primaryKeys"],
+        "partition_keys": schema["partitionKeys"],
+        "options": {k: v for k, v in schema["options"].items() if k != "path"},
+        "latest": {"columns": list(latest.names), "rows": comparable(latest.rows, latest.types)},
+        "snapshots": snapshots,
+        "plan": [
+            {**split, "bucket_path": split["bucket_path"].partition(f"{DATABASE}.db/")[2]} for split in table.plan()
+        ],
+    }
+
+
+def make_tables(java: JavaPaimon) -> None:
+    """Write every golden table and its expectation."""
+    with tempfile.TemporaryDirectory(prefix="interbed-golden-") as temporary:
+        expectations = {name: make_table(java, Path(temporary), name, recipe) for name, recipe in TABLES.items()}
+        shutil.rmtree(WAREHOUSE, ignore_errors=True)
+        # Hadoop's local file system leaves hidden checksum files, which are no part of a table.
+        shutil.copytree(temporary, WAREHOUSE, ignore=shutil.ignore_patterns(".*.crc"))
+    shutil.rmtree(EXPECTED, ignore_errors=True)
+    EXPECTED.mkdir()
+    for name, expectation in expectations.items():
+        write_json(EXPECTED / f"{name}.json", expectation)
+
+
+def cases() -> list[tuple[list[TypeJson], list[list[Any]]]]:
+    """Types and rows for the codec and the hash: each type alone, with null, and together."""
+    alone: list[tuple[list[TypeJson], list[list[Any]]]] = [
+        ([of], [[None], *([value] for value in values)]) for of, values in [*SCALARS.items(), *NESTED]
+    ]
+    return [*alone, *COMPOSITES]
+
+
+def make_binary_rows(java: JavaPaimon) -> None:
+    """Write binary_row.json."""
+    out = []
+    for types, rows in cases():
+        answers = java.binary_rows(types, rows)
+        out.append({"types": types, "rows": rows, **_columns(answers, "bytes", "hash")})
+    write_json(GOLDEN / "binary_row.json", out)
+
+
+def make_bucket_hashes(java: JavaPaimon) -> None:
+    """Write bucket_hash.json."""
+    out = []
+    for types, rows in cases():
+        answers = java.buckets(types, rows, NUM_BUCKETS)
+        out.append({"types": types, "rows": rows, **_columns(answers, "hash", "buckets")})
+    mod = []
+    for of in ("INT", "BIGINT"):
+        rows = [[value] for value in SCALARS[of]]
+        answers = java.buckets([of], rows, NUM_BUCKETS, {"bucket-function.type": "mod"})
+        mod.append({"types": [of], "rows": rows, **_columns(answers, "buckets")})
+    write_json(GOLDEN / "bucket_hash.json", {"num_buckets": list(NUM_BUCKETS), "default": out, "mod": mod})
+
+
+def _columns(answers: list[dict[str, Any]], *keys: str) -> dict[str, list[Any]]:
+    return {key: [answer[key] for answer in answers] for key in keys}
+
+
+def main() -> None:
+    """Make all of it."""
+    with JavaPaimon() as java:
+        make_tables(java)
+        make_binary_rows(java)
+        make_bucket_hashes(java)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,22 @@
+"""The peers, one of each for the session."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.peers_java import JavaPaimon
+from tests.support.peers_pypaimon import PyPaimon
+
+
+@pytest.fixture(scope="session")
+def java_paimon() -> Iterator[JavaPaimon]:
+    """A JVM with Java Paimon 1.4.2."""
+    with JavaPaimon() as java:
+        yield java
+
+
+@pytest.fixture(scope="session")
+def pypaimon() -> Iterator[PyPaimon]:
+    """A process with pypaimon 2.1.0 and pypaimon-rust 0.4.0."""
+    with PyPaimon() as python:
+        yield python

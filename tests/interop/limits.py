@@ -1,0 +1,67 @@
+"""What each peer can hold: tests stay within it, and README.md says what happens beyond."""
+
+from typing import Literal
+
+from tests.golden.values import NESTED, SCALARS
+from tests.support.peers_json import PeerType, TypeJson, parse_type
+
+# interbed itself is meant to hold everything.
+Peer = Literal["interbed", "java", "python", "rust"]
+PEERS: tuple[Peer, ...] = ("java", "python", "rust")
+
+
+def _any(of: PeerType, *roots: str) -> bool:
+    return of.root in roots or any(_any(child, *roots) for child in of.children)
+
+
+def _nanosecond_timestamp(of: PeerType) -> bool:
+    return of.root in ("TIMESTAMP", "TIMESTAMP_LTZ") and of.arguments[0] > 6
+
+
+def _contains_nanoseconds(of: PeerType) -> bool:
+    return _nanosecond_timestamp(of) or any(_contains_nanoseconds(child) for child in of.children)
+
+
+def _null_row_of_not_null(of: PeerType) -> bool:
+    if of.root == "ROW" and of.nullable and not all(child.nullable for child in of.children):
+        return True
+    return any(_null_row_of_not_null(child) for child in of.children)
+
+
+def _multiset_of(of: PeerType, *roots: str) -> bool:
+    if of.root == "MULTISET" and of.children[0].root in roots:
+        return True
+    return any(_multiset_of(child, *roots) for child in of.children)
+
+
+def holds_value(peer: Peer, type_json: TypeJson) -> bool:
+    """Whether the peer writes and reads the type as a value."""
+    of = parse_type(type_json)
+    if peer == "interbed":
+        return True
+    if peer == "java":
+        return not _multiset_of(of, "DECIMAL", "TIMESTAMP", "TIMESTAMP_LTZ")
+    if peer == "python" and _null_row_of_not_null(of):
+        return False
+    return not _any(of, "MULTISET") and not _contains_nanoseconds(of)
+
+
+def holds_key(peer: Peer, type_json: TypeJson) -> bool:
+    """Whether the peer keeps apart, and puts into the right bucket, all keys of the type."""
+    return holds_value(peer, type_json) and (peer != "python" or parse_type(type_json).root not in ("FLOAT", "DOUBLE"))
+
+
+def holds_partition(peer: Peer, type_json: TypeJson) -> bool:
+    """Whether the peer writes and reads partitions of the type with `partition.legacy-name` = true."""
+    of = parse_type(type_json)
+    if of.root in ("BINARY", "VARBINARY"):
+        return False
+    if peer in ("interbed", "java"):
+        return True
+    return of.root not in ("FLOAT", "DOUBLE") and not _nanosecond_timestamp(of)
+
+
+def values_held_by(*peers: Peer) -> list[tuple[TypeJson, list[object]]]:
+    """The golden types and values that all of these peers hold."""
+    everything: list[tuple[TypeJson, list[object]]] = [*SCALARS.items(), *NESTED]
+    return [(of, values) for of, values in everything if all(holds_value(peer, of) for peer in peers)]

@@ -1,0 +1,89 @@
+"""Tables whose compactions look up older rows, written by Java Paimon and by interbed in turns: rows and changelogs."""
+
+import itertools
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.peers_interbed import interbed_table
+from tests.support.peers_java import JavaPaimon, JavaTable
+
+COLUMNS = [("id", "INT NOT NULL"), ("p", "STRING"), ("v", "INT")]
+LOOKUP = {"changelog-producer": "lookup"}
+FULL = {"changelog-producer": "full-compaction"}
+VECTORS = {"deletion-vectors.enabled": "true"}
+TABLES = {
+    "lookup": LOOKUP,
+    "lookup without repetitions": {**LOOKUP, "changelog-producer.row-deduplicate": "true"},
+    "vectors": VECTORS,
+    "vectors, 64 bits": {**VECTORS, "deletion-vectors.bitmap64": "true"},
+    "lookup and vectors": {**LOOKUP, **VECTORS},
+    "full compaction": FULL,
+    "full compaction without repetitions": {**FULL, "changelog-producer.row-deduplicate": "true"},
+}
+
+WRITERS = ["in turns", "interbed", "interbed", "in turns", "in turns", "interbed", "in turns"]
+"""Who writes each of the tables; both ways were tried with all of them."""
+
+
+@pytest.mark.parametrize(("name", "writers"), list(zip(TABLES, WRITERS, strict=True)))
+def test_rows_and_changelogs_are_javas(java_paimon: JavaPaimon, tmp_path: Path, name: str, writers: str) -> None:
+    """The same changes go into a table that Java alone writes, and into one that interbed writes, or both in turns."""
+    options = {"bucket": "1", "target-file-size": "2 kb", "num-sorted-run.compaction-trigger": "3", **TABLES[name]}
+    model, table = java_paimon.table(tmp_path, "db.model"), java_paimon.table(tmp_path, "db.t")
+    for java in (model, table):
+        java.create(COLUMNS, primary_keys=["id"], options=options)
+    ours = interbed_table(tmp_path, "db.t")
+    full, vectors = "full" in name, 0
+    turn = itertools.cycle([True] if writers == "interbed" else [True, False])
+    for rows, kinds in changes(random.Random(name)):
+        model.write(rows, kinds=kinds)
+        if next(turn):
+            ours.write(rows, kinds=kinds)
+        else:
+            table.write(rows, kinds=kinds)
+        if full:
+            model.compact()
+            if next(turn):
+                ours.compact()
+            else:
+                table.compact()
+        expected = model.read().comparable()
+        assert ours.read().comparable() == expected
+        assert table.read().comparable() == expected
+        if "vectors" in name:
+            splits = ours.load().new_scan().plan().splits
+            assert all(split.raw_convertible for split in splits)
+            vectors += sum(len(split.deletion_files) for split in splits)
+    assert bool(vectors) == ("vectors" in name)
+    if "changelog-producer" in options:
+        told = changelog(table)
+        assert told == changelog(model)
+        assert {kind for kind, _ in told} == {"+I", "-U", "+U", "-D"}
+
+
+def changes(source: random.Random) -> Iterator[tuple[list[list[Any]], list[str]]]:
+    """Commits of inserts, updates and deletions of few keys, some twice in one commit."""
+    for commit in range(9):
+        ids = [source.randrange(60) for _ in range(40 if commit else 50)]
+        kinds = [source.choice(["+I", "+U", "+I", "-D"]) for _ in ids]
+        # Few different values, so that many an update changes nothing.
+        yield [[i, source.choice(["a", "b", None]), source.randrange(2)] for i in ids], kinds
+
+
+def changelog(table: JavaTable) -> list[tuple[str, list[Any]]]:
+    """All changes that readers of changes see, each snapshot's in an order of its own."""
+    last = table.snapshots()[-1]["id"]
+    told: list[tuple[str, list[Any]]] = []
+    for snapshot in range(1, last + 1):
+        read = table.read(
+            options={
+                "incremental-between": f"{snapshot - 1},{snapshot}",
+                "incremental-between-scan-mode": "changelog",
+            }
+        )
+        told += sorted(zip(read.kinds, read.rows, strict=True), key=repr)
+    return told

@@ -1,0 +1,32 @@
+"""A catalog server, and a HiveServer2 that knows no other metastore."""
+
+from collections.abc import Iterator
+
+import pytest
+
+import interbed
+from tests.support.metastore import MetastoreUnderTest, metastore_under_test
+from tests.support.peers_hive import HiveServer2
+
+
+@pytest.fixture(scope="module")
+def metastore(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MetastoreUnderTest]:
+    """The server, on SQLite."""
+    directory = tmp_path_factory.mktemp("metastore")
+    with metastore_under_test(f"sqlite:///{directory / 'metastore.db'}", directory) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def hive(metastore: MetastoreUnderTest) -> Iterator[HiveServer2]:
+    """HiveServer2 4.0.1 with Paimon's connector."""
+    with HiveServer2(metastore.uri, metastore.warehouse) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def catalog(metastore: MetastoreUnderTest) -> Iterator[interbed.Catalog]:
+    """interbed's Hive catalog on the same server, with the database `lake`."""
+    with interbed.load_catalog("lake", metastore="hive", uri=metastore.uri) as opened:
+        opened.create_database("lake")
+        yield opened

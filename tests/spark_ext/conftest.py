@@ -1,0 +1,120 @@
+"""One Spark session for all tests of the extension, and a catalog of its own for each test."""
+
+import gc
+import itertools
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hatch_build import JAR_PATH, SOURCE_FOLDERS, build_jar
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from interbed.spark_ext import configure
+
+ROOT = Path(__file__).resolve().parents[2]
+_NUMBERS = itertools.count()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """py4j leaves closing its sockets to the garbage collector, which is no fault of the tests."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning"))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def collect_sockets() -> Iterator[None]:
+    """Collects py4j's sockets here, lest they are found by the tests of another module."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+
+
+@dataclass(frozen=True)
+class Lake:
+    """A catalog in Spark; `{lake}` in a statement stands for its name."""
+
+    spark: SparkSession
+    name: str
+    warehouse: Path
+
+    def frame(self, statement: str) -> DataFrame:
+        """The data frame of a statement."""
+        return self.spark.sql(statement.replace("{lake}", self.name))
+
+    def sql(self, statement: str) -> list[Row]:
+        """The rows of a statement."""
+        return self.frame(statement).collect()
+
+    def tuples(self, statement: str) -> list[tuple[Any, ...]]:
+        """The rows of a statement as plain tuples."""
+        return [tuple(row) for row in self.sql(statement)]
+
+    def plan(self, statement: str) -> str:
+        """What EXPLAIN says of a statement."""
+        return str(self.sql(f"EXPLAIN {statement}")[0][0])
+
+    def files(self, table: str) -> list[str]:
+        """Data files of a table `database.table`, committed or not, relative to its directory."""
+        database, name = table.split(".")
+        directory = self.warehouse / f"{database}.db" / name
+        return sorted(
+            str(file.relative_to(directory))
+            for file in directory.rglob("*")
+            if file.is_file() and any(part.startswith("bucket-") for part in file.relative_to(directory).parts)
+        )
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A small session with the extension; the jar is compiled afresh when a source is newer."""
+    jar = ROOT / JAR_PATH
+    sources = [file for folder in SOURCE_FOLDERS for file in (ROOT / folder).rglob("*.java")]
+    if not jar.exists() or jar.stat().st_mtime < max(file.stat().st_mtime for file in sources):
+        build_jar(ROOT)
+    builder = (
+        SparkSession.builder.master("local[2]")
+        .appName("interbed tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.memory", "1g")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.sql.shuffle.partitions", "4")
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("spark-warehouse")))
+        .config("spark.log.level", "OFF")
+    )
+    session = configure(builder).getOrCreate()
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def new_lake(spark: SparkSession, tmp_path: Path) -> Iterator[Callable[[], Lake]]:
+    """Makes catalogs over directories of the test's own."""
+    made: list[Lake] = []
+
+    def make() -> Lake:
+        number = next(_NUMBERS)
+        lake = Lake(spark, f"lake{number}", tmp_path / f"warehouse{number}")
+        lake.sql(f"CREATE CATALOG {lake.name} WITH ('type' = 'interbed', 'warehouse' = '{lake.warehouse}')")
+        made.append(lake)
+        return lake
+
+    yield make
+    spark.sql("USE spark_catalog")
+    for lake in made:
+        spark.sql(f"DROP CATALOG IF EXISTS {lake.name}")
+
+
+@pytest.fixture
+def lake(new_lake: Callable[[], Lake]) -> Lake:
+    """A catalog with the empty database `db`."""
+    made = new_lake()
+    made.sql("CREATE DATABASE {lake}.db")
+    return made

@@ -1,0 +1,85 @@
+"""Jobs and tasks that fail leave no visible row and no file behind."""
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from interbed import load_catalog
+from tests.spark_ext.conftest import Lake
+
+DEADLINE_SECONDS = 60
+
+
+def _eventually(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    pause = threading.Event()
+    while not condition():
+        assert time.monotonic() < deadline, "still not true"
+        pause.wait(0.05)
+
+
+def _until_no_files(lake: Lake) -> None:
+    """A task that is killed is not waited for: its worker deletes its files when it sees that the task is gone."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    pause = threading.Event()
+    while files := lake.files("db.t"):
+        assert time.monotonic() < deadline, f"left behind: {files}"
+        pause.wait(0.05)
+
+
+def _snapshots(lake: Lake) -> int:
+    return len(load_catalog(warehouse=str(lake.warehouse)).get_table("db.t").snapshots())
+
+
+@pytest.fixture
+def table(lake: Lake) -> Lake:
+    """A catalog with an append table whose writers flush often."""
+    lake.sql("CREATE TABLE {lake}.db.t (id BIGINT, v STRING) TBLPROPERTIES ('write-buffer-size' = '1 mb')")
+    return lake
+
+
+def test_a_task_that_fails_takes_back_its_files_and_those_of_its_job(table: Lake) -> None:
+    # The first task has ten rows and is done long before the second one fails.
+    with pytest.raises(Exception, match="told to fail"):
+        table.sql(
+            "INSERT INTO {lake}.db.t "
+            "SELECT id, IF(id = 159000, raise_error('told to fail'), repeat('x', 50)) FROM range(0, 160000, 1, 2) "
+            "WHERE id >= 79990"
+        )
+
+    assert _snapshots(table) == 0
+    _until_no_files(table)
+
+
+def test_an_error_in_python_fails_the_job_in_its_own_words(table: Lake) -> None:
+    (table.warehouse / "db.db/t/bucket-0").write_text("a file in the way of the directory")
+
+    with pytest.raises(Exception, match="bucket-0"):
+        table.sql("INSERT INTO {lake}.db.t VALUES (1, 'a')")
+
+    assert _snapshots(table) == 0
+
+
+def test_a_cancelled_job_takes_back_its_files(table: Lake) -> None:
+    context = table.spark.sparkContext
+    failures: list[BaseException] = []
+
+    def insert() -> None:
+        context.setJobGroup("cancelled", "a write to be cancelled", interruptOnCancel=True)
+        try:
+            table.sql("INSERT INTO {lake}.db.t SELECT id, uuid() FROM range(0, 1000000000, 1, 2)")
+        except Exception as error:  # noqa: BLE001 - kept for the test's thread.
+            failures.append(error)
+
+    thread = threading.Thread(target=insert)
+    thread.start()
+    _eventually(lambda: len(table.files("db.t")) >= 2)
+    context.cancelJobGroup("cancelled")
+    thread.join(DEADLINE_SECONDS)
+
+    assert not thread.is_alive()
+    assert len(failures) == 1
+    assert _snapshots(table) == 0
+    _until_no_files(table)

@@ -1,0 +1,73 @@
+"""The same SQL over a catalog server: CREATE CATALOG with 'metastore' = 'hive'."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from interbed import load_catalog
+from interbed.testing import metastore
+from tests.spark_ext.conftest import Lake
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """A server's address and its warehouse."""
+    warehouse = tmp_path_factory.mktemp("served")
+    with metastore(db=f"sqlite:///{warehouse / 'metastore.db'}", warehouse=f"file:{warehouse}") as uri:
+        yield uri, warehouse
+
+
+@pytest.fixture
+def served(spark: SparkSession, server: tuple[str, Path]) -> Iterator[Lake]:
+    """A catalog over the server, with an empty database `db`."""
+    uri, warehouse = server
+    lake = Lake(spark, "served", warehouse)
+    lake.sql(
+        "CREATE CATALOG {lake} WITH ('type' = 'paimon', 'metastore' = 'hive', "
+        f"'uri' = '{uri}', 'warehouse' = 'file:{warehouse}')"
+    )
+    lake.sql("CREATE DATABASE IF NOT EXISTS {lake}.db COMMENT 'of tests' WITH DBPROPERTIES ('owner-team' = 'a')")
+    yield lake
+    lake.sql("DROP DATABASE IF EXISTS {lake}.db CASCADE")
+    lake.sql("USE spark_catalog")
+    lake.sql("DROP CATALOG {lake}")
+
+
+def test_tables_are_made_written_and_read(served: Lake, server: tuple[str, Path]) -> None:
+    served.sql(
+        "CREATE TABLE {lake}.db.orders (id BIGINT, dt STRING, amount DECIMAL(10, 2)) PARTITIONED BY (dt) "
+        "TBLPROPERTIES ('primary-key' = 'dt,id', 'bucket' = '2')"
+    )
+    served.sql("INSERT INTO {lake}.db.orders VALUES (1, 'a', 1.5), (2, 'b', 2.5)")
+    served.sql("INSERT INTO {lake}.db.orders VALUES (2, 'b', 9.5), (3, 'b', 3.5)")
+
+    assert [str(row[2]) for row in served.sql("SELECT * FROM {lake}.db.orders ORDER BY id")] == ["1.50", "9.50", "3.50"]
+    assert served.tuples("SELECT count(*) FROM {lake}.db.orders VERSION AS OF 1") == [(2,)]
+    uri, warehouse = server
+    with load_catalog(metastore="hive", uri=uri, warehouse=f"file:{warehouse}") as catalog:
+        table = catalog.get_table("db.orders")
+        assert table.scan(filter="amount > 9").to_arrow().to_pydict()["id"] == [2]
+        assert [s.id for s in table.snapshots()] == [1, 2]
+
+
+def test_tables_are_renamed_altered_and_dropped(served: Lake) -> None:
+    served.sql("CREATE TABLE {lake}.db.t AS SELECT 1 AS id")
+    served.sql("ALTER TABLE {lake}.db.t ADD COLUMN note STRING")
+    served.sql("ALTER TABLE {lake}.db.t SET TBLPROPERTIES ('snapshot.num-retained.min' = '7')")
+    served.sql("ALTER TABLE {lake}.db.t RENAME TO db.u")
+
+    assert served.tuples("SELECT * FROM {lake}.db.u") == [(1, None)]
+    assert served.tuples("SHOW TABLES IN {lake}.db") == [("db", "u", False)]
+    served.sql("DROP TABLE {lake}.db.u")
+    assert served.tuples("SHOW TABLES IN {lake}.db") == []
+
+
+def test_properties_of_namespaces_are_kept_and_changed(served: Lake) -> None:
+    served.sql("ALTER DATABASE {lake}.db SET DBPROPERTIES ('owner-team' = 'b', 'tier' = 'gold')")
+
+    described = dict(served.tuples("DESCRIBE NAMESPACE EXTENDED {lake}.db"))
+    assert described["Comment"] == "of tests"
+    assert "(owner-team,b)" in described["Properties"]
+    assert "(tier,gold)" in described["Properties"]

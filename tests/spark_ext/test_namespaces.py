@@ -1,0 +1,62 @@
+"""Namespaces of a catalog in Spark SQL."""
+
+from collections.abc import Callable
+
+import pytest
+from pyspark.errors import AnalysisException
+
+from tests.spark_ext.conftest import Lake
+
+
+def test_namespaces_are_created_listed_and_dropped(new_lake: Callable[[], Lake]) -> None:
+    lake = new_lake()
+    lake.sql("CREATE DATABASE {lake}.one")
+    lake.sql("CREATE NAMESPACE IF NOT EXISTS {lake}.one")
+    lake.sql("CREATE SCHEMA {lake}.two")
+
+    assert lake.tuples("SHOW NAMESPACES IN {lake}") == [("one",), ("two",)]
+    lake.sql("DROP DATABASE {lake}.two")
+    lake.sql("DROP DATABASE IF EXISTS {lake}.two")
+    assert lake.tuples("SHOW NAMESPACES IN {lake}") == [("one",)]
+
+
+def test_a_namespace_that_exists_is_not_created_again(lake: Lake) -> None:
+    with pytest.raises(AnalysisException, match="SCHEMA_ALREADY_EXISTS"):
+        lake.sql("CREATE DATABASE {lake}.db")
+
+
+def test_a_namespace_that_does_not_exist_is_named(lake: Lake) -> None:
+    for statement in ("DROP DATABASE {lake}.none", "SHOW TABLES IN {lake}.none", "DESCRIBE NAMESPACE {lake}.none"):
+        with pytest.raises(AnalysisException, match=r"SCHEMA_NOT_FOUND.*none"):
+            lake.sql(statement)
+
+
+def test_a_namespace_with_tables_is_dropped_with_cascade_only(lake: Lake) -> None:
+    lake.sql("CREATE TABLE {lake}.db.t (id INT)")
+
+    with pytest.raises(AnalysisException, match="SCHEMA_NOT_EMPTY"):
+        lake.sql("DROP DATABASE {lake}.db")
+    assert lake.tuples("SHOW TABLES IN {lake}.db") == [("db", "t", False)]
+    lake.sql("DROP DATABASE {lake}.db CASCADE")
+    assert lake.tuples("SHOW NAMESPACES IN {lake}") == []
+
+
+def test_describe_shows_where_a_namespace_lives(lake: Lake) -> None:
+    described = dict(lake.tuples("DESCRIBE NAMESPACE EXTENDED {lake}.db"))
+
+    assert described["Location"] == f"{lake.warehouse}/db.db"
+    assert described["Namespace Name"] == "db"
+
+
+def test_nested_namespaces_are_refused(lake: Lake) -> None:
+    with pytest.raises(Exception, match=r"one part, not db\.inner"):
+        lake.sql("CREATE NAMESPACE {lake}.db.inner")
+
+
+def test_the_default_namespace_is_made_when_it_is_first_used(lake: Lake) -> None:
+    lake.sql("USE {lake}")
+    lake.sql("CREATE TABLE t (id INT)")
+
+    assert lake.tuples("SHOW TABLES") == [("default", "t", False)]
+    lake.sql("USE {lake}.db")
+    assert lake.tuples("SHOW TABLES") == []

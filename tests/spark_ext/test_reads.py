@@ -1,0 +1,287 @@
+"""SELECT: projection, filters, limits and time travel, by Python and by Spark's own reader."""
+
+import re
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import IllegalArgumentException
+
+from interbed import load_catalog
+from interbed.storage.table import Table
+from tests.spark_ext.conftest import Lake
+
+ROWS = [
+    {
+        "id": 1,
+        "flag": True,
+        "tiny": -1,
+        "amount": Decimal("12345678901234567890.0123456789"),
+        "ratio": 1.5,
+        "name": "one",
+        "raw": b"\x00\x01",
+        "day": date(1969, 12, 31),
+        "at": datetime(1960, 2, 29, 1, 2, 3, 456789),
+        "instant": datetime(2024, 2, 29, 1, 2, 3, 456789, tzinfo=UTC),
+        "clock": 86_399_999,
+        "list": [1, None, 3],
+        "bag": [("a", [1.5])],
+        "pair": {"x": 1, "y": {"z": "deep"}},
+    },
+    {"id": 2, "list": [], "bag": [], "pair": {"x": None, "y": None}},
+]
+SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.int32(), nullable=False),
+        ("flag", pa.bool_()),
+        ("tiny", pa.int8()),
+        ("amount", pa.decimal128(38, 10)),
+        ("ratio", pa.float32()),
+        ("name", pa.string()),
+        ("raw", pa.binary()),
+        ("day", pa.date32()),
+        ("at", pa.timestamp("us")),
+        ("instant", pa.timestamp("us", tz="UTC")),
+        ("clock", pa.time32("ms")),
+        ("list", pa.list_(pa.int32())),
+        ("bag", pa.map_(pa.string(), pa.list_(pa.float64()))),
+        ("pair", pa.struct([("x", pa.int64()), ("y", pa.struct([("z", pa.string())]))])),
+    ]
+)
+
+
+def _table(lake: Lake, name: str, schema: pa.Schema, **arguments: object) -> Table:
+    catalog = load_catalog(warehouse=str(lake.warehouse))
+    return catalog.create_table(name, schema, **arguments)  # type: ignore[arg-type]
+
+
+def _splits(plan: str) -> int:
+    found = re.search(r"splits=(\d+)", plan)
+    assert found is not None, plan
+    return int(found[1])
+
+
+@pytest.mark.parametrize("native", ["true", "false"])
+def test_every_type_is_read_as_it_was_written(lake: Lake, native: str) -> None:
+    table = _table(lake, "db.types", SCHEMA)
+    table.append(pa.Table.from_pylist(ROWS, SCHEMA))
+    # TIME has no counterpart in the file for Spark's reader.
+    columns = [name for name in SCHEMA.names if name != "clock" or native == "false"]
+
+    frame = lake.spark.read.option("spark.native-read", native).table(f"{lake.name}.db.types").select(*columns)
+    first, second = frame.orderBy("id").collect()
+
+    for name in columns:
+        value = first[name].asDict(recursive=True) if name == "pair" else first[name]
+        expected = dict(ROWS[0][name]) if name == "bag" else ROWS[0][name]
+        if name == "instant":
+            # PySpark shows instants in the zone of the process.
+            value = value.astimezone(UTC)
+        assert value == expected, name
+    assert second["id"] == 2
+    assert [second[name] for name in columns if name not in ("id", "list", "bag", "pair")] == [None] * (
+        len(columns) - 4
+    )
+    assert (second["list"], second["bag"]) == ([], {})
+
+
+def test_time_is_read_as_milliseconds_even_where_spark_could_read_the_rest(lake: Lake) -> None:
+    table = _table(lake, "db.t", SCHEMA)
+    table.append(pa.Table.from_pylist(ROWS, SCHEMA))
+
+    assert lake.tuples("SELECT clock FROM {lake}.db.t ORDER BY id") == [(86_399_999,), (None,)]
+
+
+def test_updates_are_merged_in_every_projection(lake: Lake) -> None:
+    schema = pa.schema([("id", pa.int64()), ("v", pa.string()), ("w", pa.int32())])
+    table = _table(lake, "db.t", schema, primary_keys=["id"], options={"bucket": "2"})
+    table.upsert(pa.table({"id": range(100), "v": ["old"] * 100, "w": range(100)}, schema=schema))
+    table.upsert(pa.table({"id": range(50, 150), "v": ["new"] * 100, "w": range(100)}, schema=schema))
+    table.delete("id < 10")
+
+    assert lake.tuples("SELECT count(*), count(v), sum(id) FROM {lake}.db.t") == [(140, 140, sum(range(10, 150)))]
+    assert lake.tuples("SELECT count(*) FROM {lake}.db.t WHERE v = 'old'") == [(40,)]
+    assert lake.tuples("SELECT w, id FROM {lake}.db.t WHERE id = 60") == [(10, 60)]
+
+
+def test_a_compacted_table_is_read_by_spark_and_an_unmerged_one_by_python(lake: Lake) -> None:
+    schema = pa.schema([("id", pa.int64()), ("v", pa.string())])
+    table = _table(lake, "db.t", schema, primary_keys=["id"], options={"bucket": "1"})
+    table.upsert(pa.table({"id": range(10), "v": ["old"] * 10}, schema=schema))
+    table.upsert(pa.table({"id": range(5), "v": ["new"] * 5}, schema=schema))
+    merged = lake.tuples("SELECT * FROM {lake}.db.t ORDER BY id")
+    assert "native=0" in lake.plan("SELECT * FROM {lake}.db.t")
+
+    table.compact(full=True)
+
+    assert "native=1" in lake.plan("SELECT * FROM {lake}.db.t")
+    assert lake.tuples("SELECT * FROM {lake}.db.t ORDER BY id") == merged
+
+
+def test_filters_give_the_same_rows_as_without_pushing_them_down(lake: Lake) -> None:
+    schema = pa.schema([("id", pa.int64()), ("s", pa.string()), ("d", pa.float64()), ("p", pa.int32())])
+    table = _table(lake, "db.t", schema, partition_keys=["p"])
+    table.append(
+        pa.table(
+            {
+                "id": [1, 2, 3, 4, 5, None],
+                "s": ["a", "ab", None, "b%", "", "c"],
+                "d": [1.0, float("nan"), -0.0, None, float("inf"), 0.0],
+                "p": [1, 1, 2, 2, None, 3],
+            },
+            schema=schema,
+        )
+    )
+    everything = lake.frame("SELECT * FROM {lake}.db.t").collect()
+    name = f"{lake.name}.db.t"
+    copy = lake.spark.createDataFrame(everything, "id BIGINT, s STRING, d DOUBLE, p INT")
+    conditions = [
+        "id = 2",
+        "id <> 2",
+        "id IN (1, 5, NULL)",
+        "id NOT IN (1, 5)",
+        "NOT (id > 3)",
+        "id <=> NULL",
+        "s LIKE 'a%'",
+        "s LIKE '%b%'",
+        "s = ''",
+        "s IS NULL OR id = 1",
+        "d > 0.5",
+        "d = double('NaN')",
+        "d = 0.0",
+        "d <= 0.0",
+        "p = 1",
+        "p <> 1",
+        "NOT (p = 1)",
+        "p IS NULL",
+        "p IN (1, 3) AND id > 1",
+        "p <=> 2 OR id IS NULL",
+        "id + 1 = 3",
+        "upper(s) = 'A'",
+        "id BETWEEN 2 AND 4",
+    ]
+
+    def selected(source: str) -> dict[str, list[str]]:
+        # One job for all conditions, each with a scan of its own.
+        rows: dict[str, list[str]] = {condition: [] for condition in conditions}
+        scans = [f"SELECT {i} AS number, * FROM {source} WHERE {c}" for i, c in enumerate(conditions)]
+        for number, *values in lake.spark.sql(" UNION ALL ".join(scans)).collect():
+            rows[conditions[number]].append(str(values))
+        return {condition: sorted(found) for condition, found in rows.items()}
+
+    def counted(source: str) -> list[int]:
+        scans = [f"SELECT {i} AS number, count(*) FROM {source} WHERE {c}" for i, c in enumerate(conditions)]
+        return [row[1] for row in sorted(lake.spark.sql(" UNION ALL ".join(scans)).collect())]
+
+    copy.createOrReplaceTempView("copy_of_rows")
+    expected = selected("copy_of_rows")
+    for native in ("true", "false"):
+        lake.spark.read.option("spark.native-read", native).table(name).createOrReplaceTempView("pushed_down")
+        assert selected("pushed_down") == expected
+        assert counted("pushed_down") == [len(rows) for rows in expected.values()]
+    lake.spark.catalog.dropTempView("copy_of_rows")
+    lake.spark.catalog.dropTempView("pushed_down")
+
+
+def test_partitions_and_statistics_prune_splits(lake: Lake) -> None:
+    schema = pa.schema([("id", pa.int64()), ("p", pa.string())])
+    table = _table(lake, "db.t", schema, partition_keys=["p"])
+    table.append(pa.table({"id": range(300), "p": ["a", "b", "c"] * 100}, schema=schema))
+
+    assert _splits(lake.plan("SELECT * FROM {lake}.db.t")) == 3
+    assert _splits(lake.plan("SELECT * FROM {lake}.db.t WHERE p = 'a'")) == 1
+    assert _splits(lake.plan("SELECT * FROM {lake}.db.t WHERE p IN ('a', 'c') AND id < 1")) == 1
+    assert "Filter " not in lake.plan("SELECT * FROM {lake}.db.t WHERE p <=> 'a'").replace("RuntimeFilters", "")
+    assert lake.tuples("SELECT count(*) FROM {lake}.db.t WHERE p = 'a'") == [(100,)]
+
+
+def test_a_limit_reaches_the_plan_unless_a_filter_remains(lake: Lake) -> None:
+    schema = pa.schema([("id", pa.int64()), ("p", pa.string())])
+    table = _table(lake, "db.t", schema, partition_keys=["p"])
+    table.append(pa.table({"id": range(300), "p": ["a", "b", "c"] * 100}, schema=schema))
+
+    plan = lake.plan("SELECT * FROM {lake}.db.t LIMIT 5")
+    assert "limit=5" in plan
+    assert _splits(plan) == 1
+    assert "limit=5" in lake.plan("SELECT * FROM {lake}.db.t WHERE p <=> 'b' LIMIT 5")
+    assert "limit" not in lake.plan("SELECT * FROM {lake}.db.t WHERE id > 1 LIMIT 5").replace("CollectLimit", "")
+    assert len(lake.sql("SELECT * FROM {lake}.db.t LIMIT 5")) == 5
+    assert len(lake.sql("SELECT * FROM {lake}.db.t LIMIT 150")) == 150
+
+
+def test_only_the_columns_asked_for_are_read(lake: Lake) -> None:
+    lake.sql("CREATE TABLE {lake}.db.t (a INT, b STRING, c INT)")
+
+    assert "columns=[c]" in lake.plan("SELECT c + 1 FROM {lake}.db.t")
+
+
+def test_a_table_without_snapshots_is_empty(lake: Lake) -> None:
+    lake.sql("CREATE TABLE {lake}.db.t (a INT)")
+
+    assert lake.tuples("SELECT * FROM {lake}.db.t") == []
+    assert lake.tuples("SELECT count(*) FROM {lake}.db.t") == [(0,)]
+
+
+def test_older_snapshots_are_read_by_id_and_by_time(lake: Lake) -> None:
+    lake.sql("CREATE TABLE {lake}.db.t (id INT)")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (1)")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (2)")
+    lake.sql("ALTER TABLE {lake}.db.t ADD COLUMN later STRING")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (3, 'x')")
+    table = load_catalog(warehouse=str(lake.warehouse)).get_table("db.t")
+    second = table.snapshots()[1].time_millis / 1000
+
+    assert lake.tuples("SELECT * FROM {lake}.db.t VERSION AS OF 1") == [(1,)]
+    assert lake.tuples("SELECT id FROM {lake}.db.t VERSION AS OF 2 ORDER BY id") == [(1,), (2,)]
+    assert lake.tuples(f"SELECT count(*) FROM {{lake}}.db.t TIMESTAMP AS OF {second}") == [(2,)]
+    assert lake.spark.read.option("versionAsOf", 1).table(f"{lake.name}.db.t").count() == 1
+    assert lake.spark.read.option("scan.snapshot-id", "2").table(f"{lake.name}.db.t").count() == 2
+
+
+@pytest.mark.parametrize(
+    ("clause", "message"),
+    [
+        ("VERSION AS OF 9", "9"),
+        ("VERSION AS OF 'tagged'", "'tagged'"),
+        ("TIMESTAMP AS OF '2001-01-01'", "No snapshot is as old"),
+    ],
+)
+def test_a_version_that_is_not_there_is_named(lake: Lake, clause: str, message: str) -> None:
+    lake.sql("CREATE TABLE {lake}.db.t (id INT)")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (1)")
+
+    with pytest.raises(IllegalArgumentException, match=message):
+        lake.sql(f"SELECT * FROM {{lake}}.db.t {clause}")
+
+
+def test_a_corrupt_data_file_fails_the_query_by_name(lake: Lake) -> None:
+    lake.sql("CREATE TABLE {lake}.db.t (id INT)")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (1)")
+    (file,) = lake.files("db.t")
+    path = lake.warehouse / "db.db/t" / file
+    path.write_bytes(b"not parquet" * 10)
+
+    for native in ("true", "false"):
+        with pytest.raises(Exception, match=path.name):
+            lake.spark.read.option("spark.native-read", native).table(f"{lake.name}.db.t").collect()
+
+
+def test_a_frame_sees_what_is_written_later_from_spark_4_1_on(lake: Lake) -> None:
+    lake.sql("CREATE TABLE {lake}.db.t (id INT)")
+    frame = lake.spark.table(f"{lake.name}.db.t")
+    assert frame.count() == 0
+
+    lake.sql("INSERT INTO {lake}.db.t VALUES (1)")
+
+    # Before 4.1 Spark keeps the table, and with it the snapshot, that it found when the frame was made.
+    assert frame.count() == (0 if lake.spark.version.startswith("4.0") else 1)
+
+
+def test_names_with_dots_quotes_and_other_scripts_are_read(lake: Lake) -> None:
+    lake.sql("CREATE TABLE {lake}.db.t (`a.b` INT, `ключ` STRING, `it``s` INT) PARTITIONED BY (`ключ`)")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (1, 'раз/два=три', 3)")
+
+    assert lake.tuples("SELECT `it``s`, `a.b`, `ключ` FROM {lake}.db.t WHERE `a.b` = 1 AND `ключ` LIKE 'раз%'") == [
+        (3, 1, "раз/два=три")
+    ]

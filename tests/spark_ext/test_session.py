@@ -1,0 +1,103 @@
+"""configure adds to what the user has set and replaces none of it."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from interbed.spark_ext import SparkSetupError, configure, jar_path, spark_settings
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No settings from outside, and no session that runs already."""
+    for name in ("PYSPARK_SUBMIT_ARGS", "PYSPARK_PYTHON", "SPARK_REMOTE", "SPARK_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)
+
+
+def _options(builder: SparkSession.Builder) -> dict[str, str]:
+    return dict(builder._options)
+
+
+def test_a_bare_builder_gets_jar_extensions_and_this_python() -> None:
+    options = _options(configure(SparkSession.Builder()))
+
+    assert options["spark.jars"] == str(jar_path())
+    assert options["spark.sql.extensions"] == "interbed.spark.SparkExtensions"
+    assert options["spark.pyspark.python"] == sys.executable
+
+
+def test_what_the_builder_holds_is_kept() -> None:
+    builder = (
+        SparkSession.Builder()
+        .config("spark.jars", "/a.jar,/b.jar")
+        .config("spark.sql.extensions", "org.example.Extensions")
+        .config("spark.pyspark.python", "/opt/python")
+    )
+
+    options = _options(configure(builder))
+
+    assert options["spark.jars"] == f"/a.jar,/b.jar,{jar_path()}"
+    assert options["spark.sql.extensions"] == "org.example.Extensions,interbed.spark.SparkExtensions"
+    assert options["spark.pyspark.python"] == "/opt/python"
+
+
+def test_configuring_twice_changes_nothing() -> None:
+    once = _options(configure(SparkSession.Builder()))
+
+    assert _options(configure(configure(SparkSession.Builder()))) == once
+
+
+def test_settings_of_the_command_line_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(
+        "PYSPARK_SUBMIT_ARGS",
+        "--jars /cli.jar --conf spark.sql.extensions=org.example.Cli --conf 'spark.x=a b' pyspark-shell",
+    )
+
+    options = _options(configure(SparkSession.Builder()))
+
+    assert options["spark.jars"] == f"/cli.jar,{jar_path()}"
+    assert options["spark.sql.extensions"] == "org.example.Cli,interbed.spark.SparkExtensions"
+
+
+def test_settings_of_the_defaults_file_are_kept(tmp_path: Path) -> None:
+    (tmp_path / "spark-defaults.conf").write_text(
+        "# a comment\n\nspark.jars   /file.jar\nspark.sql.extensions=org.example.File\n"
+    )
+
+    options = _options(configure(SparkSession.Builder()))
+
+    assert options["spark.jars"] == f"/file.jar,{jar_path()}"
+    assert options["spark.sql.extensions"] == "org.example.File,interbed.spark.SparkExtensions"
+
+
+def test_the_environments_python_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", "/env/python")
+
+    assert "spark.pyspark.python" not in spark_settings()
+
+
+def test_a_remote_session_is_refused_with_the_way_out() -> None:
+    with pytest.raises(SparkSetupError, match="spark_settings"):
+        configure(SparkSession.Builder().remote("sc://localhost"))
+
+
+def test_a_running_session_without_the_jar_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Running:
+        def getConf(self) -> dict[str, str]:
+            return {}
+
+    monkeypatch.setattr("pyspark.SparkContext._active_spark_context", Running())
+
+    with pytest.raises(SparkSetupError, match="runs already"):
+        configure(SparkSession.Builder())
+
+
+def test_a_missing_jar_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("interbed.spark_ext.session._JAR", tmp_path / "none.jar")
+
+    with pytest.raises(SparkSetupError, match=r"none\.jar"):
+        spark_settings()

@@ -1,0 +1,193 @@
+"""CREATE, DESCRIBE, ALTER, RENAME and DROP TABLE."""
+
+import pytest
+from pyspark.errors import AnalysisException
+
+from interbed import load_catalog
+from interbed.storage.types.json import type_to_json
+from tests.spark_ext.conftest import Lake
+
+
+def _columns(lake: Lake, table: str) -> list[tuple[str, str]]:
+    rows = lake.tuples(f"DESCRIBE {{lake}}.{table}")
+    names = [row[0] for row in rows]
+    end = names.index("# Partitioning") if "# Partitioning" in names else len(rows)
+    end = min(end, names.index("# Partition Information") if "# Partition Information" in names else end)
+    return [(row[0], row[1]) for row in rows[:end] if row[0]]
+
+
+def test_a_primary_key_table_is_what_python_sees(lake: Lake) -> None:
+    lake.sql(
+        "CREATE TABLE {lake}.db.orders (id BIGINT COMMENT 'number', dt STRING, amount DECIMAL(10, 2)) "
+        "COMMENT 'all orders' PARTITIONED BY (dt) "
+        "TBLPROPERTIES ('primary-key' = 'dt,id', 'bucket' = '4', 'num-levels' = '3')"
+    )
+
+    table = load_catalog(warehouse=str(lake.warehouse)).get_table("db.orders")
+
+    assert [(f.name, type_to_json(f.type), f.description) for f in table.schema.fields] == [
+        ("id", "BIGINT NOT NULL", "number"),
+        ("dt", "STRING NOT NULL", None),
+        ("amount", "DECIMAL(10, 2)", None),
+    ]
+    assert table.schema.primary_keys == ("dt", "id")
+    assert table.schema.partition_keys == ("dt",)
+    assert table.schema.options == {"bucket": "4", "num-levels": "3"}
+    assert table.schema.comment == "all orders"
+
+
+def test_describe_and_show_tell_all_of_a_table(lake: Lake) -> None:
+    lake.sql(
+        "CREATE TABLE {lake}.db.t (id INT NOT NULL, name STRING COMMENT 'of it', p STRING) USING interbed "
+        "COMMENT 'words' PARTITIONED BY (p) TBLPROPERTIES ('file.compression' = 'zstd')"
+    )
+
+    described = {row[0]: row[1] for row in lake.tuples("DESCRIBE EXTENDED {lake}.db.t")}
+    assert described["id"] == "int"
+    assert described["Comment"] == "words"
+    assert described["Provider"] == "interbed"
+    assert described["Location"] == f"{lake.warehouse}/db.db/t"
+    assert ("file.compression", "zstd") in lake.tuples("SHOW TBLPROPERTIES {lake}.db.t")
+    created = lake.tuples("SHOW CREATE TABLE {lake}.db.t")[0][0]
+    assert "id INT NOT NULL" in created
+    assert "PARTITIONED BY (p)" in created
+
+
+def test_every_type_goes_through_spark_and_back(lake: Lake) -> None:
+    columns = [
+        ("a", "boolean"),
+        ("b", "tinyint"),
+        ("c", "smallint"),
+        ("d", "int"),
+        ("e", "bigint"),
+        ("f", "float"),
+        ("g", "double"),
+        ("h", "decimal(38,10)"),
+        ("i", "string"),
+        ("j", "char(3)"),
+        ("k", "varchar(5)"),
+        ("l", "binary"),
+        ("m", "date"),
+        ("n", "timestamp"),
+        ("o", "timestamp_ntz"),
+        ("p", "array<int>"),
+        ("q", "map<string,array<double>>"),
+        ("r", "struct<x:int,y:struct<z:string>>"),
+    ]
+
+    lake.sql(f"CREATE TABLE {{lake}}.db.types ({', '.join(f'{name} {kind}' for name, kind in columns)})")
+
+    assert _columns(lake, "db.types") == columns
+
+
+def test_buckets_may_be_given_as_a_clause(lake: Lake) -> None:
+    lake.sql("CREATE TABLE {lake}.db.t (id INT, v INT) CLUSTERED BY (id) INTO 3 BUCKETS")
+
+    table = load_catalog(warehouse=str(lake.warehouse)).get_table("db.t")
+
+    assert table.schema.options == {"bucket": "3", "bucket-key": "id"}
+
+
+@pytest.mark.parametrize(
+    ("statement", "message"),
+    [
+        ("(id INT, ts TIMESTAMP) PARTITIONED BY (days(ts))", r"by columns, not by days\(ts\)"),
+        ("(id INT) USING csv", "not of 'csv'"),
+        ("(id INT) TBLPROPERTIES ('primary-key' = 'nr')", "'nr'"),
+        ("(id INT) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = 'x')", "'bucket' takes an integer"),
+        ("(id INT) TBLPROPERTIES ('merge-engine' = 'magic', 'primary-key' = 'id')", "merge-engine"),
+        ("(id INT, y INTERVAL YEAR)", "'y' has the Spark type 'interval year'"),
+        ("(id INT, v VARIANT)", "'v' has the Spark type 'variant'"),
+        ("(_VALUE_KIND INT)", "reserved"),
+        ("(id INT, name STRING COLLATE UNICODE_CI)", "collation"),
+    ],
+)
+def test_a_table_that_cannot_be_is_refused_and_not_made(lake: Lake, statement: str, message: str) -> None:
+    with pytest.raises(Exception, match=message):
+        lake.sql(f"CREATE TABLE {{lake}}.db.t {statement}")
+
+    assert lake.tuples("SHOW TABLES IN {lake}.db") == []
+
+
+def test_a_table_that_exists_is_not_created_again(lake: Lake) -> None:
+    lake.sql("CREATE TABLE {lake}.db.t (id INT)")
+
+    with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_ALREADY_EXISTS"):
+        lake.sql("CREATE TABLE {lake}.db.t (other INT)")
+    lake.sql("CREATE TABLE IF NOT EXISTS {lake}.db.t (other INT)")
+    assert _columns(lake, "db.t") == [("id", "int")]
+
+
+def test_a_table_in_no_namespace_is_refused(lake: Lake) -> None:
+    with pytest.raises(AnalysisException, match="SCHEMA_NOT_FOUND"):
+        lake.sql("CREATE TABLE {lake}.none.t (id INT)")
+
+
+def test_a_table_that_is_not_there_is_named(lake: Lake) -> None:
+    for statement in ("SELECT * FROM {lake}.db.none", "DROP TABLE {lake}.db.none", "DESCRIBE {lake}.db.none"):
+        with pytest.raises(AnalysisException, match=r"TABLE_OR_VIEW_NOT_FOUND.*none"):
+            lake.sql(statement)
+    lake.sql("DROP TABLE IF EXISTS {lake}.db.none")
+
+
+@pytest.mark.parametrize("target", ["renamed", "db.renamed", "{lake}.db.renamed"])
+def test_a_table_is_renamed_however_its_new_name_is_written(lake: Lake, target: str) -> None:
+    lake.sql("CREATE TABLE {lake}.db.t (id INT)")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (1)")
+
+    lake.sql(f"ALTER TABLE {{lake}}.db.t RENAME TO {target}")
+
+    assert lake.tuples("SHOW TABLES IN {lake}.db") == [("db", "renamed", False)]
+    assert lake.tuples("SELECT * FROM {lake}.db.renamed") == [(1,)]
+
+
+def test_a_table_is_not_renamed_onto_another(lake: Lake) -> None:
+    lake.sql("CREATE TABLE {lake}.db.a (id INT)")
+    lake.sql("CREATE TABLE {lake}.db.b (id INT)")
+
+    with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_ALREADY_EXISTS"):
+        lake.sql("ALTER TABLE {lake}.db.a RENAME TO db.b")
+
+
+def test_properties_are_set_and_unset(lake: Lake) -> None:
+    lake.sql("CREATE TABLE {lake}.db.t (id INT)")
+
+    lake.sql("ALTER TABLE {lake}.db.t SET TBLPROPERTIES ('snapshot.num-retained.min' = '3', 'comment' = 'said')")
+    assert ("snapshot.num-retained.min", "3") in lake.tuples("SHOW TBLPROPERTIES {lake}.db.t")
+    table = load_catalog(warehouse=str(lake.warehouse)).get_table("db.t")
+    assert table.schema.comment == "said"
+
+    lake.sql("ALTER TABLE {lake}.db.t UNSET TBLPROPERTIES ('snapshot.num-retained.min')")
+    assert "snapshot.num-retained.min" not in dict(lake.tuples("SHOW TBLPROPERTIES {lake}.db.t"))
+
+
+def test_properties_that_files_depend_on_are_not_changed(lake: Lake) -> None:
+    lake.sql("CREATE TABLE {lake}.db.t (id INT) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '2')")
+
+    for change in ("'merge-engine' = 'first-row'", "'bucket' = '-1'", "'location' = '/elsewhere'"):
+        with pytest.raises(Exception, match=r"can't be changed|location"):
+            lake.sql(f"ALTER TABLE {{lake}}.db.t SET TBLPROPERTIES ({change})")
+
+
+def test_columns_are_altered_and_old_files_are_read_in_the_new_schema(lake: Lake) -> None:
+    lake.sql("CREATE TABLE {lake}.db.t (id INT, name STRING, gone INT)")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (1, 'one', 9)")
+
+    lake.sql("ALTER TABLE {lake}.db.t ADD COLUMN note STRING COMMENT 'new' AFTER id")
+    lake.sql("ALTER TABLE {lake}.db.t RENAME COLUMN name TO label")
+    lake.sql("ALTER TABLE {lake}.db.t ALTER COLUMN id TYPE BIGINT")
+    lake.sql("ALTER TABLE {lake}.db.t DROP COLUMN gone")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (5000000000, 'n', 'five')")
+
+    assert _columns(lake, "db.t") == [("id", "bigint"), ("note", "string"), ("label", "string")]
+    assert lake.tuples("SELECT * FROM {lake}.db.t ORDER BY id") == [(1, None, "one"), (5000000000, "n", "five")]
+
+
+def test_a_dropped_table_is_gone_with_its_files(lake: Lake) -> None:
+    lake.sql("CREATE TABLE {lake}.db.t (id INT)")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (1)")
+
+    lake.sql("DROP TABLE {lake}.db.t")
+
+    assert lake.tuples("SHOW TABLES IN {lake}.db") == []
+    assert not (lake.warehouse / "db.db" / "t").exists()

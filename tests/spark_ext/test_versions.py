@@ -1,0 +1,61 @@
+"""The sources compile against every supported PySpark, and the one jar of this installation works in each.
+
+`run_versions.py` runs all of the extension's tests there; this is the short form.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.peers_cache import built_once, run
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = Path(__file__).with_name("version_program.py")
+# The tests' own PySpark is 4.1.
+VERSIONS = {"4.0": "4.0.5", "4.2": "4.2.1", "4.3": "4.3.0"}
+TIMEOUT_SECONDS = 300
+
+COMPILE = "import sys, hatch_build; from pathlib import Path; hatch_build.build_jar(Path(sys.argv[1]))"
+
+
+def _pyspark(version: str) -> Path:
+    exact = VERSIONS[version]
+
+    def build(directory: Path) -> None:
+        run(sys.executable, "-m", "pip", "install", "--quiet", "--target", directory, f"pyspark=={exact}")
+
+    return built_once(f"pyspark-{exact}", build)
+
+
+def _run(version: str, *arguments: str, path: list[Path]) -> None:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_"))}
+    environment["PYTHONPATH"] = os.pathsep.join(str(p) for p in (_pyspark(version), *path))
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_sources_compile_against_pyspark(version: str, tmp_path: Path) -> None:
+    for folder in ("src", "gen"):
+        shutil.copytree(ROOT / "spark_ext" / "jvm" / folder, tmp_path / "spark_ext" / "jvm" / folder)
+
+    _run(version, "-c", COMPILE, str(tmp_path), path=[ROOT])
+
+    assert (tmp_path / "spark_ext" / "jvm" / "interbed-spark.jar").stat().st_size > 100_000
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_one_jar_works_in_pyspark(version: str, tmp_path: Path) -> None:
+    _run(version, str(PROGRAM), str(tmp_path), version, path=[ROOT / "src"])

@@ -1,0 +1,221 @@
+"""The worker's side of the conversation with a task, spoken by the test in place of the JVM."""
+
+import os
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pytest
+
+from interbed import load_catalog
+from interbed.spark_ext import worker
+from interbed.spark_ext.handle import TableHandle
+from interbed.spark_ext.reader import ReadTask
+from interbed.spark_ext.writer import decode_messages, plan_write
+from interbed.storage.table import Table
+from interbed.thrift_idl.planner.ttypes import ErrorKind
+from tests.spark_ext.test_writer import Request
+
+TIMEOUT_SECONDS = 60
+SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string())])
+ROWS = pa.RecordBatch.from_pydict({"id": [1, 2], "v": ["a", "b"]}, schema=SCHEMA)
+
+PROGRAM = """
+import os, sys
+from interbed.spark_ext.worker import main
+descriptor = int(sys.argv[1])
+main(os.fdopen(os.dup(descriptor), "rb", 65536), os.fdopen(os.dup(descriptor), "wb", 65536))
+"""
+
+
+class Conversation:
+    """A worker process and the test's end of its socket."""
+
+    def __init__(self) -> None:
+        self.socket, theirs = socket.socketpair()
+        self.socket.settimeout(TIMEOUT_SECONDS)
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", PROGRAM, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            )
+        self.input: BinaryIO = self.socket.makefile("rb")
+        self.output: BinaryIO = self.socket.makefile("wb")
+
+    def send_int(self, number: int) -> None:
+        self.output.write(struct.pack("!i", number))
+
+    def request(self, operation: int, *payloads: bytes) -> None:
+        self.send_int(operation)
+        self.send_int(len(payloads))
+        for payload in payloads:
+            self.send_int(len(payload))
+            self.output.write(payload)
+        self.output.flush()
+
+    def read_int(self) -> int:
+        number: int = struct.unpack("!i", self.input.read(4))[0]
+        return number
+
+    def read_bytes(self) -> bytes:
+        return self.input.read(self.read_int())
+
+    def hang_up(self) -> int:
+        """Close the socket and wait for the worker; its exit code."""
+        for part in (self.output, self.input, self.socket):
+            try:
+                part.close()
+            except BrokenPipeError:
+                # The worker ended first and left the test's last words unread.
+                continue
+        return self.process.wait(TIMEOUT_SECONDS)
+
+
+@pytest.fixture
+def conversation() -> Iterator[Conversation]:
+    """A worker that waits for its first request."""
+    made = Conversation()
+    yield made
+    if made.process.poll() is None:
+        made.hang_up()
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    """A table of one bucket."""
+    catalog = load_catalog(warehouse=str(tmp_path))
+    catalog.create_database("db")
+    return catalog.create_table("db.t", SCHEMA, options={"bucket": "1", "bucket-key": "id"})
+
+
+def _handle(table: Table, snapshot_id: int | None = None) -> TableHandle:
+    return TableHandle(
+        catalog="lake",
+        catalog_options={},
+        database="db",
+        table="t",
+        location=table.location,
+        schema_json=table.schema.to_json(),
+        snapshot_id=snapshot_id,
+    )
+
+
+def _files(table: Table) -> list[Path]:
+    return sorted(Path(table.location).rglob("bucket-*/*"))
+
+
+def _start_write(conversation: Conversation, table: Table) -> Any:
+    conversation.request(worker.WRITE, plan_write(_handle(table), Request()).task)
+    conversation.send_int(worker.BATCH)
+    stream = pa.ipc.new_stream(conversation.output, SCHEMA)
+    stream.write_batch(ROWS)
+    conversation.output.flush()
+    assert conversation.read_int() == worker.BATCH
+    return stream
+
+
+def test_batches_are_acknowledged_and_the_end_brings_what_to_commit(conversation: Conversation, table: Table) -> None:
+    stream = _start_write(conversation, table)
+    conversation.send_int(worker.BATCH)
+    stream.write_batch(ROWS)
+    conversation.output.flush()
+    assert conversation.read_int() == worker.BATCH
+    conversation.send_int(worker.END)
+    conversation.output.flush()
+
+    assert conversation.read_int() == worker.END
+    (message,) = decode_messages([conversation.read_bytes()])
+    assert sum(file.row_count for file in message.new_files) == 4
+    conversation.send_int(worker.END)
+    assert conversation.hang_up() == 1
+    assert len(_files(table)) == 1
+
+
+@pytest.mark.parametrize("last_words", [b"", struct.pack("!i", worker.ABORT)])
+def test_files_whose_task_did_not_take_the_result_are_deleted(
+    conversation: Conversation, table: Table, last_words: bytes
+) -> None:
+    _start_write(conversation, table)
+    conversation.send_int(worker.END)
+    conversation.output.flush()
+    assert conversation.read_int() == worker.END
+    assert conversation.read_bytes()
+    assert len(_files(table)) == 1
+
+    conversation.output.write(last_words)
+    assert conversation.hang_up() == 1
+    assert _files(table) == []
+
+
+def test_a_worker_serves_one_request_after_the_other(conversation: Conversation, table: Table) -> None:
+    snapshot_id = table.append(pa.Table.from_batches([ROWS]))
+    (split,) = table.new_scan().plan().splits
+    task = ReadTask(handle=_handle(table, snapshot_id), columns=("v",), filters=()).to_bytes()
+
+    for _ in range(2):
+        conversation.request(worker.READ, task, split.to_bytes())
+        assert conversation.read_int() == worker.BATCH
+        batch = pa.ipc.open_stream(conversation.input).read_next_batch()
+        assert batch.to_pydict() == {"v": ["a", "b"]}
+        assert conversation.read_int() == worker.END
+
+
+def test_an_abort_deletes_the_files_and_is_confirmed(conversation: Conversation, table: Table) -> None:
+    _start_write(conversation, table)
+    conversation.send_int(worker.ABORT)
+    conversation.output.flush()
+
+    assert conversation.read_int() == worker.END
+    assert _files(table) == []
+
+
+@pytest.mark.parametrize(
+    "last_words", [b"", struct.pack("!i", worker.BATCH), struct.pack("!i", worker.BATCH) + b"\xff\xff"]
+)
+def test_a_worker_whose_jvm_hangs_up_cleans_up_and_exits(
+    conversation: Conversation, table: Table, last_words: bytes
+) -> None:
+    _start_write(conversation, table)
+    conversation.output.write(last_words)
+    conversation.output.flush()
+
+    assert conversation.hang_up() == 1
+    assert _files(table) == []
+
+
+def test_an_error_is_reported_with_its_traceback_though_the_jvm_is_still_sending(
+    conversation: Conversation, table: Table
+) -> None:
+    stream = _start_write(conversation, table)
+    Path(table.location, "bucket-0").write_text("a file in the way of the directory")
+    conversation.send_int(worker.END)
+    # More than a socket holds, which nobody reads as a batch any more.
+    conversation.output.flush()
+    assert conversation.read_int() == worker.FAILURE
+    conversation.read_int()
+    message = conversation.read_bytes().decode()
+    conversation.output.write(b"x" * (4 << 20))
+    conversation.output.flush()
+
+    assert "bucket-0" in message
+    assert conversation.hang_up() == 1
+    assert stream is not None
+
+
+def test_a_request_that_it_does_not_know_is_refused(conversation: Conversation) -> None:
+    conversation.request(77)
+
+    assert conversation.read_int() == worker.FAILURE
+    assert conversation.read_int() == ErrorKind.INTERNAL
+    assert "77" in conversation.read_bytes().decode()
+    assert "Traceback" in conversation.read_bytes().decode()
+
+
+def test_an_idle_worker_exits_when_the_jvm_hangs_up(conversation: Conversation) -> None:
+    assert conversation.hang_up() == 1

@@ -1,0 +1,156 @@
+"""A write without Spark: tasks make files, the token commits them once or deletes them."""
+
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from interbed import load_catalog
+from interbed.spark_ext.handle import TableHandle
+from interbed.spark_ext.writer import CommitToken, TaskWriter, decode_messages, plan_write
+from interbed.storage.errors import CommitFailedError, InvalidInputError, NotSupportedError
+from interbed.storage.table import Table
+from interbed.thrift_idl.planner.ttypes import WriteMode
+
+SCHEMA = pa.schema([("id", pa.int64()), ("p", pa.string())])
+
+
+@dataclass(frozen=True)
+class Request:
+    """planner.thrift's WriteRequest, as far as it is looked at."""
+
+    mode: int = WriteMode.APPEND
+    filters: list[str] = field(default_factory=list)
+    options: dict[str, str] = field(default_factory=dict)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    """An append table partitioned by p."""
+    catalog = load_catalog(warehouse=str(tmp_path))
+    catalog.create_database("db")
+    return catalog.create_table("db.t", SCHEMA, partition_keys=["p"])
+
+
+def _handle(table: Table) -> TableHandle:
+    return TableHandle(
+        catalog="lake",
+        catalog_options={"warehouse": str(Path(table.location).parents[1])},
+        database="db",
+        table="t",
+        location=table.location,
+        schema_json=table.schema.to_json(),
+        snapshot_id=None,
+    )
+
+
+def _rows(*ids: int) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"id": list(ids), "p": ["a"] * len(ids)}, schema=SCHEMA)
+
+
+def _files(table: Table) -> list[Path]:
+    return sorted(Path(table.location).rglob("bucket-*/*"))
+
+
+def _written(task: bytes, *ids: int) -> bytes:
+    writer = TaskWriter(task)
+    writer.write(_rows(*ids))
+    return writer.finish()
+
+
+def test_two_tasks_are_one_snapshot_however_often_the_commit_is_sent(table: Table) -> None:
+    plan = plan_write(_handle(table), Request())
+    messages = decode_messages([_written(plan.task, 1), _written(plan.task, 2, 3)])
+    token = CommitToken.from_bytes(plan.token)
+
+    assert token.commit(table, messages) == 1
+    token.commit(table, messages)
+
+    assert len(table.snapshots()) == 1
+    assert table.scan().count() == 3
+
+
+def test_an_abort_of_the_job_deletes_what_its_tasks_wrote(table: Table) -> None:
+    plan = plan_write(_handle(table), Request())
+    message = _written(plan.task, 1)
+    assert _files(table)
+
+    CommitToken.from_bytes(plan.token).abort(table, decode_messages([message]))
+
+    assert _files(table) == []
+    assert table.snapshots() == []
+
+
+def test_an_aborted_task_leaves_no_file_even_after_it_finished(table: Table) -> None:
+    plan = plan_write(_handle(table), Request())
+    for finished in (False, True):
+        writer = TaskWriter(plan.task)
+        writer.write(_rows(1))
+        if finished:
+            writer.finish()
+        writer.abort()
+        assert _files(table) == []
+
+
+def test_an_abort_finds_the_files_of_tasks_whose_messages_were_dropped(table: Table) -> None:
+    plan = plan_write(_handle(table), Request())
+    _written(plan.task, 1)
+    other = plan_write(_handle(table), Request())
+    kept = decode_messages([_written(other.task, 2)])
+
+    CommitToken.from_bytes(plan.token).abort(table, [])
+
+    assert [f.name for f in _files(table)] == [f.file_name for m in kept for f in m.new_files]
+    assert CommitToken.from_bytes(other.token).commit(table, kept) == 1
+
+
+def test_a_task_that_ends_after_its_job_was_aborted_takes_back_its_files(table: Table) -> None:
+    plan = plan_write(_handle(table), Request())
+    late = TaskWriter(plan.task)
+    late.write(_rows(1))
+    CommitToken.from_bytes(plan.token).abort(table, [])
+
+    with pytest.raises(CommitFailedError, match="ended without it"):
+        late.finish()
+
+    assert _files(table) == []
+
+
+def test_a_late_abort_leaves_a_committed_job_alone(table: Table) -> None:
+    plan = plan_write(_handle(table), Request())
+    token = CommitToken.from_bytes(plan.token)
+    messages = decode_messages([_written(plan.task, 1)])
+    token.commit(table, messages)
+
+    token.abort(table, messages)
+
+    assert table.scan().count() == 1
+    assert not list(Path(table.location, "snapshot").glob(".write-*"))
+
+
+def test_a_task_without_rows_has_nothing_to_commit(table: Table) -> None:
+    plan = plan_write(_handle(table), Request())
+    message = TaskWriter(plan.task).finish()
+
+    assert decode_messages([message]) == []
+    assert CommitToken.from_bytes(plan.token).commit(table, []) is None
+
+
+def test_an_overwrite_of_other_than_partitions_is_refused_when_it_is_planned(table: Table) -> None:
+    by_id = '{"op": "=", "args": [{"column": ["id"]}, {"type": "long", "value": 1}]}'
+
+    with pytest.raises(NotSupportedError, match=r"\(p\)"):
+        plan_write(_handle(table), Request(mode=WriteMode.OVERWRITE, filters=[by_id]))
+
+
+def test_tokens_and_handles_come_back_from_bytes(table: Table) -> None:
+    handle = _handle(table)
+    token = CommitToken(handle=handle, commit_user=str(uuid.uuid4()), mode=WriteMode.APPEND, filters=("x",))
+
+    assert TableHandle.from_bytes(handle.to_bytes()) == handle
+    assert CommitToken.from_bytes(token.to_bytes()) == token
+    for decode in (TableHandle.from_bytes, CommitToken.from_bytes):
+        with pytest.raises(InvalidInputError):
+            decode(b"{}")

@@ -1,0 +1,202 @@
+"""INSERT, INSERT OVERWRITE, CTAS and the DataFrame API."""
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import functions as sf
+
+from interbed import load_catalog
+from interbed.storage.table import Table
+from tests.spark_ext.conftest import Lake
+
+
+def _table(lake: Lake, name: str) -> Table:
+    return load_catalog(warehouse=str(lake.warehouse)).get_table(name)
+
+
+@pytest.fixture
+def dynamic(lake: Lake) -> Iterator[None]:
+    """INSERT OVERWRITE replaces the partitions that get rows."""
+    lake.spark.conf.set("spark.sql.sources.partitionOverwriteMode", "dynamic")
+    yield
+    lake.spark.conf.unset("spark.sql.sources.partitionOverwriteMode")
+
+
+def test_an_insert_upserts_by_primary_key(lake: Lake) -> None:
+    lake.sql("CREATE TABLE {lake}.db.t (id INT, v STRING) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '2')")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (1, 'a'), (2, 'b')")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (2, 'B'), (3, 'c')")
+
+    assert lake.tuples("SELECT * FROM {lake}.db.t ORDER BY id") == [(1, "a"), (2, "B"), (3, "c")]
+
+
+def test_a_job_of_many_tasks_is_one_commit_with_one_file_a_bucket(lake: Lake) -> None:
+    lake.sql("CREATE TABLE {lake}.db.t (id BIGINT, v STRING) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '4')")
+
+    lake.spark.range(0, 40_000, 1, 8).selectExpr("id", "'v' || id AS v").writeTo(f"{lake.name}.db.t").append()
+
+    (snapshot,) = _table(lake, "db.t").snapshots()
+    assert snapshot.total_record_count == 40_000
+    assert len(lake.files("db.t")) == 4
+    assert lake.tuples("SELECT count(*), count(DISTINCT id) FROM {lake}.db.t") == [(40_000, 40_000)]
+
+
+@pytest.mark.parametrize("keys", ["id", "id,name", "day", "at", "amount", "name,day"])
+def test_rows_meet_in_the_task_of_their_bucket_whatever_the_key(lake: Lake, keys: str) -> None:
+    lake.sql(
+        "CREATE TABLE {lake}.db.t (id BIGINT, name STRING, day DATE, at TIMESTAMP, amount DECIMAL(20, 2)) "
+        f"TBLPROPERTIES ('primary-key' = '{keys}', 'bucket' = '3')"
+    )
+    rows = lake.spark.range(0, 300, 1, 6).selectExpr(
+        "id",
+        "'name-' || id AS name",
+        "date_add(DATE'2024-01-01', CAST(id AS INT)) AS day",
+        "timestamp_seconds(id * 1000) AS at",
+        "CAST(id * 1.5 AS DECIMAL(20, 2)) AS amount",
+    )
+
+    rows.writeTo(f"{lake.name}.db.t").append()
+
+    files = lake.files("db.t")
+    assert len(files) == len({file.split("/")[0] for file in files})
+    assert lake.tuples("SELECT count(*) FROM {lake}.db.t") == [(300,)]
+
+
+def test_an_append_table_takes_rows_as_they_come(lake: Lake) -> None:
+    lake.sql("CREATE TABLE {lake}.db.t (id INT, v STRING)")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (1, 'a')")
+    lake.sql("INSERT INTO {lake}.db.t (v, id) VALUES ('turned', 3)")
+    lake.sql("INSERT INTO {lake}.db.t BY NAME SELECT 'named' AS v, 2 AS id")
+
+    assert lake.tuples("SELECT * FROM {lake}.db.t ORDER BY v") == [(1, "a"), (2, "named"), (3, "turned")]
+
+
+def test_an_insert_of_no_rows_makes_no_snapshot(lake: Lake) -> None:
+    lake.sql("CREATE TABLE {lake}.db.t (id INT)")
+    lake.sql("INSERT INTO {lake}.db.t SELECT 1 WHERE false")
+
+    assert _table(lake, "db.t").snapshots() == []
+
+
+def test_a_table_is_made_from_a_query(lake: Lake) -> None:
+    lake.sql(
+        "CREATE TABLE {lake}.db.t PARTITIONED BY (p) TBLPROPERTIES ('primary-key' = 'p,id', 'bucket' = '1') "
+        "AS SELECT id, id % 3 AS p, 'v' || id AS v FROM range(9)"
+    )
+
+    assert lake.tuples("SELECT count(*) FROM {lake}.db.t WHERE p = 1") == [(3,)]
+    assert _table(lake, "db.t").schema.primary_keys == ("p", "id")
+
+
+def test_a_query_that_fails_leaves_no_table(lake: Lake) -> None:
+    with pytest.raises(Exception, match="DIVIDE_BY_ZERO"):
+        lake.sql("CREATE TABLE {lake}.db.t AS SELECT 1 / (id - 5) AS v FROM range(10)")
+
+    assert lake.tuples("SHOW TABLES IN {lake}.db") == []
+
+
+def _partitioned(lake: Lake) -> None:
+    lake.sql("CREATE TABLE {lake}.db.t (id INT, dt STRING, h INT) PARTITIONED BY (dt, h)")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (1, 'a', 1), (2, 'a', 2), (3, 'b', 1), (4, NULL, 1)")
+
+
+def test_an_overwrite_replaces_the_whole_table(lake: Lake) -> None:
+    _partitioned(lake)
+    lake.sql("INSERT OVERWRITE {lake}.db.t VALUES (9, 'z', 9)")
+
+    assert lake.tuples("SELECT * FROM {lake}.db.t") == [(9, "z", 9)]
+    assert lake.tuples("SELECT count(*) FROM {lake}.db.t VERSION AS OF 1") == [(4,)]
+
+
+def test_a_static_overwrite_replaces_the_partitions_it_names(lake: Lake) -> None:
+    _partitioned(lake)
+    lake.sql("INSERT OVERWRITE {lake}.db.t PARTITION (dt = 'a', h = 1) SELECT 10")
+    assert lake.tuples("SELECT id FROM {lake}.db.t ORDER BY id") == [(2,), (3,), (4,), (10,)]
+
+    lake.sql("INSERT OVERWRITE {lake}.db.t PARTITION (dt = 'a', h) SELECT 11, 7")
+    assert lake.tuples("SELECT id FROM {lake}.db.t ORDER BY id") == [(3,), (4,), (11,)]
+
+    lake.sql("INSERT OVERWRITE {lake}.db.t PARTITION (dt = 'b', h = 1) SELECT 1 WHERE false")
+    assert lake.tuples("SELECT id FROM {lake}.db.t ORDER BY id") == [(4,), (11,)]
+
+
+@pytest.mark.usefixtures("dynamic")
+def test_a_dynamic_overwrite_replaces_the_partitions_that_get_rows(lake: Lake) -> None:
+    _partitioned(lake)
+    lake.sql("INSERT OVERWRITE {lake}.db.t VALUES (10, 'a', 1), (11, 'c', 3)")
+    assert lake.tuples("SELECT id FROM {lake}.db.t ORDER BY id") == [(2,), (3,), (4,), (10,), (11,)]
+
+    lake.sql("INSERT OVERWRITE {lake}.db.t SELECT 1, 'a', 1 WHERE false")
+    assert lake.tuples("SELECT count(*) FROM {lake}.db.t") == [(5,)]
+
+
+def test_an_overwrite_by_anything_but_partitions_is_refused_before_it_runs(lake: Lake) -> None:
+    _partitioned(lake)
+    frame = lake.spark.sql("SELECT 1 AS id, 'a' AS dt, 1 AS h")
+
+    for condition in (sf.col("id") == 1, sf.col("dt") > "a"):
+        with pytest.raises(Exception, match=r"whole partitions .* \(dt, h\)"):
+            frame.writeTo(f"{lake.name}.db.t").overwrite(condition)
+    frame.writeTo(f"{lake.name}.db.t").overwrite(sf.col("dt") == "a")
+    assert lake.tuples("SELECT id FROM {lake}.db.t ORDER BY id") == [(1,), (3,), (4,)]
+
+
+def test_truncate_empties_a_table(lake: Lake) -> None:
+    _partitioned(lake)
+    lake.spark.sql("SELECT 1 AS id, 'a' AS dt, 1 AS h WHERE false").writeTo(f"{lake.name}.db.t").overwrite(sf.lit(True))
+
+    assert lake.tuples("SELECT * FROM {lake}.db.t") == []
+
+
+def test_frames_are_written_and_read(lake: Lake) -> None:
+    name = f"{lake.name}.db.t"
+    frame = lake.spark.range(100).select(sf.col("id"), (sf.col("id") % 2).alias("p"))
+
+    frame.writeTo(name).using("interbed").partitionedBy(sf.col("p")).tableProperty("file.compression", "zstd").create()
+    frame.writeTo(name).append()
+    frame.write.mode("append").saveAsTable(name)
+    frame.write.insertInto(name)
+
+    assert lake.spark.table(name).count() == 400
+    frame.where("p = 0").writeTo(name).overwritePartitions()
+    assert lake.spark.table(name).groupBy("p").count().orderBy("p").collect() == [(0, 50), (1, 200)]
+    frame.write.mode("overwrite").insertInto(name)
+    assert lake.spark.table(name).count() == 100
+    assert _table(lake, "db.t").schema.options == {"file.compression": "zstd"}
+
+
+def test_a_table_is_inserted_into_from_itself(lake: Lake) -> None:
+    lake.sql("CREATE TABLE {lake}.db.t (id BIGINT, v INT) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '2')")
+    lake.sql("INSERT INTO {lake}.db.t SELECT id, 0 FROM range(100)")
+
+    lake.sql("INSERT INTO {lake}.db.t SELECT id, v + 1 FROM {lake}.db.t WHERE id < 50")
+    lake.sql("INSERT OVERWRITE {lake}.db.t SELECT id, v FROM {lake}.db.t WHERE v = 1")
+
+    assert lake.tuples("SELECT count(*), sum(v) FROM {lake}.db.t") == [(50, 50)]
+
+
+def test_wide_and_nested_rows_survive_many_batches(lake: Lake) -> None:
+    lake.sql("CREATE TABLE {lake}.db.t (id BIGINT, s STRING, a ARRAY<STRUCT<k: STRING, v: MAP<STRING, INT>>>)")
+    frame = lake.spark.range(0, 20_000, 1, 2).selectExpr(
+        "id", "repeat('x', 2000) || id AS s", "array(named_struct('k', 'k' || id, 'v', map('m', CAST(id AS INT)))) AS a"
+    )
+
+    frame.writeTo(f"{lake.name}.db.t").append()
+
+    found = lake.tuples("SELECT count(*), sum(length(s)), sum(a[0].v['m']), max(a[0].k) FROM {lake}.db.t")
+    assert found == [(20_000, sum(2000 + len(str(i)) for i in range(20_000)), sum(range(20_000)), "k9999")]
+
+
+def test_a_null_in_a_key_is_refused(lake: Lake) -> None:
+    lake.sql("CREATE TABLE {lake}.db.t (id INT, v INT) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1')")
+
+    with pytest.raises(Exception, match="NOT_NULL_ASSERT_VIOLATION"):
+        lake.sql("INSERT INTO {lake}.db.t SELECT CAST(NULL AS INT), 1")
+    assert _table(lake, "db.t").snapshots() == []
+
+
+def test_what_cannot_be_written_is_refused_before_a_task_starts(lake: Lake) -> None:
+    lake.sql("CREATE TABLE {lake}.db.t (id INT, v INT) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '-1')")
+
+    with pytest.raises(Exception, match="'bucket' = '-1'"):
+        lake.sql("INSERT INTO {lake}.db.t VALUES (1, 1)")

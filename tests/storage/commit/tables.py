@@ -1,0 +1,111 @@
+"""Small tables and made-up data files: committing needs the metadata of files, not their content."""
+
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from interbed.storage.fileio.api import FileIO
+from interbed.storage.manifest.data_file import DataFileMeta
+from interbed.storage.row.binary_row import encode_row
+from interbed.storage.scan.manifest_reader import ManifestReader
+from interbed.storage.scan.scan import TableScan
+from interbed.storage.schema.table_schema import Schema
+from interbed.storage.store import TableStore, open_store, schema_manager
+from interbed.storage.types.data_type import AtomicType, TypeRoot
+from interbed.storage.write.commit_message import CommitMessage
+
+KEY = (AtomicType(TypeRoot.BIGINT),)
+DT = (AtomicType(TypeRoot.VARCHAR, length=2**31 - 1),)
+
+
+def partition(dt: str | None) -> bytes:
+    """The partition of that day."""
+    return encode_row([dt], DT)
+
+
+def primary_key_table(location: Path | str, file_io: FileIO | None = None, **options: str) -> TableStore:
+    """A table (id BIGINT, dt STRING, v STRING), partitioned by dt, with two buckets."""
+    schema = Schema.from_pyarrow_schema(
+        pa.schema([("id", pa.int64()), ("dt", pa.string()), ("v", pa.string())]),
+        partition_keys=["dt"],
+        primary_keys=["id", "dt"],
+        options={"bucket": "2", **{k.replace("_", "-"): v for k, v in options.items()}},
+    )
+    schema_manager(str(location)).create_table(schema)
+    return open_store(str(location), file_io)
+
+
+def data_file(
+    low: int = 0, high: int = 0, *, level: int = 0, rows: int = 1, name: str | None = None, deletes: int | None = 0
+) -> DataFileMeta:
+    """The metadata of a file with keys from `low` to `high`."""
+    return DataFileMeta(
+        file_name=name or f"data-{uuid.uuid4()}-0.parquet",
+        file_size=100,
+        row_count=rows,
+        min_key=encode_row([low], KEY),
+        max_key=encode_row([high], KEY),
+        min_sequence_number=0,
+        max_sequence_number=rows,
+        schema_id=0,
+        level=level,
+        creation_time_millis=0,
+        delete_row_count=deletes,
+    )
+
+
+def message(
+    *new: DataFileMeta,
+    dt: str | None = "d1",
+    bucket: int = 0,
+    total: int = 2,
+    before: Sequence[DataFileMeta] = (),
+    after: Sequence[DataFileMeta] = (),
+    deleted: Sequence[DataFileMeta] = (),
+) -> CommitMessage:
+    """The message of one bucket."""
+    return CommitMessage(
+        partition=partition(dt),
+        bucket=bucket,
+        total_buckets=total,
+        new_files=new,
+        deleted_files=tuple(deleted),
+        compact_before=tuple(before),
+        compact_after=tuple(after),
+    )
+
+
+def write_files(store: TableStore, *messages: CommitMessage) -> list[Path]:
+    """Put something where the messages' new files should be; the paths."""
+    paths = []
+    for m in messages:
+        directory = Path(store.paths.bucket_directory(m.partition, m.bucket))
+        directory.mkdir(parents=True, exist_ok=True)
+        for f in (*m.new_files, *m.compact_after):
+            (directory / f.file_name).write_bytes(b"rows")
+            paths.append(directory / f.file_name)
+    return paths
+
+
+def live_names(store: TableStore, snapshot_id: int | None = None) -> set[str]:
+    """The names of the files in the table."""
+    return {e.file.file_name for e in TableScan(store, snapshot_id=snapshot_id).entries()}
+
+
+def manifest_names(store: TableStore) -> set[str]:
+    """What is in the manifest directory."""
+    return {s.name for s in store.file_io.list(f"{store.location}/manifest")}
+
+
+def referenced_names(store: TableStore) -> set[str]:
+    """The manifests and lists that the table's snapshots refer to."""
+    reader = ManifestReader(store.file_io, store.paths)
+    names: set[str] = set()
+    for snapshot in store.snapshots.all():
+        names |= {snapshot.base_manifest_list, snapshot.delta_manifest_list}
+        names |= {m.file_name for m in reader.data(snapshot)}
+        if snapshot.index_manifest is not None:
+            names.add(snapshot.index_manifest)
+    return names

@@ -1,0 +1,138 @@
+"""Changelog files and index files of commit messages: in the snapshot, replaced, handed on, and cleaned up."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from interbed.storage.commit.file_store_commit import FileStoreCommit
+from interbed.storage.errors import CommitConflictError
+from interbed.storage.manifest.entry import FileKind
+from interbed.storage.manifest.index_file import DELETION_VECTORS, HASH_INDEX, DeletionVectorRange, IndexFileMeta
+from interbed.storage.manifest.index_manifest import IndexManifestEntry, read_index_manifest
+from interbed.storage.manifest.manifest_list import read_manifest_list
+from interbed.storage.scan.manifest_reader import ManifestReader
+from interbed.storage.snapshot.snapshot import CommitKind
+from interbed.storage.store import TableStore
+from interbed.storage.write.commit_message import CommitMessage
+from tests.storage.commit.tables import (
+    data_file,
+    manifest_names,
+    message,
+    partition,
+    primary_key_table,
+    referenced_names,
+)
+
+
+def index_file(name: str, kind: str = HASH_INDEX, *vectors: str) -> IndexFileMeta:
+    """The metadata of an index file, of deletion vectors of the data files named."""
+    ranges = tuple(DeletionVectorRange(data_file_name=v, offset=1, length=9, cardinality=2) for v in vectors)
+    return IndexFileMeta(
+        index_type=kind, file_name=name, file_size=10, row_count=1, deletion_vectors=ranges if vectors else None
+    )
+
+
+def indexes(store: TableStore, snapshot_id: int) -> list[IndexManifestEntry]:
+    """The entries of a snapshot's index manifest."""
+    name = store.snapshots.read(snapshot_id).index_manifest
+    if name is None:
+        return []
+    return read_index_manifest(ManifestReader(store.file_io, store.paths).content(name), source=name)
+
+
+def test_a_message_with_all_kinds_of_files_survives_the_way_to_another_process() -> None:
+    sent = replace(
+        message(data_file(), before=[data_file()], after=[data_file()], deleted=[data_file()]),
+        changelog_files=(data_file(),),
+        compact_changelog=(data_file(),),
+        new_index_files=(index_file("a"),),
+        deleted_index_files=(index_file("b"),),
+        compact_new_index_files=(index_file("c", DELETION_VECTORS, "x", "y"),),
+        compact_deleted_index_files=(index_file("d"),),
+    )
+    assert CommitMessage.from_bytes(sent.to_bytes()) == sent
+    assert not sent.is_empty
+    assert message().is_empty
+
+
+def test_each_snapshot_has_the_changelog_of_its_part(tmp_path: Path) -> None:
+    store = primary_key_table(tmp_path)
+    new, old_log, log = data_file(), data_file(rows=3), data_file(rows=5)
+    after = new.upgraded(5)
+    sent = replace(message(new, before=[new], after=[after]), changelog_files=(old_log,), compact_changelog=(log,))
+    FileStoreCommit(store, "u").commit([sent])
+    first, second = store.snapshots.read(1), store.snapshots.read(2)
+    assert (first.changelog_record_count, second.changelog_record_count) == (3, 5)
+    reader = ManifestReader(store.file_io, store.paths)
+    for snapshot, file in ((first, old_log), (second, log)):
+        assert snapshot.changelog_manifest_list is not None
+        content = reader.content(snapshot.changelog_manifest_list)
+        assert len(content) == snapshot.changelog_manifest_list_size
+        entries = list(reader.entries(read_manifest_list(content, source="list")))
+        assert [(e.kind, e.file) for e in entries] == [(FileKind.ADD, file)]
+
+
+def test_a_changelog_alone_makes_a_snapshot(tmp_path: Path) -> None:
+    store = primary_key_table(tmp_path)
+    assert FileStoreCommit(store, "u").commit([replace(message(), changelog_files=(data_file(),))]) == [1]
+    assert store.snapshots.read(1).commit_kind is CommitKind.APPEND
+
+
+def test_a_buckets_index_file_takes_the_place_of_its_predecessor(tmp_path: Path) -> None:
+    store = primary_key_table(tmp_path)
+    commit = FileStoreCommit(store, "u")
+    commit.commit([replace(message(data_file()), new_index_files=(index_file("h1"),))])
+    commit.commit([replace(message(data_file(), bucket=1), new_index_files=(index_file("h2"),))])
+    commit.commit([replace(message(data_file()), new_index_files=(index_file("v1", DELETION_VECTORS, "x"),))])
+    commit.commit([replace(message(data_file()), new_index_files=(index_file("h3"),))])
+    assert {e.file.file_name for e in indexes(store, 4)} == {"h2", "h3", "v1"}
+    assert store.snapshots.read(3).commit_kind is CommitKind.OVERWRITE
+    commit.commit([replace(message(data_file()), deleted_index_files=(index_file("v1", DELETION_VECTORS, "x"),))])
+    assert [(e.partition, e.bucket, e.file.file_name) for e in indexes(store, 5)] == [
+        (partition("d1"), 1, "h2"),
+        (partition("d1"), 0, "h3"),
+    ]
+    commit.commit([message(data_file())])
+    assert store.snapshots.read(6).index_manifest == store.snapshots.read(5).index_manifest
+
+
+def test_an_index_file_that_somebody_else_replaced_is_a_conflict(tmp_path: Path) -> None:
+    store = primary_key_table(tmp_path)
+    commit = FileStoreCommit(store, "u")
+    commit.commit([replace(message(data_file()), new_index_files=(index_file("h1"),))])
+    first, second, third = index_file("h1"), index_file("h2"), index_file("h3")
+    changed = replace(message(data_file()), deleted_index_files=(first,), new_index_files=(second,))
+    commit.commit([changed])
+    late = replace(message(data_file()), deleted_index_files=(first,), new_index_files=(third,))
+    Path(store.paths.index("h3")).parent.mkdir(exist_ok=True)
+    Path(store.paths.index("h3")).write_bytes(b"index")
+    with pytest.raises(CommitConflictError, match="h1 of bucket 0 is not the table's any more"):
+        commit.commit([late])
+    assert not Path(store.paths.index("h3")).exists()
+    assert manifest_names(store) == referenced_names(store)
+
+
+def test_an_overwrite_drops_the_partitions_index_files_and_adds_its_own(tmp_path: Path) -> None:
+    store = primary_key_table(tmp_path)
+    commit = FileStoreCommit(store, "u")
+    for dt in ("d1", "d2"):
+        commit.commit([replace(message(data_file(), dt=dt), new_index_files=(index_file(f"old-{dt}"),))])
+    commit.overwrite([replace(message(data_file()), new_index_files=(index_file("new"),))], partition={"dt": "d1"})
+    assert {e.file.file_name for e in indexes(store, 3)} == {"old-d2", "new"}
+    commit.overwrite([replace(message(data_file()), new_index_files=(index_file("only"),))])
+    assert [e.file.file_name for e in indexes(store, 4)] == ["only"]
+
+
+def test_an_aborted_message_leaves_no_changelog_and_no_index_file(tmp_path: Path) -> None:
+    store = primary_key_table(tmp_path)
+    log = data_file()
+    sent = replace(message(data_file()), changelog_files=(log,), new_index_files=(index_file("h"),))
+    bucket = Path(store.paths.bucket_directory(sent.partition, sent.bucket))
+    bucket.mkdir(parents=True)
+    Path(store.paths.index("h")).parent.mkdir()
+    paths = [bucket / log.file_name, Path(store.paths.index("h"))]
+    for path in paths:
+        path.write_bytes(b"x")
+    FileStoreCommit(store, "u").abort([sent])
+    assert not any(path.exists() for path in paths)

@@ -1,0 +1,497 @@
+"""Commits: what becomes of the snapshot, whatever happens on the way."""
+
+import uuid
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from interbed.storage.commit.file_store_commit import FileStoreCommit
+from interbed.storage.commit.retry import RetryPolicy
+from interbed.storage.errors import (
+    CommitConflictError,
+    CommitFailedError,
+    CommitStateUnknownError,
+    InvalidInputError,
+    NotSupportedError,
+    StorageAccessError,
+)
+from interbed.storage.fileio.faults import Fault, FaultyFileIO
+from interbed.storage.fileio.local import LocalFileIO
+from interbed.storage.scan.manifest_reader import ManifestReader
+from interbed.storage.scan.scan import TableScan
+from interbed.storage.schema.change import SetOption
+from interbed.storage.snapshot.publish import ExclusiveCreatePublisher
+from interbed.storage.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
+from interbed.storage.store import StoreEnvironment, TableStore, open_store
+from tests.storage.commit.tables import (
+    data_file,
+    live_names,
+    manifest_names,
+    message,
+    primary_key_table,
+    referenced_names,
+    write_files,
+)
+
+SNAPSHOT_CREATION = "create_exclusive:*/snapshot/snapshot-*"
+
+
+def quick(retries: int = 10) -> RetryPolicy:
+    return RetryPolicy(max_retries=retries, min_wait_millis=1, max_wait_millis=1, sleep=lambda seconds: None)
+
+
+def snapshot_of(store: TableStore, snapshot_id: int) -> Snapshot:
+    return store.snapshots.read(snapshot_id)
+
+
+def test_a_commit_makes_the_next_snapshot(tmp_path: Path) -> None:
+    store = primary_key_table(tmp_path)
+    first, second = data_file(rows=3), data_file(rows=4)
+    assert FileStoreCommit(store, "u").commit([message(first)], watermark=7, properties={"k": "v"}) == [1]
+    assert FileStoreCommit(store, "u").commit([message(second)]) == [2]
+    one, two = snapshot_of(store, 1), snapshot_of(store, 2)
+    assert (one.commit_kind, one.delta_record_count, one.total_record_count) == (CommitKind.APPEND, 3, 3)
+    assert (two.delta_record_count, two.total_record_count) == (4, 7)
+    assert (one.watermark, two.watermark, one.properties, two.properties) == (7, 7, {"k": "v"}, None)
+    assert one.commit_identifier == BATCH_COMMIT_IDENTIFIER
+    assert one.uuid != two.uuid
+    assert one.writer_version is not None
+    size = Path(store.paths.manifest(two.base_manifest_list)).stat().st_size
+    assert two.base_manifest_list_size == size
+    assert live_names(store) == {first.file_name, second.file_name}
+    assert live_names(store, 1) == {first.file_name}
+    assert Path(store.paths.latest_hint).read_text() == "2"
+    assert Path(store.paths.earliest_hint).read_text() == "1"
+    assert manifest_names(store) == referenced_names(store)
+
+
+def test_nothing_to_commit_makes_no_snapshot(tmp_path: Path) -> None:
+    store = primary_key_table(tmp_path)
+    assert FileStoreCommit(store, "u").commit([]) == []
+    assert FileStoreCommit(store, "u").commit([], identifier=1, allow_empty=True) == [1]
+    assert snapshot_of(store, 1).delta_record_count == 0
+
+
+def test_new_and_compacted_files_make_two_snapshots(tmp_path: Path) -> None:
+    store = primary_key_table(tmp_path)
+    new, merged = data_file(rows=5), data_file(level=5, rows=4)
+    ids = FileStoreCommit(store, "u").commit([message(new, before=[new], after=[merged])], identifier=3)
+    assert ids == [1, 2]
+    assert snapshot_of(store, 2).commit_kind is CommitKind.COMPACT
+    assert snapshot_of(store, 2).delta_record_count == -1
+    assert snapshot_of(store, 2).total_record_count == 4
+    assert live_names(store) == {merged.file_name}
+
+
+def test_a_file_moved_to_another_level_stays_one_file(tmp_path: Path) -> None:
+    store = primary_key_table(tmp_path)
+    new = data_file()
+    paths = write_files(store, message(new))
+    commit = FileStoreCommit(store, "u")
+    commit.commit([message(new)])
+    upgrade = message(before=[new], after=[new.upgraded(5)])
+    commit.commit([upgrade])
+    assert live_names(store) == {new.file_name}
+    with pytest.raises(CommitConflictError):
+        commit.commit([replace(upgrade, compact_after=(new.upgraded(4),))])
+    assert paths[0].exists()
+
+
+def test_rewritten_files_make_an_overwrite_snapshot(tmp_path: Path) -> None:
+    store = primary_key_table(tmp_path)
+    old, new = data_file(rows=5), data_file(rows=4)
+    commit = FileStoreCommit(store, "u")
+    commit.commit([message(old)])
+    assert commit.commit([message(new, deleted=[old])]) == [2]
+    assert snapshot_of(store, 2).commit_kind is CommitKind.OVERWRITE
+    assert live_names(store) == {new.file_name}
+
+
+def test_compacting_what_another_compacted_is_a_conflict_and_leaves_nothing(tmp_path: Path) -> None:
+    store = primary_key_table(tmp_path)
+    old = data_file()
+    FileStoreCommit(store, "u").commit([message(old)])
+    mine = message(before=[old], after=[data_file(level=5)])
+    theirs = message(before=[old], after=[data_file(level=5)])
+    FileStoreCommit(store, "b").commit([theirs])
+    (path,) = write_files(store, mine)
+    before = manifest_names(store)
+    with pytest.raises(CommitConflictError, match=r"bucket 0 of partition dt=d1"):
+        FileStoreCommit(store, "a").commit([mine])
+    assert not path.exists()
+    assert manifest_names(store) == before
+    assert store.snapshots.latest_id() == 2
+
+
+def test_files_of_one_level_must_not_overlap(tmp_path: Path) -> None:
+    store = primary_key_table(tmp_path)
+    small, large = data_file(0, 9), data_file(5, 20)
+    FileStoreCommit(store, "u").commit([message(small, large)])
+    FileStoreCommit(store, "a").commit([message(before=[small], after=[small.upgraded(5)])])
+    with pytest.raises(CommitConflictError, match="overlapping"):
+        FileStoreCommit(store, "b").commit([message(before=[large], after=[large.upgraded(5)])])
+    # In another bucket the same keys are no matter.
+    other = data_file(0, 9)
+    FileStoreCommit(store, "b").commit([message(other, bucket=1)])
+    FileStoreCommit(store, "b").commit([message(before=[other], after=[other.upgraded(5)], bucket=1)])
+
+
+def test_a_partition_keeps_its_number_of_buckets(tmp_path: Path) -> None:
+    store = primary_key_table(tmp_path)
+    FileStoreCommit(store, "u").commit([message(data_file())])
+    with pytest.raises(CommitConflictError, match="rescale"):
+        FileStoreCommit(store, "u").commit([message(data_file(), total=4)], check_append_conflicts=True)
+    with pytest.raises(CommitConflictError, match="rescale"):
+        FileStoreCommit(store, "u").commit([message(data_file()), message(data_file(), bucket=1, total=4)])
+    # Altering the option while a writer is at work makes every commit look.
+    old_writer = open_store(str(tmp_path))
+    store.schemas.change([SetOption("bucket", "4")])
+    FileStoreCommit(open_store(str(tmp_path)), "u").overwrite([message(data_file(), total=4)], partition={"dt": "d1"})
+    with pytest.raises(CommitConflictError, match="rescale"):
+        FileStoreCommit(old_writer, "u").commit([message(data_file())])
+
+
+def test_an_identifier_is_committed_once(tmp_path: Path) -> None:
+    store = primary_key_table(tmp_path)
+    changes = message(data_file(), before=[], after=[])
+    assert FileStoreCommit(store, "u").commit([changes], identifier=5) == [1]
+    assert FileStoreCommit(store, "u").commit([changes], identifier=5) == [1]
+    assert FileStoreCommit(store, "u").filter_committed([4, 5, 6]) == [6]
+    assert FileStoreCommit(store, "other").filter_committed([5]) == [5]
+    assert FileStoreCommit(store, "u").commit([message(data_file())], identifier=6) == [2]
+    assert store.snapshots.ids() == [1, 2]
+
+
+def test_a_job_that_died_between_its_two_snapshots_makes_the_second(tmp_path: Path) -> None:
+    store = primary_key_table(tmp_path)
+    new = data_file()
+    whole = message(new, before=[new], after=[new.upgraded(5)])
+    FileStoreCommit(store, "u").commit([message(new)], identifier=1)
+    assert FileStoreCommit(store, "u").commit([whole], identifier=1) == [1, 2]
+    assert FileStoreCommit(store, "u").commit([whole], identifier=1) == [1, 2]
+
+
+def test_batch_commits_of_one_user_are_told_apart_by_their_files(tmp_path: Path) -> None:
+    store = primary_key_table(tmp_path)
+    first = message(data_file())
+    assert FileStoreCommit(store, "u").commit([first]) == [1]
+    assert FileStoreCommit(store, "u").commit([message(data_file())]) == [2]
+    assert FileStoreCommit(store, "u").commit([first]) == [1]
+    assert store.snapshots.ids() == [1, 2]
+
+
+class _Overtaken:
+    """A publisher before which another writer is always faster, for a number of times."""
+
+    def __init__(self, store: TableStore, times: int) -> None:
+        self._plain = ExclusiveCreatePublisher(store.file_io, store.paths)
+        self._store = store
+        self.left = times
+        self.tried: list[int] = []
+
+    def publish(self, snapshot: Snapshot) -> bool:
+        self.tried.append(snapshot.id)
+        if self.left > 0:
+            self.left -= 1
+            plain = open_store(self._store.location)
+            # The rival's turn does not come while ours lasts, so it goes without.
+            FileStoreCommit(plain, f"rival-{self.left}", retry=quick()).commit([message(data_file(level=0), bucket=1)])
+        return self._plain.publish(snapshot)
+
+
+def overtaken(store: TableStore, times: int) -> tuple[TableStore, _Overtaken]:
+    publisher = _Overtaken(store, times)
+    environment = StoreEnvironment(publisher=lambda file_io, paths: publisher)
+    return open_store(store.location, store.file_io, environment=environment), publisher
+
+
+def test_a_lost_race_is_run_again(tmp_path: Path) -> None:
+    store, publisher = overtaken(primary_key_table(tmp_path), 3)
+    mine = data_file(rows=2)
+    assert FileStoreCommit(store, "u", retry=quick()).commit([message(mine)]) == [4]
+    assert publisher.tried == [1, 2, 3, 4]
+    assert store.snapshots.ids() == [1, 2, 3, 4]
+    assert snapshot_of(store, 4).total_record_count == 5
+    assert mine.file_name in live_names(store)
+    assert manifest_names(store) == referenced_names(store)
+
+
+def test_a_race_lost_too_often_fails_and_leaves_nothing(tmp_path: Path) -> None:
+    store, _ = overtaken(primary_key_table(tmp_path), 99)
+    mine = message(data_file())
+    (path,) = write_files(store, mine)
+    with pytest.raises(CommitFailedError, match=r"commit\.max-retries"):
+        FileStoreCommit(store, "u", retry=quick(2)).commit([mine])
+    assert not path.exists()
+    assert store.snapshots.ids() == [1, 2, 3]
+    assert manifest_names(store) == referenced_names(store)
+
+
+def test_a_compaction_overtaken_by_appends_reads_only_what_is_new(tmp_path: Path) -> None:
+    plain = primary_key_table(tmp_path)
+    old = data_file()
+    FileStoreCommit(plain, "u").commit([message(old)])
+    io = FaultyFileIO(LocalFileIO())
+    publisher = _Overtaken(plain, 2)
+    store = open_store(str(tmp_path), io, environment=StoreEnvironment(publisher=lambda file_io, paths: publisher))
+    FileStoreCommit(store, "u", retry=quick()).commit([message(before=[old], after=[old.upgraded(5)])])
+    first = snapshot_of(plain, 1)
+    lists = [path for name, path in io.calls if name == "read_bytes" and "/manifest/manifest-" in path]
+    manifests = [p for p in lists if "/manifest-list-" not in p]
+    assert len(manifests) == len(set(manifests))
+    assert first.id == 1
+
+
+def test_an_overwrite_overtaken_by_an_append_replaces_that_too(tmp_path: Path) -> None:
+    plain = primary_key_table(tmp_path)
+    FileStoreCommit(plain, "u").commit([message(data_file())])
+    store, _ = overtaken(plain, 1)
+    mine = data_file()
+    FileStoreCommit(store, "u", retry=quick()).overwrite([message(mine)], partition={"dt": "d1"})
+    assert live_names(store) == {mine.file_name}
+    assert manifest_names(store) == referenced_names(store)
+
+
+def test_an_overwrite_replaces_the_partition_given(tmp_path: Path) -> None:
+    store = primary_key_table(tmp_path)
+    one, two, null = data_file(rows=1), data_file(rows=2), data_file(rows=4)
+    commit = FileStoreCommit(store, "u")
+    commit.commit([message(one, dt="d1"), message(two, dt="d2"), message(null, dt=None)])
+    new = data_file(rows=8)
+    commit.overwrite([message(new, dt="d1")], partition={"dt": "d1"})
+    assert live_names(store) == {new.file_name, two.file_name, null.file_name}
+    snapshot = snapshot_of(store, 2)
+    assert (snapshot.commit_kind, snapshot.delta_record_count, snapshot.total_record_count) == (
+        CommitKind.OVERWRITE,
+        7,
+        14,
+    )
+    commit.overwrite([], partition={"dt": None})
+    assert live_names(store) == {new.file_name, two.file_name}
+    with pytest.raises(InvalidInputError, match="dt=d1"):
+        commit.overwrite([message(data_file(), dt="d1")], partition={"dt": "d2"})
+    with pytest.raises(InvalidInputError, match="'v' is not a partition column"):
+        commit.overwrite([], partition={"v": "x"})
+    commit.overwrite([])
+    assert live_names(store) == set()
+    assert snapshot_of(store, 4).total_record_count == 0
+
+
+def test_a_dynamic_overwrite_replaces_the_partitions_of_the_data(tmp_path: Path) -> None:
+    store = primary_key_table(tmp_path)
+    one, two = data_file(), data_file()
+    commit = FileStoreCommit(store, "u")
+    commit.commit([message(one, dt="d1"), message(two, dt="d2")])
+    new = data_file()
+    assert commit.overwrite([message(new, dt="d2")], dynamic=True) == [2]
+    assert live_names(store) == {one.file_name, new.file_name}
+    assert commit.overwrite([], dynamic=True) == []
+
+
+def test_overwritten_files_that_do_not_overlap_go_to_the_top_level(tmp_path: Path) -> None:
+    store = primary_key_table(tmp_path)
+    left, right, other = data_file(0, 4), data_file(5, 9), data_file(0, 9)
+    FileStoreCommit(store, "u").overwrite([message(left, right), message(other, data_file(3, 4), bucket=1)])
+    plan = {e.file.file_name: e.file.level for e in TableScan(store).entries()}
+    assert (plan[left.file_name], plan[right.file_name], plan[other.file_name]) == (5, 5, 0)
+
+
+def test_truncating_deletes_all_rows_or_some_partitions(tmp_path: Path) -> None:
+    store = primary_key_table(tmp_path)
+    commit = FileStoreCommit(store, "u")
+    assert commit.truncate() == []
+    one, two, three = data_file(), data_file(), data_file()
+    commit.commit([message(one, dt="d1"), message(two, dt="d2"), message(three, dt="d3")])
+    assert commit.truncate([{"dt": "d1"}, {"dt": "d3"}]) == [2]
+    assert live_names(store) == {two.file_name}
+    assert commit.truncate() == [3]
+    assert live_names(store) == set()
+    assert live_names(store, 1) == {one.file_name, two.file_name, three.file_name}
+
+
+class _SilentStore(FaultyFileIO):
+    """A store that carries out the next snapshot's creation or not, says neither, and can't be asked."""
+
+    def __init__(self, created: bool) -> None:
+        super().__init__(LocalFileIO())
+        self._created = created
+        self._silent = True
+
+    def create_exclusive(self, path: str, content: bytes) -> bool:
+        if not self._silent:
+            return super().create_exclusive(path, content)
+        self._silent = False
+        if self._created:
+            super().create_exclusive(path, content)
+        self.arm(Fault.parse("read_bytes:*/snapshot/snapshot-*:fail-before"))
+        raise StorageAccessError(f"No answer for {path}.")
+
+
+@pytest.mark.parametrize("created", [True, False])
+def test_an_unknown_outcome_keeps_every_file_and_may_be_committed_again(tmp_path: Path, created: bool) -> None:
+    store = primary_key_table(tmp_path)
+    FileStoreCommit(store, "other").commit([message(data_file())])
+    mine = message(data_file())
+    (path,) = write_files(store, mine)
+    commit = FileStoreCommit(open_store(str(tmp_path), _SilentStore(created)), "u")
+    with pytest.raises(CommitStateUnknownError):
+        commit.commit([mine])
+    assert path.exists()
+    assert store.snapshots.ids() == ([1, 2] if created else [1])
+    assert referenced_names(store) <= manifest_names(store)
+    assert commit.commit([mine]) == [2]
+    assert FileStoreCommit(store, "u").commit([mine]) == [2]
+    assert store.snapshots.ids() == [1, 2]
+    assert path.exists()
+
+
+def test_a_known_failure_removes_what_was_written(tmp_path: Path) -> None:
+    primary_key_table(tmp_path)
+    io = FaultyFileIO(LocalFileIO(), [Fault.parse(f"{SNAPSHOT_CREATION}:fail-before")])
+    store = open_store(str(tmp_path), io)
+    mine = message(data_file())
+    (path,) = write_files(store, mine)
+    with pytest.raises(StorageAccessError, match="snapshot-1"):
+        FileStoreCommit(store, "u").commit([mine])
+    assert not path.exists()
+    assert manifest_names(store) == set()
+    assert store.snapshots.ids() == []
+
+
+@pytest.mark.parametrize("skip", range(4))
+def test_a_manifest_that_cannot_be_written_leaves_nothing(tmp_path: Path, skip: int) -> None:
+    plain = primary_key_table(tmp_path)
+    FileStoreCommit(plain, "u").commit([message(data_file())])
+    io = FaultyFileIO(LocalFileIO(), [Fault.parse(f"open_output:*/manifest/*:fail-before:{skip}")])
+    store = open_store(str(tmp_path), io)
+    mine = message(data_file())
+    if skip < 3:
+        with pytest.raises(StorageAccessError, match="manifest"):
+            FileStoreCommit(store, "u").commit([mine])
+        assert store.snapshots.ids() == [1]
+    else:
+        assert FileStoreCommit(store, "u").commit([mine]) == [2]
+    assert manifest_names(plain) == referenced_names(plain)
+
+
+def test_aborting_deletes_the_files_of_the_messages(tmp_path: Path) -> None:
+    store = primary_key_table(tmp_path)
+    old = data_file()
+    kept = write_files(store, message(old))
+    mine = message(data_file(), before=[old], after=[data_file(), old.upgraded(5)])
+    paths = write_files(store, mine)
+    FileStoreCommit(store, "u").abort([mine])
+    assert [p.exists() for p in paths] == [False, False, True]
+    assert kept[0].exists()
+
+
+def test_a_dropped_table_does_not_come_back(tmp_path: Path) -> None:
+    store = primary_key_table(tmp_path / "t")
+    store.file_io.delete(str(tmp_path / "t"), recursive=True)
+    with pytest.raises(CommitFailedError, match="dropped"):
+        FileStoreCommit(store, "u").commit([message(data_file())])
+    assert not (tmp_path / "t" / "snapshot").exists()
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("changelog-producer", "input"),
+        ("sequence.snapshot-ordering", "true"),
+    ],
+)
+def test_tables_of_other_kinds_are_refused_by_their_option(tmp_path: Path, key: str, value: str) -> None:
+    store = primary_key_table(tmp_path, **{key: value})
+    with pytest.raises(NotSupportedError, match=key):
+        FileStoreCommit(store, "u").commit([message(data_file())])
+
+
+def test_manifests_are_merged_when_they_are_many(tmp_path: Path) -> None:
+    store = primary_key_table(tmp_path, **{"manifest.merge-min-count": "4"})
+    names = set()
+    commit = FileStoreCommit(store, "u")
+    for i in range(11):
+        new = data_file(i, i)
+        commit.commit([message(new)], identifier=i)
+        names.add(new.file_name)
+        assert live_names(store) == names
+    latest = store.snapshots.latest()
+    assert latest is not None
+    assert len(ManifestReader(store.file_io, store.paths).base(latest)) < 5
+    assert manifest_names(store) == referenced_names(store)
+
+
+def test_deletions_are_resolved_when_manifests_weigh_too_much(tmp_path: Path) -> None:
+    store = primary_key_table(tmp_path, **{"manifest.full-compaction-threshold-size": "1 kb"})
+    commit = FileStoreCommit(store, "u")
+    current = data_file()
+    commit.commit([message(current)], identifier=0)
+    for i in range(1, 6):
+        new = data_file()
+        commit.commit([message(new, deleted=[current])], identifier=i)
+        current = new
+    latest = store.snapshots.latest()
+    assert latest is not None
+    base = ManifestReader(store.file_io, store.paths).base(latest)
+    assert sum(m.num_deleted_files for m in base) == 0
+    assert live_names(store) == {current.file_name}
+
+
+def test_a_table_on_an_object_store_is_committed_to_as_well() -> None:
+    store = primary_key_table(f"memory://lake-{uuid.uuid4()}/db.db/t")
+    files = [data_file() for _ in range(3)]
+    for i, file in enumerate(files):
+        assert FileStoreCommit(store, "u").commit([message(file)]) == [i + 1]
+    assert live_names(store) == {f.file_name for f in files}
+    assert store.snapshots.ids() == [1, 2, 3]
+
+
+def test_a_snapshot_whose_schema_changed_leaves_its_statistics_behind(tmp_path: Path) -> None:
+    store = primary_key_table(tmp_path)
+    commit = FileStoreCommit(store, "u")
+    commit.commit([message(data_file())])
+    first = snapshot_of(store, 1)
+    store.publisher.publish(replace(first, id=2, uuid="x", statistics="stat-1", next_row_id=7))
+    commit.commit([message(data_file())])
+    store.schemas.change([SetOption("commit.max-retries", "3")])
+    commit.commit([message(data_file())])
+    assert [(s.statistics, s.schema_id, s.next_row_id) for s in store.snapshots.all()] == [
+        (None, 0, None),
+        ("stat-1", 0, 7),
+        ("stat-1", 0, 7),
+        (None, 1, 7),
+    ]
+
+
+class _FailingAfterwards:
+    """A publisher that creates the snapshot and then fails, as one with a broken lock server might."""
+
+    def __init__(self, store: TableStore) -> None:
+        self._plain = ExclusiveCreatePublisher(store.file_io, store.paths)
+
+    def publish(self, snapshot: Snapshot) -> bool:
+        assert self._plain.publish(snapshot)
+        raise StorageAccessError("The lock server is gone.")
+
+
+def test_a_snapshot_that_exists_is_never_taken_for_a_failure(tmp_path: Path) -> None:
+    plain = primary_key_table(tmp_path)
+    environment = StoreEnvironment(publisher=lambda file_io, paths: _FailingAfterwards(plain))
+    mine = message(data_file())
+    (path,) = write_files(plain, mine)
+    store = open_store(str(tmp_path), environment=environment)
+    assert FileStoreCommit(store, "u").commit([mine]) == [1]
+    assert path.exists()
+    assert manifest_names(plain) == referenced_names(plain)
+
+
+def test_committing_files_twice_under_another_name_is_refused_and_deletes_nothing(tmp_path: Path) -> None:
+    store = primary_key_table(tmp_path)
+    mine = message(data_file())
+    (path,) = write_files(store, mine)
+    FileStoreCommit(store, "u").commit([mine])
+    with pytest.raises(CommitConflictError, match="committed before"):
+        FileStoreCommit(store, "other").commit([mine], check_append_conflicts=True)
+    assert path.exists()
+    assert manifest_names(store) == referenced_names(store)

@@ -1,0 +1,38 @@
+"""A plan without pruning: every live file of a snapshot, one split for each bucket."""
+
+from interbed.storage.manifest.entry import FileIdentifier, FileKind, ManifestEntry
+from interbed.storage.manifest.manifest_file import read_manifest
+from interbed.storage.manifest.manifest_list import read_manifest_list
+from interbed.storage.scan.split import Split
+from interbed.storage.store import TableStore
+
+
+def bare_splits(store: TableStore, snapshot_id: int | None = None, *, raw: bool = False) -> list[Split]:
+    """The splits of a snapshot (by default the newest), by partition and bucket; all to be merged, or all raw."""
+    snapshot = store.snapshots.latest() if snapshot_id is None else store.snapshots.snapshot(snapshot_id)
+    assert snapshot is not None
+    live: dict[FileIdentifier, ManifestEntry] = {}
+    for name in (snapshot.base_manifest_list, snapshot.delta_manifest_list):
+        path = store.paths.manifest(name)
+        for manifest in read_manifest_list(store.file_io.read_bytes(path), source=path):
+            path = store.paths.manifest(manifest.file_name)
+            for entry in read_manifest(store.file_io.read_bytes(path), source=path):
+                if entry.kind is FileKind.ADD:
+                    live[entry.identifier] = entry
+                else:
+                    del live[entry.identifier]
+    buckets: dict[tuple[bytes, int], list[ManifestEntry]] = {}
+    for entry in live.values():
+        buckets.setdefault((entry.partition, entry.bucket), []).append(entry)
+    return [
+        Split(
+            snapshot_id=snapshot.id,
+            partition=partition,
+            bucket=bucket,
+            total_buckets=entries[0].total_buckets,
+            bucket_path=store.paths.bucket_directory(partition, bucket),
+            files=tuple(e.file for e in entries),
+            raw_convertible=raw,
+        )
+        for (partition, bucket), entries in sorted(buckets.items())
+    ]

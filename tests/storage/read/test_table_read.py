@@ -1,0 +1,211 @@
+"""Splits are read as the rows that their records amount to, whatever the files' format, age or overlap."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from interbed.storage.errors import CorruptFileError, InvalidInputError, NotSupportedError, StorageAccessError
+from interbed.storage.format.readers import reader_for
+from interbed.storage.lsm.interval_partition import interval_partition
+from interbed.storage.lsm.sort_merge import BLOCK_ROWS
+from interbed.storage.lsm.sorted_run import SortedRun
+from interbed.storage.manifest.data_file import DataFileMeta
+from interbed.storage.predicate.parse import parse_filter
+from interbed.storage.read.file_read import block_rows
+from interbed.storage.read.merge_read import MergeRead, file_ages, merge_function_for
+from interbed.storage.read.table_read import TableRead, kv_batches
+from interbed.storage.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
+from tests.storage.read.kv_table import KeyValueTable, Record, Row
+
+SCHEMA = pa.schema([pa.field("id", pa.int32(), nullable=False), ("name", pa.string()), ("amount", pa.int64())])
+FORMATS = ("parquet", "orc", "avro")
+
+
+def _table(path: Path, **options: str) -> KeyValueTable:
+    return KeyValueTable.create(path, SCHEMA, ["id"], **options)
+
+
+def _rows(table: KeyValueTable, *, raw: bool = False, columns: Any = None, where: str | None = None) -> list[Row]:
+    store = table.store()
+    predicate = None if where is None else parse_filter(where, store.schema.fields)
+    reader = TableRead(store, columns, predicate).to_reader([table.split(raw=raw)], threads=1)
+    return sorted(tuple(r.values()) for r in reader.read_all().to_pylist())
+
+
+def _records(ids: range, sequence: int, name: str, kind: int = 0) -> list[Record]:
+    return [Record((i, f"{name}{i}", i * 10), sequence + n, kind) for n, i in enumerate(ids)]
+
+
+@pytest.mark.parametrize("file_format", FORMATS)
+@pytest.mark.parametrize("thin", [False, True])
+def test_newer_records_replace_and_delete_older_ones(tmp_path: Path, file_format: str, thin: bool) -> None:
+    table = _table(tmp_path)
+    table.add_file(_records(range(10), 0, "a"), file_format=file_format, thin=thin, level=5)
+    table.add_file(_records(range(3, 6), 10, "b"), file_format=file_format, thin=thin)
+    table.add_file(_records(range(5, 8), 13, "c", kind=3), file_format=file_format, thin=thin)
+    expected = [(i, f"{'b' if i in (3, 4) else 'a'}{i}", i * 10) for i in range(10) if i not in (5, 6, 7)]
+    assert _rows(table) == expected
+    assert _rows(table, columns=["amount"]) == [(r[2],) for r in expected]
+    assert _rows(table, where="amount >= 30 and name like 'a%'") == [r for r in expected if r[2] >= 30 and r[1] < "b"]
+
+
+def test_formats_may_be_mixed_in_a_split(tmp_path: Path) -> None:
+    table = _table(tmp_path)
+    for turn, file_format in enumerate(FORMATS):
+        table.add_file(_records(range(turn, 6), turn * 10, file_format), file_format=file_format)
+    names = {0: "parquet", 1: "orc"}
+    assert [r[1] for r in _rows(table)] == [f"{names.get(i, 'avro')}{i}" for i in range(6)]
+
+
+def test_an_unknown_count_of_deletes_means_that_kinds_are_read(tmp_path: Path) -> None:
+    table = _table(tmp_path)
+    table.add_file([*_records(range(2), 0, "a"), *_records(range(2, 4), 2, "a", kind=3)], count_deletes=False)
+    assert [r[0] for r in _rows(table)] == [0, 1]
+
+
+def test_interleaved_sequence_numbers_decide_record_by_record(tmp_path: Path) -> None:
+    table = _table(tmp_path)
+    table.add_file([Record((1, "a", 1), 5), Record((2, "a", 2), 1), Record((3, "a", 3), 7, 3), Record((4, "a", 4), 9)])
+    table.add_file([Record((1, "b", 1), 4), Record((2, "b", 2), 6), Record((3, "b", 3), 7), Record((4, "b", 4), 9, 3)])
+    assert _rows(table) == [(1, "a", 1), (2, "b", 2), (3, "b", 3), (4, "a", 4)]
+
+
+def test_a_user_defined_sequence_goes_before_sequence_numbers(tmp_path: Path) -> None:
+    table = _table(tmp_path, **{"sequence.field": "amount"})
+    table.add_file([Record((1, "first", 7), 0), Record((2, "first", None), 1), Record((3, "first", 1), 2)])
+    table.add_file([Record((1, "second", 5), 3), Record((2, "second", -9), 4), Record((3, "second", 1), 5)])
+    assert _rows(table) == [(1, "first", 7), (2, "second", -9), (3, "second", 1)]
+
+
+def test_a_filter_on_values_does_not_bring_replaced_rows_back(tmp_path: Path) -> None:
+    table = _table(tmp_path)
+    table.add_file(_records(range(9), 0, "old"), row_group_size=3)
+    table.add_file([Record((i, "new", -1), 10 + i) for i in range(9)], row_group_size=3)
+    assert _rows(table, where="amount >= 0") == []
+    assert _rows(table, where="amount < 0 and id >= 7") == [(7, "new", -1), (8, "new", -1)]
+
+
+_SEGMENTS = st.lists(
+    st.tuples(st.sets(st.integers(0, 30), min_size=1), st.sampled_from([0, 2, 3]), st.booleans()),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(segments=_SEGMENTS, rows_of_block=st.sampled_from([1, 2, 5, 1000]), low=st.integers(0, 30))
+@settings(max_examples=60, deadline=None)
+def test_any_files_in_any_block_size_equal_the_model(
+    tmp_path_factory: pytest.TempPathFactory, segments: list[tuple[set[int], int, bool]], rows_of_block: int, low: int
+) -> None:
+    table = _table(tmp_path_factory.mktemp("t"))
+    model: dict[int, Row] = {}
+    sequence = 0
+    for turn, (ids, kind, counted) in enumerate(segments):
+        records = [Record((i, f"t{turn}", i), sequence + n, kind) for n, i in enumerate(sorted(ids))]
+        sequence += len(records)
+        table.add_file(records, count_deletes=counted)
+        for record in records:
+            if kind == 3:
+                model.pop(record.row[0], None)
+            else:
+                model[record.row[0]] = record.row
+    expected = sorted(model.values())
+    assert _rows(table) == expected
+    assert _rows(table, where=f"id >= {low}") == [r for r in expected if r[0] >= low]
+    store = table.store()
+    merge = MergeRead(store, store.schema.fields, merge_function_for(store, drop_deletes=True))
+    for ordered in (True, False):
+        got = [
+            tuple(row.values())
+            for section in interval_partition(table.files, store.schema.key_types)
+            for batch in merge.section(section, table.split().path_of, ordered=ordered, rows_of_block=rows_of_block)
+            for row in batch.to_pylist()
+        ]
+        assert (got if ordered else sorted(got)) == expected
+
+
+def test_compaction_reads_whole_records_in_key_order(tmp_path: Path) -> None:
+    table = _table(tmp_path)
+    table.add_file([Record((1, "a", 1), 0), Record((2, "a", 2), 1), Record((9, "a", 9), 2)], level=5)
+    table.add_file([Record((2, "b", 2), 3, 2), Record((3, "b", 3), 4, 3)])
+    store = table.store()
+    sections = interval_partition(table.files, store.schema.key_types)
+    kept = pa.Table.from_batches(kv_batches(store, sections, table.split().path_of, drop_deletes=False))
+    assert kept.column_names == ["_KEY_id", SEQUENCE_NUMBER, VALUE_KIND, "id", "name", "amount"]
+    assert [tuple(r.values()) for r in kept.to_pylist()] == [
+        (1, 0, 0, 1, "a", 1),
+        (2, 3, 2, 2, "b", 2),
+        (3, 4, 3, 3, "b", 3),
+        (9, 2, 0, 9, "a", 9),
+    ]
+    dropped = pa.Table.from_batches(kv_batches(store, sections, table.split().path_of, drop_deletes=True))
+    assert dropped.column("_KEY_id").to_pylist() == [1, 2, 9]
+
+
+def _file(name: str, sequences: tuple[int, int] = (0, 0), size: int = 1) -> DataFileMeta:
+    return DataFileMeta(
+        file_name=name,
+        file_size=size,
+        row_count=1,
+        min_sequence_number=sequences[0],
+        max_sequence_number=sequences[1],
+        schema_id=0,
+        level=0,
+        creation_time_millis=0,
+    )
+
+
+def _run(*ranges: tuple[int, int], name: str) -> SortedRun:
+    return SortedRun(files=tuple(_file(f"{name}{i}", sequences) for i, sequences in enumerate(ranges)))
+
+
+def test_ages_follow_sequences_and_are_none_where_ranges_of_different_runs_meet() -> None:
+    base = _run((0, 50), (10, 60), name="base")
+    assert file_ages([_run((61, 70), name="new"), base]) == {"base0": 0, "base1": 1, "new0": 2}
+    assert file_ages([base, _run((60, 70), name="new")]) is None
+    assert file_ages([_run((5, 5), name="x"), base]) is None
+    assert file_ages([base]) == {"base0": 0, "base1": 1}
+
+
+def test_wide_rows_and_many_readers_make_blocks_smaller() -> None:
+    narrow = _file("narrow")
+    assert block_rows([narrow]) == block_rows([narrow], readers=2) == BLOCK_ROWS
+    assert block_rows([narrow], readers=8) == BLOCK_ROWS // 4
+    assert block_rows([_file("wide", size=10_000)]) < BLOCK_ROWS // 10
+    assert block_rows([_file("empty", size=0)]) == BLOCK_ROWS
+    assert block_rows([_file("huge", size=1 << 40)]) > 0
+
+
+def test_a_missing_file_is_named_with_a_likely_cause(tmp_path: Path) -> None:
+    table = _table(tmp_path)
+    meta = table.add_file(_records(range(3), 0, "a"))
+    (tmp_path / "bucket-0" / meta.file_name).unlink()
+    with pytest.raises(StorageAccessError, match=r"data-0\.parquet is gone: the snapshot .* expired"):
+        _rows(table)
+
+
+@pytest.mark.parametrize("file_format", FORMATS)
+@pytest.mark.parametrize("damage", ["empty", "cut", "text"])
+def test_a_damaged_file_is_named(tmp_path: Path, file_format: str, damage: str) -> None:
+    table = _table(tmp_path)
+    meta = table.add_file(_records(range(50), 0, "a"), file_format=file_format)
+    path = tmp_path / "bucket-0" / meta.file_name
+    content = path.read_bytes()
+    path.write_bytes({"empty": b"", "cut": content[: len(content) // 2], "text": b"not a data file" * 20}[damage])
+    with pytest.raises(CorruptFileError, match=f"data-0.{file_format} can't be decoded"):
+        _rows(table)
+
+
+def test_what_this_version_does_not_read_is_refused_by_name(tmp_path: Path) -> None:
+    table = _table(tmp_path)
+    table.add_file(_records(range(3), 0, "a"))
+    with pytest.raises(InvalidInputError, match="no column 'nme'; it has id, name, amount"):
+        TableRead(table.store(), ["nme"])
+    with pytest.raises(
+        NotSupportedError, match=r"data-0\.lance is of the format 'lance'; this version reads avro, orc"
+    ):
+        reader_for("lance", "data-0.lance")

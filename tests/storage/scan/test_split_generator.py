@@ -1,0 +1,82 @@
+"""Cutting buckets into splits, as properties."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from interbed.storage.manifest.data_file import DataFileMeta
+from interbed.storage.scan.split_generator import append_groups, merge_tree_groups, pack_in_order, sections_of
+from tests.storage.commit.tables import KEY, data_file
+
+WEIGHTS = st.lists(st.integers(0, 50), max_size=40)
+
+
+def files(ranges: Sequence[tuple[int, int, int, int | None]]) -> list[DataFileMeta]:
+    return [
+        data_file(low, low + width, level=level, deletes=deletes, name=f"data-{i}.parquet")
+        for i, (low, width, level, deletes) in enumerate(ranges)
+    ]
+
+
+FILES = st.lists(
+    st.tuples(st.integers(-30, 30), st.integers(0, 9), st.integers(0, 2), st.sampled_from([0, 0, 1, None])),
+    max_size=25,
+).map(files)
+
+
+@settings(deadline=None)
+@given(WEIGHTS, st.integers(1, 100))
+def test_packing_covers_every_item_once_and_in_order(weights: list[int], target: int) -> None:
+    groups = pack_in_order(weights, lambda w: w, target)
+    assert [w for group in groups for w in group] == weights
+    assert all(groups)
+    assert all(len(group) == 1 or sum(group) <= target for group in groups)
+    # No cut without need: the next item would not have fitted.
+    assert all(sum(a) + b[0] > target for a, b in pairwise(groups))
+
+
+@settings(deadline=None)
+@given(FILES, st.integers(1, 1000), st.integers(0, 300))
+def test_splits_of_a_bucket_hold_every_file_once_and_never_tear_overlapping_ones(
+    bucket: list[DataFileMeta], target: int, cost: int
+) -> None:
+    # Files of one level above 0 do not overlap in a table; here they may, so one level is made of two.
+    if len({f.level for f in bucket}) == 1:
+        bucket = [f.upgraded(0) for f in bucket]
+    groups = merge_tree_groups(sections_of(bucket, KEY), target_size=target, open_file_cost=cost)
+    names = [f.file_name for group in groups for f in group.files]
+    assert sorted(names) == sorted(f.file_name for f in bucket)
+    place = {f.file_name: i for i, group in enumerate(groups) for f in group.files}
+    for a in bucket:
+        for b in bucket:
+            if a.min_key == b.min_key or a.max_key == b.min_key:
+                assert place[a.file_name] == place[b.file_name]
+    for group in groups:
+        if group.raw_convertible:
+            assert all(f.delete_row_count == 0 for f in group.files)
+            assert all(len(section) == 1 for section in sections_of(group.files, KEY))
+
+
+def test_files_of_one_level_are_read_raw_unless_they_hold_deletes() -> None:
+    sorted_run = files([(0, 4, 5, 0), (5, 4, 5, 0), (10, 4, 5, 0)])
+    (one,) = merge_tree_groups(sections_of(sorted_run, KEY), target_size=1000, open_file_cost=1)
+    assert one.raw_convertible
+    halves = merge_tree_groups(sections_of(sorted_run, KEY), target_size=200, open_file_cost=1)
+    assert [len(g.files) for g in halves] == [2, 1]
+    with_deletes = files([(0, 4, 5, 0), (5, 4, 5, 2)])
+    assert not any(
+        g.raw_convertible for g in merge_tree_groups(sections_of(with_deletes, KEY), target_size=1000, open_file_cost=1)
+    )
+    uncounted = files([(0, 4, 0, None)])
+    (old,) = merge_tree_groups(sections_of(uncounted, KEY), target_size=1000, open_file_cost=1)
+    assert not old.raw_convertible
+
+
+@settings(deadline=None)
+@given(FILES, st.integers(1, 1000), st.integers(0, 300))
+def test_append_splits_hold_every_file_once(bucket: list[DataFileMeta], target: int, cost: int) -> None:
+    groups = append_groups(bucket, target_size=target, open_file_cost=cost)
+    assert sorted(f.file_name for g in groups for f in g.files) == sorted(f.file_name for f in bucket)
+    assert all(g.raw_convertible for g in groups)

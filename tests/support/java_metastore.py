@@ -1,0 +1,304 @@
+"""Hive's own metastore, in Java: the peer that the catalog server is compared with.
+
+Version 2.3.10 runs from the jars that PySpark brings, version 4.0.1 from Maven's; both keep their data in an embedded
+Derby. A Derby database with all tables takes many seconds to make, so it is made once, kept in the tests' cache and
+copied for every server; a server is up in two to three seconds then. It serves on a free port that it binds itself.
+"""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+import psutil
+import pyspark
+from thrift.protocol.TBinaryProtocol import TBinaryProtocol
+from thrift.Thrift import TException
+from thrift.transport.TSocket import TSocket
+from thrift.transport.TTransport import TBufferedTransport, TTransportException
+
+from interbed.thrift_idl.hive_metastore import ttypes
+from interbed.thrift_idl.hive_metastore.ThriftHiveMetastore import Client
+from tests.support.peers_cache import built_once, fingerprint, run
+
+PEERS = Path(__file__).resolve().parent.parent / "peers"
+START_SECONDS_MAX = 180.0
+STOP_SECONDS_MAX = 30.0
+EVENT_LISTENER = "org.apache.hive.hcatalog.listener.DbNotificationListener"
+
+QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+"""Options for servers that answer few calls; a benchmark leaves them out."""
+
+_LOGGING = """\
+rootLogger.level=info
+rootLogger.appenderRef.console.ref=console
+appender.console.type=Console
+appender.console.name=console
+appender.console.target=SYSTEM_ERR
+appender.console.layout.type=PatternLayout
+appender.console.layout.pattern=%d %p %c{1}: %m%n
+"""
+
+_COMMON_SETTINGS = {
+    "datanucleus.schema.autoCreateAll": "true",
+    "datanucleus.connectionPoolingType": "NONE",
+    "hive.metastore.schema.verification": "false",
+    "hive.async.log.enabled": "false",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JavaMetastore:
+    """A running server: `uri` for clients, its process, and the directory of its warehouse."""
+
+    uri: str
+    process: subprocess.Popen[bytes]
+    warehouse: Path
+    log: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Version:
+    """How one version of the metastore is started."""
+
+    jars: Callable[[], list[Path]]
+    site: str
+    """The name of its configuration file."""
+    logging: str
+    """The name of its logging configuration."""
+    settings: Mapping[str, str] = field(default_factory=dict)
+    has_locks: bool
+    first_objects: tuple[str, ...]
+    """The tables with the objects that are made at the first start, in the order in which rows can be deleted."""
+
+
+@contextmanager
+def java_metastore(version: str = "2.3.10") -> Iterator[str]:
+    """A running Java metastore, empty; yields its uri. Its data and warehouse are gone afterwards."""
+    with running_java_metastore(version, java_options=QUICK_START) as running:
+        yield running.uri
+
+
+@contextmanager
+def running_java_metastore(
+    version: str = "2.3.10",
+    *,
+    directory: Path | None = None,
+    settings: Mapping[str, str] | None = None,
+    events: bool = False,
+    java_options: tuple[str, ...] = (),
+) -> Iterator[JavaMetastore]:
+    """A running Java metastore of this version (2.3.10 or 4.0.1), empty.
+
+    `directory` gets the database and the warehouse; without it they are temporary. `settings` are further values of
+    hive-site.xml. `events` lets 2.3.10 write its notification log. RuntimeError if the server does not come up.
+    """
+    prepared = _prepared_database(version)
+    with tempfile.TemporaryDirectory(prefix="interbed-java-metastore-", ignore_cleanup_errors=True) as temporary:
+        home = directory or Path(temporary)
+        shutil.copytree(prepared / "derby", home / "derby")
+        with _server(version, home, dict(settings or {}), events=events, java_options=java_options) as running:
+            yield running
+
+
+def _prepared_database(version: str) -> Path:
+    """A directory with an empty Derby database in which all tables are made."""
+
+    def build(directory: Path) -> None:
+        # The lock tables of 2.3.10 are made in this mode alone; nothing else may run in it.
+        settings = {"hive.in.test": "true"} if _VERSIONS[version].has_locks else {}
+        with (
+            tempfile.TemporaryDirectory(prefix="interbed-java-metastore-") as temporary,
+            _server(version, Path(temporary), settings, events=False, java_options=QUICK_START) as running,
+            metastore_client(running.uri) as client,
+        ):
+            _touch_everything(client, version, running.warehouse)
+            # Derby writes its files at a checkpoint that only an orderly end brings.
+            running.process.terminate()
+            running.process.wait(timeout=STOP_SECONDS_MAX)
+            shutil.copytree(Path(temporary) / "derby", directory / "derby")
+        _forget_the_warehouse(directory / "derby", _VERSIONS[version].first_objects)
+        for lock in (directory / "derby").glob("*.lck"):
+            lock.unlink()
+
+    return built_once(f"java-metastore-derby-{version}-{fingerprint(Path(__file__))}", build)
+
+
+def _forget_the_warehouse(derby: Path, objects: tuple[str, ...]) -> None:
+    """Delete the rows of what a metastore makes at its first start, because they hold the place of the warehouse."""
+    script = derby.parent / "forget.sql"
+    statements = [f"CONNECT 'jdbc:derby:{derby}';", *(f"DELETE FROM APP.{table};" for table in objects)]
+    script.write_text("\n".join(statements))
+    log = f"-Dderby.stream.error.file={derby.parent / 'derby.log'}"
+    run("java", *QUICK_START, log, "-cp", _pyspark_jars()[0], "org.apache.derby.tools.ij", script)
+
+
+def _touch_everything(client: Client, version: str, warehouse: Path) -> None:
+    """Use each kind of object once, because its tables are made when it is first used, and leave nothing behind."""
+    if _VERSIONS[version].has_locks:
+        client.show_locks(ttypes.ShowLocksRequest())
+        client.get_current_notificationEventId()
+    database, name = "prepared", "prepared"
+    client.create_database(ttypes.Database(name=database, locationUri=f"file:{warehouse / database}", parameters={}))
+    column = ttypes.FieldSchema(name="a", type="bigint")
+    storage = ttypes.StorageDescriptor(
+        cols=[column],
+        location=f"file:{warehouse / database / name}",
+        inputFormat="i",
+        outputFormat="o",
+        serdeInfo=ttypes.SerDeInfo(serializationLib="s", parameters={"a": "b"}),
+        bucketCols=["a"],
+        sortCols=[ttypes.Order(col="a", order=1)],
+        parameters={"a": "b"},
+    )
+    keys = [ttypes.FieldSchema(name="p", type="string")]
+    table = ttypes.Table(dbName=database, tableName=name, sd=storage, partitionKeys=keys, parameters={"a": "b"})
+    client.create_table(table)
+    client.append_partition(database, name, ["1"])
+    values = ttypes.ColumnStatisticsData(longStats=ttypes.LongColumnStatsData(numNulls=0, numDVs=1))
+    objects = [ttypes.ColumnStatisticsObj(colName="a", colType="bigint", statsData=values)]
+    whole = ttypes.ColumnStatisticsDesc(isTblLevel=True, dbName=database, tableName=name)
+    part = ttypes.ColumnStatisticsDesc(isTblLevel=False, dbName=database, tableName=name, partName="p=1")
+    if version.startswith("2."):
+        client.update_table_column_statistics(ttypes.ColumnStatistics(statsDesc=whole, statsObj=objects))
+        client.update_partition_column_statistics(ttypes.ColumnStatistics(statsDesc=part, statsObj=objects))
+    client.create_function(
+        ttypes.Function(functionName="f", dbName=database, className="c", ownerType=1, functionType=1, resourceUris=[])
+    )
+    client.drop_function(database, "f")
+    client.drop_database(database, True, True)
+
+
+@contextmanager
+def _server(
+    version: str, home: Path, settings: dict[str, str], *, events: bool, java_options: tuple[str, ...]
+) -> Iterator[JavaMetastore]:
+    about = _VERSIONS[version]
+    warehouse = home / "warehouse"
+    warehouse.mkdir(parents=True, exist_ok=True)
+    configuration = home / "conf"
+    configuration.mkdir(exist_ok=True)
+    jars = about.jars()
+    values = {
+        **_COMMON_SETTINGS,
+        **about.settings,
+        "javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={home / 'derby'};create=true",
+        "hive.metastore.warehouse.dir": f"file:{warehouse}",
+        **settings,
+    }
+    if events:
+        values["hive.metastore.transactional.event.listeners"] = EVENT_LISTENER
+        jars = [*jars, _maven_jars("metastore-2.3.10-events") / "*"]
+    (configuration / about.site).write_text(_site(values))
+    (configuration / about.logging).write_text(_LOGGING)
+    log = home / "java-metastore.log"
+    classpath = ":".join(str(entry) for entry in [configuration, *jars])
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [
+                "java",
+                *java_options,
+                *("-cp", classpath),
+                f"-Dderby.stream.error.file={home / 'derby.log'}",
+                "org.apache.hadoop.hive.metastore.HiveMetaStore",
+                *("-p", "0"),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=home,
+            # Whatever the shell has been set up for must not reach into the configuration.
+            env={name: value for name, value in os.environ.items() if not name.startswith(("HIVE_", "HADOOP_"))},
+        )
+    try:
+        uri = _uri_when_ready(process, log)
+        yield JavaMetastore(uri=uri, process=process, warehouse=warehouse, log=log)
+    finally:
+        process.terminate()
+        try:
+            process.wait(timeout=STOP_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(timeout=STOP_SECONDS_MAX)
+
+
+def _uri_when_ready(process: subprocess.Popen[bytes], log: Path) -> str:
+    """The address of the server once it answers."""
+    deadline = time.monotonic() + START_SECONDS_MAX
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            listening = [c for c in psutil.Process(process.pid).net_connections("tcp") if c.status == "LISTEN"]
+        except psutil.Error:
+            listening = []
+        for connection in listening:
+            uri = f"thrift://127.0.0.1:{connection.laddr.port}"
+            try:
+                with metastore_client(uri) as client:
+                    client.get_all_databases()
+            except (TException, OSError):
+                continue
+            return uri
+        time.sleep(0.02)
+    raise RuntimeError(f"the Java metastore did not start:\n{log.read_text(errors='replace')[-4000:]}")
+
+
+@contextmanager
+def metastore_client(uri: str, timeout_seconds: float = 120) -> Iterator[Client]:
+    """A client of a metastore by the generated code alone, over a buffered transport and the binary protocol."""
+    host, _, port = uri.removeprefix("thrift://").partition(":")
+    socket = TSocket(host, int(port))
+    socket.setTimeout(timeout_seconds * 1000)
+    transport = TBufferedTransport(socket)
+    transport.open()
+    try:
+        yield Client(TBinaryProtocol(transport))
+    finally:
+        with suppress(TTransportException):
+            transport.close()
+
+
+def _site(values: Mapping[str, str]) -> str:
+    properties = "\n".join(
+        f"  <property><name>{escape(name)}</name><value>{escape(value)}</value></property>"
+        for name, value in values.items()
+    )
+    return f'<?xml version="1.0"?>\n<configuration>\n{properties}\n</configuration>\n'
+
+
+def _maven_jars(peer: str) -> Path:
+    """A directory with the jars that a pom.xml below tests/peers lists."""
+    pom = PEERS / peer / "pom.xml"
+
+    def build(directory: Path) -> None:
+        run("mvn", "-q", "-B", "-f", pom, "dependency:copy-dependencies", f"-DoutputDirectory={directory}")
+
+    return built_once(f"{peer}-{fingerprint(pom)}", build)
+
+
+def _pyspark_jars() -> list[Path]:
+    return [Path(pyspark.__file__).parent / "jars" / "*"]
+
+
+_VERSIONS: Mapping[str, _Version] = {
+    "2.3.10": _Version(
+        jars=_pyspark_jars,
+        site="hive-site.xml",
+        logging="hive-log4j2.properties",
+        has_locks=True,
+        first_objects=("DATABASE_PARAMS", "DBS"),
+    ),
+    "4.0.1": _Version(
+        jars=lambda: [_maven_jars("metastore-4.0.1") / "*"],
+        site="metastore-site.xml",
+        logging="metastore-log4j2.properties",
+        settings={"metastore.client.capability.check": "false"},
+        has_locks=False,
+        first_objects=("DATABASE_PARAMS", "DBS", "CTLGS"),
+    ),
+}

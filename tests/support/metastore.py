@@ -1,0 +1,138 @@
+"""Catalog servers for tests, on SQLite and on PostgreSQL, and shapes that several tests send to them."""
+
+import itertools
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import psycopg
+from hmsclient import hmsclient
+from thrift.protocol.TBinaryProtocol import TBinaryProtocol
+from thrift.transport.TSocket import TSocket
+from thrift.transport.TTransport import TBufferedTransport
+
+from interbed.catalog.server.embedded import RunningServer, start_server, stop_server
+from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore, ttypes
+
+BACKENDS = ("sqlite", "postgresql")
+
+_database_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetastoreUnderTest:
+    """A running server with what it was started on."""
+
+    running: RunningServer
+    db: str
+    warehouse: Path
+
+    @property
+    def uri(self) -> str:
+        """Address for clients."""
+        return self.running.uri
+
+    @property
+    def port(self) -> int:
+        """Port on 127.0.0.1."""
+        port = urlsplit(self.uri).port
+        assert port is not None
+        return port
+
+
+@contextmanager
+def metastore_under_test(db: str, directory: Path, *arguments: str) -> Iterator[MetastoreUnderTest]:
+    """A server on this database, with its warehouse and log in the directory."""
+    running = start_server(db, f"file:{directory / 'warehouse'}", *arguments, log=directory / "server.log")
+    try:
+        yield MetastoreUnderTest(running=running, db=db, warehouse=directory / "warehouse")
+    finally:
+        stop_server(running)
+
+
+def new_database(postgres_url: str) -> str:
+    """The url of a new, empty database of a PostgreSQL server."""
+    name = f"metastore_{next(_database_numbers)}"
+    with psycopg.connect(postgres_url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}".encode())
+    return postgres_url.rsplit("/", 1)[0] + f"/{name}"
+
+
+@contextmanager
+def foreign_client(port: int) -> Iterator[hmsclient.HMSClient]:
+    """hmsclient: a client that knows nothing of interbed."""
+    with hmsclient.HMSClient(host="127.0.0.1", port=port) as client:
+        yield client
+
+
+def storage(
+    *columns: tuple[str, str], location: str | None = None, serde: str = "org.example.SerDe"
+) -> ttypes.StorageDescriptor:
+    """A storage descriptor with these (name, type) columns, or one column `id int`."""
+    return ttypes.StorageDescriptor(
+        cols=[ttypes.FieldSchema(name=name, type=kind, comment=None) for name, kind in columns or (("id", "int"),)],
+        location=location,
+        inputFormat="org.example.Input",
+        outputFormat="org.example.Output",
+        compressed=False,
+        numBuckets=0,
+        serdeInfo=ttypes.SerDeInfo(name=None, serializationLib=serde, parameters={"a": "1"}),
+        bucketCols=[],
+        sortCols=[],
+        parameters={},
+    )
+
+
+def table(
+    database: str,
+    name: str,
+    *columns: tuple[str, str],
+    parameters: dict[str, str] | None = None,
+    partition_keys: tuple[tuple[str, str], ...] = (),
+    table_type: str = "MANAGED_TABLE",
+    location: str | None = None,
+) -> ttypes.Table:
+    """A table with these (name, type) columns."""
+    return ttypes.Table(
+        dbName=database,
+        tableName=name,
+        owner="tester",
+        tableType=table_type,
+        sd=storage(*columns, location=location),
+        partitionKeys=[ttypes.FieldSchema(name=key, type=kind, comment=None) for key, kind in partition_keys],
+        parameters=dict(parameters or {}),
+    )
+
+
+def lock_request(*components: ttypes.LockComponent, user: str = "tester", host: str = "here") -> ttypes.LockRequest:
+    """A lock request with these components."""
+    return ttypes.LockRequest(component=list(components), user=user, hostname=host)
+
+
+def lock_component(
+    kind: int, database: str, table_name: str | None = None, partition: str | None = None
+) -> ttypes.LockComponent:
+    """A lock component on a database, a table or a partition, whichever is named last."""
+    level = (
+        ttypes.LockLevel.DB
+        if table_name is None
+        else ttypes.LockLevel.TABLE
+        if partition is None
+        else ttypes.LockLevel.PARTITION
+    )
+    return ttypes.LockComponent(type=kind, level=level, dbname=database, tablename=table_name, partitionname=partition)
+
+
+@contextmanager
+def plain_client(port: int) -> Iterator[ThriftHiveMetastore.Client]:
+    """The generated client of our own interface definition, with every method of it and nothing around it."""
+    socket = TSocket("127.0.0.1", port)
+    socket.setTimeout(60_000)
+    transport = TBufferedTransport(socket)
+    transport.open()
+    try:
+        yield ThriftHiveMetastore.Client(TBinaryProtocol(transport))
+    finally:
+        transport.close()

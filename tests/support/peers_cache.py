@@ -1,0 +1,115 @@
+"""Where the peers live between test runs: jars, classes and Python environments, each built once.
+
+`INTERBED_TEST_CACHE` names the directory; without it `~/.cache/interbed-tests`. An entry is built in a directory
+beside its place and renamed into it, under a file lock, so that parallel test processes build it once and a killed
+build leaves nothing that looks finished. Maven and pip find their registries by their own settings.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+INTEROP = Path(__file__).resolve().parent.parent / "interop"
+BUILD_TIMEOUT_SECONDS = 900
+
+
+def cache_directory() -> Path:
+    """The directory that keeps the peers; made when missing."""
+    configured = os.environ.get("INTERBED_TEST_CACHE")
+    directory = Path(configured) if configured else Path.home() / ".cache" / "interbed-tests"
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory
+
+
+def fingerprint(*files: Path) -> str:
+    """Twelve hex digits that change with the content of the files."""
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(file.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def built_once(name: str, build: Callable[[Path], None]) -> Path:
+    """The cache entry `name`; `build` fills an empty directory when the entry does not exist yet."""
+    entry = cache_directory() / name
+    if entry.exists():
+        return entry
+    with _locked(cache_directory() / f"{name}.lock"):
+        if entry.exists():
+            return entry
+        unfinished = cache_directory() / f"{name}.unfinished"
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir()
+        build(unfinished)
+        unfinished.rename(entry)
+    return entry
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as lock:
+        # The kernel drops the lock with its process, so a killed build blocks nobody.
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def run(*command: str | Path) -> None:
+    """Run a build step; its output is shown only when it fails."""
+    done = subprocess.run(
+        [str(part) for part in command],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=BUILD_TIMEOUT_SECONDS,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"{command[0]} ended with {done.returncode}:\n{done.stdout[-4000:]}")
+
+
+def java_jars() -> Path:
+    """A directory of jars: Java Paimon, Hadoop's client and a silent logger, as tests/interop/java/pom.xml says."""
+    pom = INTEROP / "java" / "pom.xml"
+
+    def build(directory: Path) -> None:
+        run("mvn", "-q", "-B", "-f", pom, "dependency:copy-dependencies", f"-DoutputDirectory={directory}")
+
+    return built_once(f"java-paimon-1.4.2-{fingerprint(pom)}", build)
+
+
+def java_classpath() -> str:
+    """The class path of PaimonPeer: its compiled classes and the jars."""
+    jars = java_jars()
+    sources = sorted((INTEROP / "java").glob("*.java"))
+
+    def build(directory: Path) -> None:
+        # -proc:none: some jars carry annotation processors that would only warn.
+        run("javac", "-proc:none", "-nowarn", "-d", directory, "-cp", f"{jars}/*", *sources)
+
+    name = f"java-peer-{fingerprint(INTEROP / 'java' / 'pom.xml', *sources)}"
+    return f"{built_once(name, build)}:{jars}/*"
+
+
+def pypaimon_python() -> Path:
+    """The interpreter of an environment with pypaimon and pypaimon-rust, which pin an older pyarrow than ours."""
+    requirements = INTEROP / "pypaimon-requirements.txt"
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+    def build(directory: Path) -> None:
+        run(sys.executable, "-m", "venv", directory)
+        python = directory / "bin" / "python"
+        run(python, "-m", "pip", "install", "--quiet", "--no-input", "-r", requirements)
+
+    # Called through its symbolic link the interpreter finds its environment wherever the directory is renamed to.
+    return built_once(f"pypaimon-2.1.0-py{version}-{fingerprint(requirements)}", build) / "bin" / "python"
+
+
+if __name__ == "__main__":
+    print(pypaimon_python())

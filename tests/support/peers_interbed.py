@@ -1,0 +1,118 @@
+"""interbed under the same methods as the peers, so that tests can hold it against them.
+
+Rows go in and out as JSON (`tests.support.peers_json`), through the public API and Arrow.
+"""
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import interbed
+from interbed.storage.schema.table_schema import Schema
+from interbed.storage.table import Table
+from interbed.storage.types.json import field_from_json, type_to_json
+from tests.support.peers_java import PeerRows, Row
+from tests.support.peers_json import PeerType, TypeJson, parse_type, rows_to_table, table_to_rows
+
+KINDS = {"+I": 0, "-U": 1, "+U": 2, "-D": 3}
+KIND_COLUMN = "_row_kind"
+
+
+@dataclass(frozen=True, slots=True)
+class InterbedTable:
+    """The table `database.table` of a warehouse directory; it is loaded anew for every call."""
+
+    warehouse: str
+    name: str
+
+    def _catalog(self) -> interbed.Catalog:
+        return interbed.load_catalog("test", warehouse=f"file:{self.warehouse}")
+
+    def load(self) -> Table:
+        """The table itself."""
+        with self._catalog() as catalog:
+            return catalog.get_table(self.name)
+
+    def create(
+        self,
+        columns: Sequence[tuple[str, TypeJson]],
+        *,
+        primary_keys: Sequence[str] = (),
+        partition_keys: Sequence[str] = (),
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        """Create the table, and its database if need be."""
+        fields = tuple(field_from_json(column) for column in _numbered(columns))
+        with self._catalog() as catalog:
+            catalog.create_database(self.name.split(".")[0], ignore_if_exists=True)
+            catalog.create_table(
+                self.name,
+                Schema(
+                    fields=fields,
+                    primary_keys=tuple(primary_keys),
+                    partition_keys=tuple(partition_keys),
+                    options=dict(options or {}),
+                ),
+            )
+
+    def types(self) -> tuple[PeerType, ...]:
+        """The types of the columns."""
+        return _types(self.load(), None)
+
+    def write(self, rows: Sequence[Row], *, kinds: Sequence[str] | None = None) -> int | None:
+        """Write JSON rows in one commit, with kinds when they are not all inserts; the snapshot's id."""
+        table = self.load()
+        data = rows_to_table(rows, table.schema.names, self.types())
+        if kinds is None or set(kinds) == {"+I"}:
+            return table.append(data)
+        numbers = pa.array([KINDS[kind] for kind in kinds], pa.int8())
+        return table.write_changes(data.append_column(KIND_COLUMN, numbers), kind_column=KIND_COLUMN)
+
+    def compact(self) -> Any:
+        """A full compaction."""
+        return self.load().compact(full=True)
+
+    def read(
+        self,
+        *,
+        columns: Sequence[str] | None = None,
+        filter: str | None = None,  # noqa: A002 - the word that readers of tables expect
+        snapshot_id: int | None = None,
+    ) -> PeerRows:
+        """Read the table."""
+        table = self.load()
+        found = table.scan(columns=columns, filter=filter, snapshot_id=snapshot_id).to_arrow()
+        then = table if snapshot_id is None else table.copy({"scan.snapshot-id": str(snapshot_id)})
+        types = _types(then, found.column_names)
+        rows = table_to_rows(found, types)
+        return PeerRows(names=tuple(found.column_names), types=types, rows=rows, kinds=["+I"] * len(rows))
+
+
+def interbed_table(warehouse: str | Path, name: str) -> InterbedTable:
+    """The table `database.table` of a warehouse directory; nothing is looked up yet."""
+    return InterbedTable(str(warehouse), name)
+
+
+def _types(table: Table, names: Sequence[str] | None) -> tuple[PeerType, ...]:
+    schema = table.schema
+    return tuple(parse_type(type_to_json(schema.by_name[name].type)) for name in names or schema.names)
+
+
+def _numbered(columns: Sequence[tuple[str, TypeJson]]) -> list[dict[str, Any]]:
+    """Columns with field ids as Java Paimon gives them: a column before what is in it, a field of a row after that."""
+    ids = itertools.count()
+
+    def numbered(of: TypeJson) -> TypeJson:
+        if isinstance(of, str):
+            return of
+        out = {**of, **{child: numbered(of[child]) for child in ("element", "key", "value") if child in of}}
+        if "fields" in of:
+            inner = [(field["name"], numbered(field["type"]), next(ids)) for field in of["fields"]]
+            out["fields"] = [{"id": number, "name": name, "type": type_of} for name, type_of, number in inner]
+        return out
+
+    return [{"id": next(ids), "name": name, "type": numbered(of)} for name, of in columns]

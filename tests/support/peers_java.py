@@ -1,0 +1,250 @@
+"""Java Paimon 1.4.2 as an independent reader and writer: a JVM that stays for the test session.
+
+`JavaPaimon` starts tests/interop/java/PaimonPeer.java and names its commands. Rows go in and out as JSON
+(`tests.support.peers_json`) or as Arrow tables.
+"""
+
+import contextlib
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import pyarrow as pa
+
+from tests.support.peers_cache import java_classpath
+from tests.support.peers_json import (
+    PeerType,
+    TypeJson,
+    comparable,
+    parse_type,
+    rows_to_table,
+    table_to_rows,
+)
+from tests.support.peers_process import PeerProcess
+
+JVM_OPTIONS = (
+    "-Xmx512m",
+    "-Xss4m",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Xshare:auto",
+    "-Duser.timezone=UTC",
+    "-Dfile.encoding=UTF-8",
+    "--add-opens=java.base/java.nio=ALL-UNNAMED",
+    "--add-opens=java.base/java.lang=ALL-UNNAMED",
+    "--add-opens=java.base/java.util=ALL-UNNAMED",
+    "--add-opens=java.base/sun.nio.ch=ALL-UNNAMED",
+)
+
+Row = Sequence[Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerRows:
+    """What a peer read: names and types of the columns, the rows as JSON, and each row's kind (`+I`, `-D`, …)."""
+
+    names: tuple[str, ...]
+    types: tuple[PeerType, ...]
+    rows: list[list[Any]]
+    kinds: list[str]
+
+    def comparable(self) -> list[list[Any]]:
+        """The rows in an order and a form in which equal tables are equal lists."""
+        return comparable(self.rows, self.types)
+
+    def to_arrow(self) -> pa.Table:
+        """The rows as an Arrow table, kinds left out."""
+        return rows_to_table(self.rows, self.names, self.types)
+
+
+@dataclass(frozen=True, slots=True)
+class JavaTable:
+    """One table of the peer; each method is one command."""
+
+    peer: "JavaPaimon"
+    warehouse: str
+    name: str
+
+    def _call(self, command: str, **fields: Any) -> Any:
+        return self.peer.call(command, warehouse=self.warehouse, table=self.name, **fields)
+
+    def create(
+        self,
+        columns: Sequence[tuple[str, TypeJson]],
+        *,
+        primary_keys: Sequence[str] = (),
+        partition_keys: Sequence[str] = (),
+        options: Mapping[str, str] | None = None,
+        comment: str | None = None,
+    ) -> dict[str, Any]:
+        """Create the table, and its database if need be; the schema file's JSON."""
+        answer: dict[str, Any] = self._call(
+            "create_table",
+            columns=[{"name": name, "type": of} for name, of in columns],
+            primary_keys=list(primary_keys),
+            partition_keys=list(partition_keys),
+            options=dict(options or {}),
+            comment=comment,
+        )
+        return answer
+
+    def drop(self) -> None:
+        """Drop the table and its files; nothing when there is none."""
+        self._call("drop_table")
+
+    def schema(self) -> dict[str, Any]:
+        """The newest schema file's JSON."""
+        answer: dict[str, Any] = self._call("schema")
+        return answer
+
+    def types(self) -> tuple[PeerType, ...]:
+        """The types of the newest schema's columns."""
+        return tuple(parse_type(column["type"]) for column in self.schema()["fields"])
+
+    def alter(self, *changes: Mapping[str, Any]) -> dict[str, Any]:
+        """Change the schema; a change is `{"op": "add", "path": [name], "type": …, "first": True | "after": name}`,
+        `{"op": "rename", "path": […], "to": name}`, `{"op": "drop", "path": […]}`,
+        `{"op": "update_type", "path": […], "type": …}`, `{"op": "update_nullability", "path": […], "nullable": …}`,
+        `{"op": "set_option", "key": …, "value": …}` or `{"op": "remove_option", "key": …}`.
+        """
+        answer: dict[str, Any] = self._call("alter", changes=[dict(change) for change in changes])
+        return answer
+
+    def write(
+        self,
+        rows: Sequence[Row],
+        *,
+        kinds: Sequence[str] | None = None,
+        overwrite: Mapping[str, str | None] | None = None,
+        commit_user: str | None = None,
+        commit_identifier: int | None = None,
+        options: Mapping[str, str] | None = None,
+    ) -> dict[str, Any] | None:
+        """Write JSON rows in one commit and return the latest snapshot's JSON.
+
+        `kinds` are `+I`, `-U`, `+U`, `-D`, one a row (default all `+I`). `overwrite` replaces: {} the partitions that
+        have rows, or all of the table when it has no partition or `dynamic-partition-overwrite` is false; a static
+        partition replaces that one.
+        """
+        pairs = [[kind, list(row)] for kind, row in zip(kinds or ["+I"] * len(rows), rows, strict=True)]
+        answer: dict[str, Any] | None = self._call(
+            "write",
+            rows=pairs,
+            overwrite=None if overwrite is None else dict(overwrite),
+            commit_user=commit_user,
+            commit_identifier=commit_identifier,
+            dynamic_options=dict(options or {}),
+        )
+        return answer
+
+    def write_arrow(self, data: pa.Table, **arguments: Any) -> dict[str, Any] | None:
+        """`write` for an Arrow table with the table's columns in order."""
+        return self.write(table_to_rows(data, self.types()), **arguments)
+
+    def compact(self, *, full: bool = True, options: Mapping[str, str] | None = None) -> dict[str, Any] | None:
+        """Compact every bucket (or the small files of a table without buckets); the latest snapshot's JSON."""
+        answer: dict[str, Any] | None = self._call("compact", full=full, dynamic_options=dict(options or {}))
+        return answer
+
+    def read(
+        self,
+        *,
+        columns: Sequence[str] | None = None,
+        filter: Mapping[str, Any] | None = None,  # noqa: A002 - the word that readers of tables expect
+        snapshot_id: int | None = None,
+        options: Mapping[str, str] | None = None,
+    ) -> PeerRows:
+        """Read the table; a filter is `{"op": "=", "field": name, "value": json}` with `=`, `<>`, `<`, `<=`, `>`, `>=`,
+        `in`, `not in`, `is null`, `is not null`, `startswith`, or `{"op": "and" | "or", "args": […]}`.
+        """
+        answer = self._call(
+            "read",
+            columns=None if columns is None else list(columns),
+            filter=filter,
+            snapshot_id=snapshot_id,
+            dynamic_options=dict(options or {}),
+        )
+        return PeerRows(
+            names=tuple(column["name"] for column in answer["fields"]),
+            types=tuple(parse_type(column["type"]) for column in answer["fields"]),
+            rows=[row for _, row in answer["rows"]],
+            kinds=[kind for kind, _ in answer["rows"]],
+        )
+
+    def plan(
+        self,
+        *,
+        filter: Mapping[str, Any] | None = None,  # noqa: A002
+        snapshot_id: int | None = None,
+    ) -> list[dict[str, Any]]:
+        """The splits of a scan: partition, bucket, raw_convertible and files with level, key range and statistics."""
+        answer: list[dict[str, Any]] = self._call("plan", filter=filter, snapshot_id=snapshot_id)
+        return answer
+
+    def files(self, **arguments: Any) -> list[dict[str, Any]]:
+        """The data files of `plan`, without their splits."""
+        return [file for split in self.plan(**arguments) for file in split["files"]]
+
+    def snapshots(self) -> list[dict[str, Any]]:
+        """The JSON of every snapshot, oldest first."""
+        answer: list[dict[str, Any]] = self._call("snapshots")
+        return answer
+
+
+class JavaPaimon:
+    """The JVM; close it (or leave its `with`) to end it."""
+
+    def __init__(self, timeout_seconds: float = 120) -> None:
+        self._directory = tempfile.TemporaryDirectory(prefix="interbed-java-")
+        home = Path(self._directory.name)
+        spill = home / "spill"
+        spill.mkdir()
+        self._process = PeerProcess(
+            ["java", *JVM_OPTIONS, "-cp", java_classpath(), "PaimonPeer", str(spill)],
+            home / "stderr.log",
+            timeout_seconds,
+        )
+
+    def call(self, command: str, **fields: Any) -> Any:
+        """Send one command; PeerError when Paimon refuses it."""
+        return self._process.call(command, **fields)
+
+    def table(self, warehouse: str | Path, name: str) -> JavaTable:
+        """The table `database.table` of a warehouse directory; nothing is looked up yet."""
+        return JavaTable(self, str(warehouse), name)
+
+    def buckets(
+        self,
+        types: Sequence[TypeJson],
+        rows: Sequence[Row],
+        num_buckets: Sequence[int],
+        options: Mapping[str, str] | None = None,
+    ) -> list[dict[str, Any]]:
+        """For each row, as a bucket key: `{"hash": int, "buckets": [one a number of buckets]}`."""
+        answer: list[dict[str, Any]] = self.call(
+            "buckets",
+            types=list(types),
+            rows=[list(row) for row in rows],
+            num_buckets=list(num_buckets),
+            options=dict(options or {}),
+        )
+        return answer
+
+    def binary_rows(self, types: Sequence[TypeJson], rows: Sequence[Row]) -> list[dict[str, Any]]:
+        """For each row `{"bytes": base64 of its BinaryRow without arity, "hash": int}`."""
+        answer: list[dict[str, Any]] = self.call("binary_rows", types=list(types), rows=[list(row) for row in rows])
+        return answer
+
+    def close(self) -> None:
+        """End the JVM."""
+        with contextlib.closing(self._process):
+            pass
+        self._directory.cleanup()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

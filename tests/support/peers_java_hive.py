@@ -1,0 +1,146 @@
+"""Java Paimon 1.2.0's Hive catalog as an independent reader and writer: a JVM that stays for a test module.
+
+`JavaHiveCatalog` starts tests/interop/java_hive/HiveCatalogPeer.java with the client of Hive 2.3.10 and names its
+commands. Columns are INT, BIGINT and STRING; rows are lists of their values.
+"""
+
+import contextlib
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from tests.support.peers_cache import INTEROP, built_once, fingerprint, run
+from tests.support.peers_java import JVM_OPTIONS
+from tests.support.peers_process import PeerProcess
+
+Row = Sequence[Any]
+
+_DIRECTORY = INTEROP / "java_hive"
+
+
+def _classpath() -> str:
+    pom = _DIRECTORY / "pom.xml"
+    sources = sorted(_DIRECTORY.glob("*.java"))
+
+    def fetch(directory: Path) -> None:
+        run("mvn", "-q", "-B", "-f", pom, "dependency:copy-dependencies", f"-DoutputDirectory={directory}")
+
+    jars = built_once(f"java-hive-catalog-1.2.0-{fingerprint(pom)}", fetch)
+
+    def compile_peer(directory: Path) -> None:
+        run("javac", "-proc:none", "-nowarn", "-d", directory, "-cp", f"{jars}/*", *sources)
+
+    classes = built_once(f"java-hive-catalog-peer-{fingerprint(pom, *sources)}", compile_peer)
+    return f"{classes}:{jars}/*"
+
+
+class JavaHiveCatalog:
+    """One catalog of the peer; `options` are Paimon's. Every method is one command, and PeerError a refusal."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._options = dict(options)
+        self._directory = tempfile.TemporaryDirectory(prefix="interbed-java-hive-")
+        path = Path(self._directory.name)
+        self._process = PeerProcess(
+            ["java", *JVM_OPTIONS, "-cp", _classpath(), "HiveCatalogPeer", str(path)], path / "peer.log", 240
+        )
+
+    def call(self, command: str, **fields: Any) -> Any:
+        """A command with the catalog's options."""
+        return self._process.call(command, options=self._options, **fields)
+
+    def databases(self) -> list[str]:
+        """Names of the databases, sorted."""
+        return sorted(self.call("databases"))
+
+    def create_database(self, database: str) -> None:
+        """Create a database."""
+        self.call("create_database", database=database)
+
+    def tables(self, database: str) -> list[str]:
+        """Names of the tables, sorted."""
+        return sorted(self.call("tables", database=database))
+
+    def create_table(
+        self,
+        table: str,
+        columns: Sequence[tuple[str, str] | tuple[str, str, str]],
+        *,
+        primary_keys: Sequence[str] = (),
+        partition_keys: Sequence[str] = (),
+        options: Mapping[str, str] | None = None,
+        comment: str | None = None,
+    ) -> dict[str, Any]:
+        """Create a table of columns (name, type[, comment]); the JSON of its schema file."""
+        answer: dict[str, Any] = self.call(
+            "create_table",
+            table=table,
+            columns=[dict(zip(("name", "type", "comment"), column, strict=False)) for column in columns],
+            primary_keys=list(primary_keys),
+            partition_keys=list(partition_keys),
+            table_options=dict(options or {}),
+            comment=comment,
+        )
+        return answer
+
+    def drop_table(self, table: str) -> None:
+        """Drop a table."""
+        self.call("drop_table", table=table)
+
+    def rename_table(self, table: str, to: str) -> None:
+        """Rename a table."""
+        self.call("rename_table", table=table, to=to)
+
+    def alter(self, table: str, *changes: Mapping[str, str]) -> dict[str, Any]:
+        """Change the schema; `{"op": "add", "name": …, "type": …}` and so on as HiveCatalogPeer.alter has it."""
+        answer: dict[str, Any] = self.call("alter", table=table, changes=[dict(c) for c in changes])
+        return answer
+
+    def repair(self, *, database: str | None = None, table: str | None = None) -> None:
+        """Repair the metastore: all of it, one database or one table."""
+        self.call("repair", database=database, table=table)
+
+    def write(self, table: str, rows: Sequence[Row], *, overwrite: Mapping[str, str] | None = None) -> int:
+        """Commit rows; the snapshot's id."""
+        answer: int = self.call("write", table=table, rows=[list(row) for row in rows], overwrite=overwrite)
+        return answer
+
+    def write_at_once(self, table: str, work: Sequence[Sequence[Sequence[Row]]]) -> list[list[int]]:
+        """Threads that commit at the same time: for each a list of commits, which are lists of rows; snapshot ids."""
+        answer: list[list[int]] = self.call("write_at_once", table=table, work=work)
+        return answer
+
+    def read(self, table: str) -> list[list[Any]]:
+        """All rows, sorted."""
+        return sorted(self.call("read", table=table), key=repr)
+
+    def partitions(self, table: str) -> list[dict[str, Any]]:
+        """What the peer says of each partition."""
+        answer: list[dict[str, Any]] = self.call("partitions", table=table)
+        return sorted(answer, key=lambda p: tuple(p["spec"].values()))
+
+    def report_partitions(self, table: str) -> list[dict[str, Any]]:
+        """Note the partitions' statistics in the metastore, and return them."""
+        answer: list[dict[str, Any]] = self.call("report_partitions", table=table)
+        return sorted(answer, key=lambda p: tuple(p["spec"].values()))
+
+    def create_partitions(self, table: str, specs: Sequence[Mapping[str, str]]) -> None:
+        """Register partitions."""
+        self.call("create_partitions", table=table, partitions=[dict(s) for s in specs])
+
+    def drop_partitions(self, table: str, specs: Sequence[Mapping[str, str]]) -> None:
+        """Drop partitions."""
+        self.call("drop_partitions", table=table, partitions=[dict(s) for s in specs])
+
+    def close(self) -> None:
+        """End the JVM."""
+        with contextlib.closing(self._process):
+            pass
+        self._directory.cleanup()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -1,0 +1,165 @@
+"""pypaimon 2.1.0 and pypaimon-rust 0.4.0 as independent readers and writers, in an environment of their own.
+
+`PyPaimon` starts tests/interop/pypaimon_peer.py there; `table(…, engine="rust")` is pypaimon-rust.
+"""
+
+import os
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import pyarrow as pa
+
+from tests.support.peers_cache import INTEROP, pypaimon_python
+from tests.support.peers_java import PeerRows, Row
+from tests.support.peers_json import (
+    PeerType,
+    TypeJson,
+    parse_type,
+    rows_to_table,
+    table_to_rows,
+)
+from tests.support.peers_process import PeerProcess
+
+Engine = Literal["python", "rust"]
+
+
+@dataclass(frozen=True, slots=True)
+class PyPaimonTable:
+    """One table of the peer; each method is one command."""
+
+    peer: "PyPaimon"
+    warehouse: str
+    name: str
+    engine: Engine
+
+    def _call(self, command: str, **fields: Any) -> Any:
+        return self.peer.call(command, warehouse=self.warehouse, table=self.name, engine=self.engine, **fields)
+
+    def create(
+        self,
+        columns: Sequence[tuple[str, TypeJson]],
+        *,
+        primary_keys: Sequence[str] = (),
+        partition_keys: Sequence[str] = (),
+        options: Mapping[str, str] | None = None,
+    ) -> dict[str, Any]:
+        """Create the table (always by pypaimon), and its database if need be; the schema file's JSON."""
+        answer: dict[str, Any] = self._call(
+            "create_table",
+            columns=[{"name": name, "type": of} for name, of in columns],
+            primary_keys=list(primary_keys),
+            partition_keys=list(partition_keys),
+            options=dict(options or {}),
+        )
+        return answer
+
+    def schema(self) -> dict[str, Any]:
+        """The newest schema, as its file has it."""
+        answer: dict[str, Any] = self._call("schema")
+        return answer
+
+    def _columns(self, snapshot_id: int | None = None) -> list[tuple[str, PeerType]]:
+        fields = self._call("schema", snapshot_id=snapshot_id)["fields"]
+        return [(column["name"], parse_type(column["type"])) for column in fields]
+
+    def write(self, rows: Sequence[Row], **arguments: Any) -> None:
+        """`write_arrow` for JSON rows."""
+        columns = self._columns()
+        self.write_arrow(rows_to_table(rows, [name for name, _ in columns], [of for _, of in columns]), **arguments)
+
+    def write_arrow(
+        self,
+        data: pa.Table,
+        *,
+        overwrite: Mapping[str, str] | None = None,
+        commit_user: str | None = None,
+        commit_identifier: int | None = None,
+        options: Mapping[str, str] | None = None,
+    ) -> None:
+        """Write a table in one commit: inserts, or with the option `rowkind.field` what that column says."""
+        path = self.peer.scratch("write")
+        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, data.schema) as writer:
+            writer.write_table(data)
+        self._call(
+            "write",
+            data=str(path),
+            overwrite=None if overwrite is None else dict(overwrite),
+            commit_user=commit_user,
+            commit_identifier=commit_identifier,
+            options=dict(options or {}),
+        )
+
+    def read_arrow(
+        self,
+        *,
+        columns: Sequence[str] | None = None,
+        filter: Mapping[str, Any] | None = None,  # noqa: A002 - the word that readers of tables expect
+        snapshot_id: int | None = None,
+        options: Mapping[str, str] | None = None,
+    ) -> pa.Table:
+        """Read the table as the engine gives it; the filter is as in JavaTable.read."""
+        path = self.peer.scratch("read")
+        self._call(
+            "read",
+            out=str(path),
+            columns=None if columns is None else list(columns),
+            filter=filter,
+            snapshot_id=snapshot_id,
+            options=dict(options or {}),
+        )
+        with pa.OSFile(str(path)) as file:
+            return pa.ipc.open_file(file).read_all()
+
+    def read(self, *, snapshot_id: int | None = None, **arguments: Any) -> PeerRows:
+        """`read_arrow` as JSON rows."""
+        table = self.read_arrow(snapshot_id=snapshot_id, **arguments)
+        by_name = dict(self._columns(snapshot_id))
+        types = tuple(by_name[name] for name in table.column_names)
+        rows = table_to_rows(table, types)
+        return PeerRows(names=tuple(table.column_names), types=types, rows=rows, kinds=["+I"] * len(rows))
+
+    def plan(self, *, snapshot_id: int | None = None) -> list[dict[str, Any]]:
+        """pypaimon's splits: bucket, raw_convertible, files with name, level and row count."""
+        answer: list[dict[str, Any]] = self._call("plan", snapshot_id=snapshot_id)
+        return answer
+
+
+class PyPaimon:
+    """The process; close it (or leave its `with`) to end it."""
+
+    def __init__(self, timeout_seconds: float = 120) -> None:
+        self._directory = tempfile.TemporaryDirectory(prefix="interbed-pypaimon-")
+        home = Path(self._directory.name)
+        self._process = PeerProcess(
+            [str(pypaimon_python()), str(INTEROP / "pypaimon_peer.py")],
+            home / "stderr.log",
+            timeout_seconds,
+            # The peer shares the JSON codec, which needs pyarrow alone.
+            environment={**os.environ, "PYTHONPATH": str(INTEROP.parent.parent), "TZ": "UTC"},
+        )
+
+    def call(self, command: str, **fields: Any) -> Any:
+        """Send one command; PeerError when pypaimon refuses it."""
+        return self._process.call(command, **fields)
+
+    def scratch(self, purpose: str) -> Path:
+        """A path for the next Arrow file of this kind; the one before is overwritten."""
+        return Path(self._directory.name) / f"{purpose}.arrow"
+
+    def table(self, warehouse: str | Path, name: str, engine: Engine = "python") -> PyPaimonTable:
+        """The table `database.table` of a warehouse directory; nothing is looked up yet."""
+        return PyPaimonTable(self, str(warehouse), name, engine)
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.close()
+        self._directory.cleanup()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

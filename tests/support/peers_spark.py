@@ -1,0 +1,121 @@
+"""Spark SQL in processes of its own: with a Hive client of one version or another, and with Iceberg's catalog."""
+
+import contextlib
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Self
+
+from tests.support.peers_cache import built_once, fingerprint, run
+from tests.support.peers_process import PeerProcess
+
+PEERS = Path(__file__).resolve().parent.parent / "peers"
+PROGRAM = Path(__file__).with_name("spark_program.py")
+
+BUNDLED_CLIENT = "2.3.10"
+HIVE_4_CLIENT = "4.0.1"
+
+Rows = list[list[str | None]]
+
+
+class SparkPeer:
+    """A Spark session of its own process; close it (or leave its `with`) to end it."""
+
+    def __init__(self, settings: Mapping[str, str], timeout_seconds: float = 300) -> None:
+        self._directory = tempfile.TemporaryDirectory(prefix="interbed-spark-", ignore_cleanup_errors=True)
+        home = Path(self._directory.name)
+        values = {
+            "spark.master": "local[2]",
+            "spark.ui.enabled": "false",
+            "spark.sql.shuffle.partitions": "1",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Dderby.system.home={home}",
+            "spark.local.dir": str(home),
+            "spark.sql.session.timeZone": "UTC",
+            **settings,
+        }
+        environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+        command = [sys.executable, str(PROGRAM), json.dumps(values)]
+        self._process = PeerProcess(command, home / "stderr.log", timeout_seconds, environment)
+
+    def run(self, statement: str) -> Rows:
+        """The answer of one statement, each value as text or None; PeerError when Spark refuses it."""
+        answer: Rows = self._process.call("run", sql=statement)
+        return answer
+
+    def together(self, scripts: Sequence[Sequence[str]]) -> list[list[str]]:
+        """Run the scripts at once, each in a session and a thread of its own; the refusals of each script."""
+        refusals: list[list[str]] = self._process.call("together", scripts=[list(script) for script in scripts])
+        return refusals
+
+    def version(self) -> str:
+        """Spark's version; answered when the session is up."""
+        version: str = self._process.call("version")
+        return version
+
+    def close(self) -> None:
+        """End the process."""
+        with contextlib.closing(self._process):
+            pass
+        self._directory.cleanup()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def hive_settings(uri: str, warehouse: Path, client: str = BUNDLED_CLIENT) -> dict[str, str]:
+    """The settings of a session with Hive support over this metastore, with Hive's client of this version."""
+    settings = {
+        "spark.sql.catalogImplementation": "hive",
+        "spark.hadoop.hive.metastore.uris": uri,
+        "spark.hadoop.hive.exec.dynamic.partition.mode": "nonstrict",
+        "spark.sql.warehouse.dir": f"file:{warehouse}",
+    }
+    if client != BUNDLED_CLIENT:
+        settings |= {
+            "spark.sql.hive.metastore.version": client,
+            "spark.sql.hive.metastore.jars": "path",
+            "spark.sql.hive.metastore.jars.path": f"file://{maven_jars('spark_hive', f'spark-hive-{client}')}/*",
+        }
+    return settings
+
+
+def iceberg_settings(uri: str, warehouse: Path, catalog: str = "ice") -> dict[str, str]:
+    """The settings of a session with Iceberg's Hive catalog of this name over this metastore."""
+    jars = maven_jars("iceberg", "iceberg-spark-1.12.0")
+    return {
+        "spark.jars": ",".join(str(jar) for jar in sorted(jars.glob("*.jar"))),
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        f"spark.sql.catalog.{catalog}": "org.apache.iceberg.spark.SparkCatalog",
+        f"spark.sql.catalog.{catalog}.type": "hive",
+        f"spark.sql.catalog.{catalog}.uri": uri,
+        f"spark.sql.catalog.{catalog}.warehouse": f"file:{warehouse}",
+        f"spark.sql.catalog.{catalog}.cache-enabled": "false",
+    }
+
+
+def maven_jars(peer: str, name: str) -> Path:
+    """A directory with the jars that the pom.xml of this peer lists."""
+    pom = PEERS / peer / "pom.xml"
+
+    def build(directory: Path) -> None:
+        run("mvn", "-q", "-B", "-f", pom, "dependency:copy-dependencies", f"-DoutputDirectory={directory}")
+
+    return built_once(f"{name}-{fingerprint(pom)}", build)
+
+
+@contextlib.contextmanager
+def peers_at_once(*settings: Mapping[str, str]) -> Iterator[list[SparkPeer]]:
+    """Several sessions, which start at the same time; yielded when all are up."""
+    with contextlib.ExitStack() as stack:
+        # Each process starts by itself; only the question for the version waits for it.
+        peers = [stack.enter_context(SparkPeer(one)) for one in settings]
+        for peer in peers:
+            peer.version()
+        yield peers

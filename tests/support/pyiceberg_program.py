@@ -1,0 +1,62 @@
+"""Run by tests/peers/clients/test_pyiceberg.py, several at once: appends to an Iceberg table through pyiceberg.
+
+    python pyiceberg_program.py URI TABLE WHO THREADS COMMITS
+
+A commit that lost the race against another is made anew on the table as it is now, which is what users of pyiceberg
+do; it has to come through in the end.
+"""
+
+import random
+import sys
+import threading
+import time
+
+import pyarrow as pa
+from pyiceberg.catalog.hive import HiveCatalog
+from pyiceberg.exceptions import CommitFailedException
+
+GIVES_UP_AFTER_SECONDS = 240
+
+
+def append(uri: str, table: str, who: str, commits: int) -> None:
+    """Append one row after another, each in a commit of its own."""
+    catalog = HiveCatalog(
+        "there",
+        uri=uri,
+        **{"lock-check-min-wait-time": "0.02", "lock-check-max-wait-time": "0.5", "lock-check-retries": "30"},
+    )
+    for number in range(commits):
+        row = pa.table({"id": pa.array([number], pa.int64()), "who": [who]})
+        deadline = time.monotonic() + GIVES_UP_AFTER_SECONDS
+        while True:
+            try:
+                catalog.load_table(table).append(row)
+                break
+            except CommitFailedException:
+                if time.monotonic() > deadline:
+                    raise
+                # Others are at it: not all of them at the same moment again.
+                time.sleep(random.uniform(0.01, 0.1))
+
+
+def main(uri: str, table: str, who: str, threads: int, commits: int) -> int:
+    """Append from several threads; the number of threads that failed."""
+    failed: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            append(uri, table, f"{who}/{number}", commits)
+        except BaseException as error:
+            failed.append(error)
+            raise
+
+    running = [threading.Thread(target=work, args=(number,)) for number in range(threads)]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
+    return len(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5])))

@@ -1,0 +1,124 @@
+"""A relay before a metastore that loses replies: the call is carried out, and its caller never hears of it."""
+
+import contextlib
+import socket
+import struct
+import threading
+from collections.abc import Callable
+from typing import Self
+
+DEADLINE_SECONDS = 60
+
+
+class Relay:
+    """Hands bytes on to a server on 127.0.0.1 at `port`, from one of its own at `self.port`; used in a `with` block."""
+
+    def __init__(self, port: int) -> None:
+        self._target = port
+        self.port = 0
+        self._listener: socket.socket | None = None
+        self._acceptor: threading.Thread | None = None
+        self._lose: tuple[str, bool] | None = None
+        self._before: tuple[str, Callable[[], object]] | None = None
+        self._overtaken: str | None = None
+        self._held: bytes | None = None
+        self.lost: list[str] = []
+        """The methods whose replies were lost."""
+
+    @property
+    def uri(self) -> str:
+        """Address for clients."""
+        return f"thrift://127.0.0.1:{self.port}"
+
+    def lose_reply_of(self, method: str = "", *, every: bool = False) -> None:
+        """Cut the connection instead of the next reply to this method, or to any; `every` does so each time."""
+        self._lose = (method, every)
+
+    def before(self, method: str, action: Callable[[], object]) -> None:
+        """Do this before the next call of the method is handed on."""
+        self._before = (method, action)
+
+    def overtake(self, method: str) -> None:
+        """Cut the connection at the next call of the method, and hand it on before the one after it all the same."""
+        self._overtaken = method
+
+    def start(self) -> None:
+        """Listen, on the port of before if there was one."""
+        self._listener = socket.create_server(("127.0.0.1", self.port))
+        self.port = self._listener.getsockname()[1]
+        self._acceptor = threading.Thread(target=self._accept, args=(self._listener,))
+        self._acceptor.start()
+
+    def stop(self) -> None:
+        """Refuse connections, and end those that there are."""
+        if self._listener is None or self._acceptor is None:
+            return
+        # Closing alone does not wake up the thread that waits in accept().
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._acceptor.join(timeout=DEADLINE_SECONDS)
+        self._listener.close()
+        self._listener = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _accept(self, listener: socket.socket) -> None:
+        serving: list[threading.Thread] = []
+        connections: list[socket.socket] = []
+        while True:
+            try:
+                connection, _ = listener.accept()
+            except OSError:
+                break
+            connections.append(connection)
+            thread = threading.Thread(target=self._serve, args=(connection,))
+            thread.start()
+            serving.append(thread)
+        for connection in connections:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        for thread in serving:
+            thread.join(timeout=DEADLINE_SECONDS)
+
+    def _serve(self, connection: socket.socket) -> None:
+        with connection, self._connected() as server:
+            try:
+                # Calls and replies are small here: each is one piece.
+                while data := connection.recv(65536):
+                    method = _method(data)
+                    if self._before is not None and self._before[0] == method:
+                        (_, action), self._before = self._before, None
+                        action()
+                    if self._overtaken == method:
+                        self._overtaken, self._held = None, data
+                        self.lost.append(method)
+                        return
+                    if self._held is not None and _method(self._held) == method:
+                        with self._connected() as late:
+                            late.sendall(self._held)
+                            late.recv(65536)
+                        self._held = None
+                    server.sendall(data)
+                    reply = server.recv(65536)
+                    if self._lose is not None and self._lose[0] in ("", method):
+                        if not self._lose[1]:
+                            self._lose = None
+                        self.lost.append(method)
+                        return
+                    connection.sendall(reply)
+            except OSError:
+                # One of the two has hung up.
+                return
+
+    def _connected(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self._target), timeout=DEADLINE_SECONDS)
+
+
+def _method(call: bytes) -> str:
+    """The name of the method that a message of the binary protocol calls."""
+    _, length = struct.unpack_from(">ii", call)
+    return call[8 : 8 + length].decode(errors="replace")

@@ -1,0 +1,70 @@
+"""Run by tests/support/peers_spark.py in a process of its own: Spark SQL, statements as JSON lines on standard input.
+
+    python spark_program.py '{"spark.master": "local[2]", …}'
+
+A process, because a JVM has one Hive client for its life, and because some tests want two sessions that share nothing.
+"""
+
+import json
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+
+def rows(session: SparkSession, statement: str) -> list[list[str | None]]:
+    """The statement's answer, each value as text or None."""
+    found = session.sql(statement).collect()
+    return [[None if value is None else str(value) for value in row] for row in found]
+
+
+def script(session: SparkSession, statements: list[str]) -> list[str]:
+    """Run the statements one after another, whatever becomes of each; what the refused ones said."""
+    refusals = []
+    for statement in statements:
+        try:
+            session.sql(statement).collect()
+        except Exception as error:  # noqa: BLE001 - whatever Spark says is the answer looked for
+            refusals.append(str(error))
+    return refusals
+
+
+def answer(spark: SparkSession, request: dict[str, Any]) -> Any:
+    """The answer of one command."""
+    match request["command"]:
+        case "version":
+            return spark.version
+        case "run":
+            return rows(spark, request["sql"])
+        case "together":
+            scripts = request["scripts"]
+            with ThreadPoolExecutor(len(scripts)) as threads:
+                running = [threads.submit(script, spark.newSession(), statements) for statements in scripts]
+                return [one.result() for one in running]
+        case other:
+            raise ValueError(f"no such command: {other!r}")
+
+
+def main() -> None:
+    """Answer until standard input ends."""
+    # The answers keep standard output for themselves: the JVM's own goes with the log from here on.
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    builder = SparkSession.builder
+    for key, value in json.loads(sys.argv[1]).items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    for line in sys.stdin:
+        try:
+            said = {"ok": answer(spark, json.loads(line))}
+        except Exception as error:  # noqa: BLE001 - whatever Spark says is the answer looked for
+            said = {"error": {"class": type(error).__name__, "message": str(error)}}
+        print(json.dumps(said), file=answers, flush=True)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,119 @@
+"""The command line, run as a program would run it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner, Result
+
+import interbed
+from interbed.cli import main
+
+SCHEMA = pa.schema([("id", pa.int64()), ("amount", pa.float64()), ("dt", pa.string())])
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> Path:
+    """A warehouse with the table `shop.orders`: two partitions, two snapshots."""
+    catalog = interbed.load_catalog(warehouse=tmp_path / "lake")
+    catalog.create_database("shop")
+    table = catalog.create_table(
+        "shop.orders", SCHEMA, primary_keys=["dt", "id"], partition_keys=["dt"], options={"bucket": "2"}
+    )
+    table.upsert(pa.table({"id": [1, 2, 3], "amount": [1.0, 2.0, 3.0], "dt": ["a", "a", "b"]}))
+    table.upsert(pa.table({"id": [1], "amount": [9.0], "dt": ["a"]}))
+    return tmp_path / "lake"
+
+
+def run(warehouse: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(main, ["table", "-o", f"warehouse={warehouse}", *arguments])
+
+
+def test_levels_are_shown_for_people_and_for_programs(warehouse: Path) -> None:
+    shown = run(warehouse, "levels", "shop.orders")
+    assert shown.exit_code == 0, shown.output
+    assert "level" in shown.output.lower()
+    levels = json.loads(run(warehouse, "levels", "shop.orders", "--json").output)
+    assert levels == interbed.load_table(f"{warehouse}/shop.db/orders").levels().to_json()
+
+
+def test_an_explanation_is_shown_for_people_and_for_programs(warehouse: Path) -> None:
+    shown = run(warehouse, "explain", "shop.orders", "--filter", "dt = 'b'")
+    assert shown.exit_code == 0, shown.output
+    assert "shop.orders" in shown.output
+    one = json.loads(run(warehouse, "explain", "shop.orders", "--json", "--filter", "dt = 'b'").output)
+    everything = json.loads(run(warehouse, "explain", "shop.orders", "--json").output)
+    assert one != everything
+
+
+def test_snapshots_are_listed_oldest_first(warehouse: Path) -> None:
+    lines = run(warehouse, "snapshots", "shop.orders").output.splitlines()
+    assert [line.split()[:2] for line in lines] == [["1", "APPEND"], ["2", "APPEND"]]
+    found = json.loads(run(warehouse, "snapshots", "shop.orders", "--json").output)
+    assert [s["id"] for s in found] == [1, 2]
+
+
+def test_a_compaction_is_told_before_it_is_done(warehouse: Path) -> None:
+    planned = run(warehouse, "compact", "shop.orders", "--dry-run")
+    assert "full (asked for)" in planned.output
+    as_json = json.loads(run(warehouse, "compact", "shop.orders", "--dry-run", "--json").output)
+    assert {plan["reason"] for plan in as_json} == {"full"}
+    assert run(warehouse, "compact", "shop.orders", "--dry-run", "--minor").output == "nothing to compact\n"
+    assert run(warehouse, "compact", "shop.orders", "--minor").output == "nothing to compact\n"
+
+
+def test_a_partition_and_then_the_table_is_compacted(warehouse: Path) -> None:
+    table = interbed.load_table(f"{warehouse}/shop.db/orders")
+    one = run(warehouse, "compact", "shop.orders", "-p", "dt=a", "--json")
+    assert one.exit_code == 0, one.output
+    assert [s.commit_kind.value for s in table.snapshots()] == ["APPEND", "APPEND", "COMPACT"]
+    everything = run(warehouse, "compact", "shop.orders")
+    assert everything.exit_code == 0, everything.output
+    assert {level.level for level in table.levels().levels if level.files} == {5}
+    assert sorted(table.scan().to_arrow()["amount"].to_pylist()) == [2.0, 3.0, 9.0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["levels", "shop.nope"], 1, "shop.nope"),
+        (["levels", "nope.orders"], 1, "nope"),
+        (["levels", "orders"], 1, "lacks its database"),
+        (["explain", "shop.orders", "--filter", "colour = 'red'"], 1, "colour"),
+        (["explain", "shop.orders", "--filter", "id >"], 1, "id >"),
+        (["compact", "shop.orders", "-p", "colour=red"], 1, "colour"),
+        (["compact", "shop.orders", "-p", "dt"], 2, "dt"),
+        (["compact", "shop.orders", "--bucket", "two"], 2, "two"),
+        (["levels"], 2, "DATABASE.TABLE"),
+    ],
+)
+def test_errors_are_one_line_and_an_exit_code(warehouse: Path, arguments: list[str], code: int, message: str) -> None:
+    result = run(warehouse, *arguments)
+    assert (result.exit_code, "Traceback" in result.output) == (code, False)
+    assert message in result.output
+    assert isinstance(result.exception, SystemExit)
+    assert len(interbed.load_table(f"{warehouse}/shop.db/orders").snapshots()) == 2
+
+
+def test_wrong_options_of_the_catalog_are_named() -> None:
+    for options, code, message in [
+        (["-o", "warehouse"], 2, "KEY=VALUE"),
+        (["-o", "colour=red"], 1, "colour"),
+        ([], 1, "warehouse"),
+        (["-o", "metastore=hive", "-o", "uri=thrift://127.0.0.1:1"], 1, "thrift://127.0.0.1:1"),
+    ]:
+        result = CliRunner().invoke(main, ["table", *options, "levels", "shop.orders"])
+        assert (result.exit_code, message in result.output) == (code, True), result.output
+
+
+def test_the_program_tells_its_version_and_its_commands() -> None:
+    program = [sys.executable, "-W", "error", "-m", "interbed.cli"]
+    version = subprocess.run([*program, "--version"], capture_output=True, text=True, timeout=60, check=True)
+    assert version.stdout.strip() == f"interbed, version {interbed.__version__}"
+    usage = subprocess.run([*program, "--help"], capture_output=True, text=True, timeout=60, check=True)
+    assert {"server", "table"} <= set(usage.stdout.split())
+    server = subprocess.run([*program, "server", "--help"], capture_output=True, text=True, timeout=60, check=True)
+    assert "127.0.0.1" in server.stdout

@@ -1,0 +1,113 @@
+"""interbed.testing: a server for the length of a block."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from interbed import testing
+from interbed.catalog.hive.client import HiveMetastoreClient
+from interbed.catalog.metastore.errors import MetastoreError
+from tests.support.metastore import table
+from tests.support.postgres import postgres_server
+
+
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory for temporary files that nobody else uses."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    return tmp_path
+
+
+def test_a_server_is_there_in_the_block_and_gone_after_it(
+    temporary: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What the user has set up for a server of his own does not matter here.
+    monkeypatch.setenv("INTERBED_SERVER_PORT", "none")
+    with testing.metastore() as uri, HiveMetastoreClient(uri) as client:
+        client.create_table(table("default", "t"))
+        assert client.get_all_tables("default") == ["t"]
+        assert client.get_table("default", "t").sd.location.startswith(f"file:{temporary}/")
+    assert list(temporary.iterdir()) == []
+    assert capfd.readouterr() == ("", "")
+
+
+def test_it_is_gone_when_the_block_fails(temporary: Path) -> None:
+    addresses: list[str] = []
+
+    def fail() -> None:
+        with testing.metastore() as uri:
+            addresses.append(uri)
+            raise ValueError("the block fails")
+
+    with pytest.raises(ValueError, match="the block fails"):
+        fail()
+    assert list(temporary.iterdir()) == []
+    with pytest.raises(Exception, match=addresses[0]), HiveMetastoreClient(addresses[0]) as client:
+        client.get_all_databases()
+
+
+def test_several_at_once_in_threads_have_nothing_to_do_with_each_other() -> None:
+    found: dict[int, list[str]] = {}
+
+    def use(number: int) -> None:
+        with testing.metastore() as uri, HiveMetastoreClient(uri) as client:
+            client.create_table(table("default", f"t{number}"))
+            found[number] = client.get_all_tables("default")
+
+    threads = [threading.Thread(target=use, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(timeout=120)
+    assert found == {number: [f"t{number}"] for number in range(4)}
+
+
+def test_a_database_and_a_warehouse_that_are_given_stay(tmp_path: Path) -> None:
+    with postgres_server() as db:
+        for tables in (["t0"], ["t0", "t1"]):
+            with testing.metastore(db=db, warehouse=f"file:{tmp_path}") as uri, HiveMetastoreClient(uri) as client:
+                client.create_table(table("default", tables[-1]))
+                assert client.get_all_tables("default") == tables
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["t0", "t1"]
+
+
+def test_a_server_that_cannot_start_says_why() -> None:
+    with (
+        pytest.raises(MetastoreError, match="unable to open database file"),
+        testing.metastore(db="sqlite:////no/m.db"),
+    ):
+        pass
+
+
+def test_it_is_up_quickly() -> None:
+    """Under a second on a quiet machine; here it is only seen to be no minute."""
+    started = time.monotonic()
+    with testing.metastore():
+        assert time.monotonic() - started < 20
+
+
+def test_it_ends_with_a_program_that_is_interrupted(tmp_path: Path) -> None:
+    program = (
+        "import interbed.testing, os, signal\n"
+        "with interbed.testing.metastore() as uri:\n"
+        "    print(uri, flush=True)\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    signal.pause()\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
+    assert result.stdout.startswith("thrift://")
+    assert "KeyboardInterrupt" in result.stderr
+    assert list(tmp_path.iterdir()) == []
