@@ -85,8 +85,6 @@ class DatabaseService:
         InvalidObjectError for a bad name or catalog, AlreadyExistsError, MetastoreError if the directory cannot be
         made.
         """
-        if not is_valid_name(database.name):
-            raise InvalidObjectError(f"{shortened(database.name)} is not a valid database name")
         # Found out before the directory is made; found out again, for certain, when the row is stored.
         location = self._store.read(lambda transaction: self._location_for(transaction, database))
         managed = database.managed_location
@@ -217,8 +215,11 @@ class DatabaseService:
         catalog = transaction.catalogs.find(database.catalog)
         if catalog is None:
             raise InvalidObjectError(f"No such catalog {shortened(database.catalog)}")
-        if transaction.databases.find(database.catalog, database.name) is not None:
-            raise AlreadyExistsError(f"Database {database.name} already exists")
+        # As in Hive the name is looked up before it is judged: one with spaces around it can be taken, though not valid.
+        if transaction.databases.find(database.catalog, normalized(database.name)) is not None:
+            raise AlreadyExistsError(f"Database {shortened(database.name)} already exists")
+        if not is_valid_name(database.name):
+            raise InvalidObjectError(f"{shortened(database.name)} is not a valid database name")
         if database.location:
             return self._warehouse.qualified(database.location)
         root = None if catalog.name == DEFAULT_CATALOG else catalog.location

@@ -48,6 +48,14 @@ def test_a_bad_name_is_refused_and_leaves_nothing_behind(metastore: MetastoreUnd
     assert sorted(path.name for path in metastore.warehouse.iterdir()) == before
 
 
+def test_a_name_that_is_taken_but_for_spaces_is_told_to_be_taken_as_hive_does(metastore: MetastoreUnderTest) -> None:
+    with foreign_client(metastore.port) as client:
+        with pytest.raises(foreign.AlreadyExistsException, match="Database  default  already exists"):
+            client.create_database(foreign.Database(name=" default "))
+        with pytest.raises(foreign.InvalidObjectException, match=" new  is not a valid database name"):
+            client.create_database(foreign.Database(name=" new "))
+
+
 def test_the_default_database_cannot_be_dropped(metastore: MetastoreUnderTest) -> None:
     with (
         foreign_client(metastore.port) as client,
