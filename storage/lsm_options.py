@@ -209,6 +209,13 @@ class LsmOptions(OptionReader):
         return self.optional_integer("full-compaction.delta-commits")
 
     @property
+    def flush_keeps_last(self) -> bool:
+        """Whether of rows of one key that are written together only the newest counts."""
+        return (
+            self.merge_engine is MergeEngine.DEDUPLICATE and self.changelog_producer is not ChangelogProducer.INPUT
+        )
+
+    @property
     def changelog_row_deduplicate(self) -> bool:
         """Whether changes that change nothing are left out of the changelog."""
         return self.boolean("changelog-producer.row-deduplicate", False)

@@ -168,7 +168,9 @@ class FileStoreCommit:
         # What an overwrite changes is told by the files that it replaces, so it has no changelog, as in Paimon.
         parts = [self._overwrite_part(facts, target, new_files, changes.append.indexes)]
         parts += self._compact_part(changes, identifier, watermark, properties)
-        return self._publish_all(parts, messages)
+        ids = self._publish_all(parts, messages)
+        self._delete([m.changelog_only() for m in messages if m.changelog_files])
+        return ids
 
     def truncate(
         self,

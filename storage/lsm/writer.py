@@ -10,12 +10,13 @@ once; their runs hold keys several times. Source: documentation page `primary-ke
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from interbed.storage.format.writer import DataFileLayout
+from interbed.storage.lsm.input_changelog import TellingInput
 from interbed.storage.lsm.key_words import Order, group_ends, key_words, sort_groups
 from interbed.storage.lsm.merge_function.api import MergeFunction
 from interbed.storage.lsm.merge_function.deduplicate import Deduplicate
@@ -23,19 +24,25 @@ from interbed.storage.lsm.sort_merge import MergePlan, RunBatch, RunInput, merge
 from interbed.storage.lsm.write_buffer import concatenate, insertions, with_same_columns
 from interbed.storage.schema.table_schema import KEY_PREFIX, VALUE_KIND
 
+Write: TypeAlias = Callable[[pa.RecordBatch], None]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BufferMerge:
-    """How buffered rows become a file's: `function` merges them, `descending` so many sequence fields descend."""
+    """How buffered rows become a file's: `function` merges them, `descending` so many sequence fields descend.
+
+    With `tells_input` all rows make a changelog, too (`changelog-producer` = `input`).
+    """
 
     layout: DataFileLayout
     function: MergeFunction
     descending: int = 0
+    tells_input: bool = False
 
     @property
     def keeps_last(self) -> bool:
         """Whether a key's last row is all that counts, so that others may be dropped at any time."""
-        return isinstance(self.function, Deduplicate)
+        return isinstance(self.function, Deduplicate) and not self.tells_input
 
     def join(self, runs: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
         """One sorted run of several, older ones first."""
@@ -47,10 +54,11 @@ class BufferMerge:
         indices: Any = pa.array(order.astype(np.uint32))
         return rows.take(indices)
 
-    def write(self, runs: Sequence[pa.RecordBatch], write: Callable[[pa.RecordBatch], None]) -> None:
+    def write(self, runs: Sequence[pa.RecordBatch], write: Write, tell: Write | None = None) -> None:
         """Hand the merged rows of sorted runs, older ones first, to `write`, by key and in the file's layout.
 
-        Runs have the table's columns, `_SEQUENCE_NUMBER` and perhaps `_VALUE_KIND`. Memory beside them is that of a
+        Runs have the table's columns, `_SEQUENCE_NUMBER` and perhaps `_VALUE_KIND`. `tell` gets all of their rows,
+        unmerged and in the same layout; it is given where the merge `tells_input`. Memory beside them is that of a
         block.
         """
         if len(runs) == 1 and self.keeps_last:
@@ -65,7 +73,11 @@ class BufferMerge:
             unique=self.keeps_last,
         )
         inputs = [RunInput(row_count=r.num_rows, open=partial(self._slices, r, age)) for age, r in enumerate(runs)]
-        for merged in merge_runs(inputs, plan, self.function):
+        function: MergeFunction = self.function
+        if tell is not None:
+            told = tell
+            function = TellingInput(inner=function, emit=lambda rows: told(_file_batch(rows, self.layout)))
+        for merged in merge_runs(inputs, plan, function):
             write(_file_batch(merged, self.layout))
 
     def _slices(self, run: pa.RecordBatch, age: int, rows: int) -> Iterator[RunBatch]:

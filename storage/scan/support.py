@@ -1,7 +1,6 @@
 """Which tables this version reads and writes; others are refused by the option that makes them different."""
 
 from interbed.storage.errors import NotSupportedError
-from interbed.storage.lsm_options import ChangelogProducer
 from interbed.storage.store import TableStore
 
 _REFUSED = {
@@ -30,11 +29,6 @@ def check_writable(store: TableStore) -> None:
     """Raise NotSupportedError when writing the table needs what this version does not do."""
     check_readable(store)
     options = store.options
-    if store.schema.has_primary_key and options.changelog_producer is ChangelogProducer.INPUT:
-        raise NotSupportedError(
-            f"The table at {store.location} has 'changelog-producer' = 'input', which this version does not write; "
-            "use 'lookup' or 'full-compaction'."
-        )
     mode = options.text(_SEQUENCE_MODE, "default").lower()
     if mode == "snapshot":
         raise NotSupportedError(

@@ -25,6 +25,7 @@ class BucketChanges:
     """What a writer did to its bucket since it was last asked."""
 
     new_files: tuple[DataFileMeta, ...]
+    changelog_files: tuple[DataFileMeta, ...]
     compaction: CompactionOutcome | None
 
 
@@ -33,7 +34,7 @@ class BucketWriter:
 
     `first_sequence` is the sequence number of the next row. `compaction` keeps the bucket in shape in the background;
     without it nothing but files of level 0 is made. `discard` deletes files of a compaction that nobody needs. `merge`
-    is given for tables with a primary key.
+    is given for tables with a primary key; where it tells the input, that goes into files of `changelog_names`.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class BucketWriter:
         merge: BufferMerge | None = None,
         compaction: CompactManager | None = None,
         discard: Callable[[CompactionOutcome], None] = lambda outcome: None,
+        changelog_names: DataFileNames | None = None,
     ) -> None:
         self._compaction = compaction
         self._discard = discard
@@ -59,7 +61,9 @@ class BucketWriter:
         self._directory = directory
         self._names = names
         self._layout = layout
+        self._changelog_names = changelog_names
         self._files: list[DataFileMeta] = []
+        self._changelog: list[DataFileMeta] = []
 
     def numbered(self, rows: RoutedRows) -> pa.RecordBatch:
         """The rows as the buffer takes them; with a primary key they carry their sequence numbers and kinds."""
@@ -110,29 +114,38 @@ class BucketWriter:
 
     def _write_buffer(self) -> list[DataFileMeta]:
         first, self._first_unflushed = self._first_unflushed, self.next_sequence
-        with RollingFileWriter(
-            self._file_io,
-            self._directory,
-            self._names,
-            self._layout,
-            level=0,
-            source=FileSource.APPEND,
-            # Rows of a primary-key table carry their sequence numbers themselves.
-            first_sequence=first if self._merge is None else None,
-        ) as writer:
+        # Rows of a primary-key table carry their sequence numbers themselves.
+        with self._file_writer(self._names, first if self._merge is None else None) as writer:
             if self._merge is None:
                 write_in_order(self.buffer.take(), self._layout, writer.write)
-            else:
+            elif self._changelog_names is None or not self._merge.tells_input:
                 self._merge.write(self.buffer.take(), writer.write)
+            else:
+                with self._file_writer(self._changelog_names) as changelog:
+                    self._merge.write(self.buffer.take(), writer.write, changelog.write)
+                    # Noted at once: whatever fails from here on, abort() deletes them.
+                    self._changelog.extend(changelog.close())
             written = writer.close()
         self._files.extend(written)
         return written
 
+    def _file_writer(self, names: DataFileNames, first_sequence: int | None = None) -> RollingFileWriter:
+        return RollingFileWriter(
+            self._file_io,
+            self._directory,
+            names,
+            self._layout,
+            level=0,
+            source=FileSource.APPEND,
+            first_sequence=first_sequence,
+        )
+
     def take_changes(self) -> BucketChanges:
         """What was done since the last call; the caller answers for the files from now on."""
         files, self._files = self._files, []
+        changelog, self._changelog = self._changelog, []
         compacted, self._compacted = self._compacted, CompactedFiles()
-        return BucketChanges(new_files=tuple(files), compaction=compacted.outcome())
+        return BucketChanges(new_files=tuple(files), changelog_files=tuple(changelog), compaction=compacted.outcome())
 
     def abort(self) -> None:
         """End a running compaction, delete the files that were not handed out, drop buffered rows; never raises."""
@@ -142,7 +155,8 @@ class BucketWriter:
         changes = self.take_changes()
         if changes.compaction is not None:
             self._discard(changes.compaction)
-        self._file_io.delete_quietly([f"{self._directory}/{f.file_name}" for f in changes.new_files])
+        files = (*changes.new_files, *changes.changelog_files)
+        self._file_io.delete_quietly([f"{self._directory}/{f.file_name}" for f in files])
 
     def _take_over(self, *, wait: bool) -> None:
         assert self._compaction is not None

@@ -42,6 +42,15 @@ class CommitMessage:
         """Whether the message changes nothing."""
         return not any(getattr(self, name) for name in (*_DATA_FILES, *_INDEX_FILES))
 
+    def changelog_only(self) -> "CommitMessage":
+        """The message with nothing but the changelog of its new records."""
+        return CommitMessage(
+            partition=self.partition,
+            bucket=self.bucket,
+            total_buckets=self.total_buckets,
+            changelog_files=self.changelog_files,
+        )
+
     def to_bytes(self) -> bytes:
         """The message as bytes, for another process."""
         return json.dumps(

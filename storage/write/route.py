@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 from interbed.storage.bucket.fixed import assign_buckets, bucket_function
 from interbed.storage.lsm.key_words import group_ends, sort_groups
 from interbed.storage.lsm.write_buffer import SMALL_ROWS, Kinds
-from interbed.storage.lsm_options import MergeEngine
 from interbed.storage.manifest.stats import EMPTY_ROW
 from interbed.storage.options import CoreOptions
 from interbed.storage.row.binary_row import encode_rows
@@ -26,7 +25,8 @@ BLOCK_ROWS = 256 * 1024
 class RoutedRows(NamedTuple):
     """Rows of one bucket, in key order if the table has keys, else as they came.
 
-    Where the merge engine is `deduplicate` a key occurs once; else its rows are in the order of their newness.
+    Where only the last row of a key counts (`flush_keeps_last`) a key occurs once; else its rows are in the order of
+    their newness.
 
     `arrived` counts the rows before duplicates were dropped, `places` (None: 0, 1, 2, …) says the how-manieth of them
     each row is. `kinds` are None when all are insertions.
@@ -54,7 +54,7 @@ class Router:
         self._keys = schema.trimmed_primary_keys
         self._sequence_fields = options.sequence_fields if self._keys else ()
         self._descending = options.descending_sequence_fields if self._keys else 0
-        self._keeps_last = options.merge_engine is MergeEngine.DEDUPLICATE
+        self._keeps_last = options.flush_keeps_last
 
     def route(self, batch: pa.RecordBatch, kinds: "Kinds | None") -> Iterator[RoutedRows]:
         """The rows of each bucket, a block after the other."""

@@ -119,6 +119,7 @@ class TableWrite:
         self._restored: BucketRestore | None = None
         self._layout = DataFileLayout.of(store.schema, store.options)
         self._names = DataFileNames(store.options.data_file_prefix, store.options.file_format)
+        self._changelog_names = DataFileNames(store.options.changelog_file_prefix, store.options.file_format)
         self._router = Router(store.schema, store.options)
         self._kinds = RowKinds(store.schema, store.options)
         self._merge = _buffer_merge(store.schema, store.options, self._layout)
@@ -310,6 +311,7 @@ class TableWrite:
             merge=self._merge,
             compaction=self._compact_manager(partition, bucket) if self._compacts else None,
             discard=partial(discard, self._store, partition, bucket),
+            changelog_names=self._changelog_names,
         )
         self._writers[partition, bucket] = writer
         self._pool.register(writer.buffer, writer.flush)
@@ -376,7 +378,11 @@ class TableWrite:
 
     def _message(self, partition: bytes, bucket: int, changes: BucketChanges) -> CommitMessage:
         message = CommitMessage(
-            partition=partition, bucket=bucket, total_buckets=self._options.bucket, new_files=changes.new_files
+            partition=partition,
+            bucket=bucket,
+            total_buckets=self._options.bucket,
+            new_files=changes.new_files,
+            changelog_files=changes.changelog_files,
         )
         compaction = changes.compaction
         if compaction is None:
@@ -413,7 +419,12 @@ def _buffer_merge(schema: TableSchema, options: CoreOptions, layout: DataFileLay
     if not schema.has_primary_key:
         return None
     function = merge_function_for(schema, options, drop_deletes=False, looked_up=False)
-    return BufferMerge(layout=layout, function=function, descending=options.descending_sequence_fields)
+    return BufferMerge(
+        layout=layout,
+        function=function,
+        descending=options.descending_sequence_fields,
+        tells_input=options.changelog_producer is ChangelogProducer.INPUT,
+    )
 
 
 def _check_rows_writable(schema: TableSchema, options: CoreOptions) -> None:

@@ -397,7 +397,6 @@ def test_a_dropped_table_does_not_come_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("changelog-producer", "input"),
         ("sequence.snapshot-ordering", "true"),
     ],
 )

@@ -309,7 +309,6 @@ def test_another_number_of_buckets_than_the_files_have_is_refused(tmp_path: Path
 @pytest.mark.parametrize(
     ("options", "error", "part"),
     [
-        ({"changelog_producer": "input", "bucket": "1"}, NotSupportedError, "changelog-producer"),
         ({"bucket": "-1"}, NotSupportedError, "fixed number of buckets"),
         ({"bucket": "-2"}, NotSupportedError, "fixed number of buckets"),
         ({"file__format": "orc", "bucket": "1"}, NotSupportedError, "file.format"),
