@@ -117,3 +117,14 @@ def test_the_program_tells_its_version_and_its_commands() -> None:
     assert {"server", "table"} <= set(usage.stdout.split())
     server = subprocess.run([*program, "server", "--help"], capture_output=True, text=True, timeout=60, check=True)
     assert "127.0.0.1" in server.stdout
+
+
+def test_a_server_starts_without_what_only_tables_and_filters_need() -> None:
+    program = """
+import sys
+from interbed.cli import main
+assert main.get_command(None, "server").name == "server"
+print(sorted({"pyarrow", "numpy", "lark", "alembic", "rich"} & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "[]"

@@ -215,7 +215,7 @@ class DatabaseService:
         catalog = transaction.catalogs.find(database.catalog)
         if catalog is None:
             raise InvalidObjectError(f"No such catalog {shortened(database.catalog)}")
-        # As in Hive the name is looked up before it is judged: one with spaces around it can be taken, though not valid.
+        # As in Hive a name is looked up before it is judged: one with spaces around it can be taken, though not valid.
         if transaction.databases.find(database.catalog, normalized(database.name)) is not None:
             raise AlreadyExistsError(f"Database {shortened(database.name)} already exists")
         if not is_valid_name(database.name):

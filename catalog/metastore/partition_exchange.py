@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from interbed.catalog.metastore import events
 from interbed.catalog.metastore import warehouse as files
 from interbed.catalog.metastore.errors import MetastoreError, NoSuchObjectError
-from interbed.catalog.metastore.filter_expr import filter_of_values
+from interbed.catalog.metastore.filter_tree import filter_of_values
 from interbed.catalog.metastore.model import Column, Partition, Table
 from interbed.catalog.metastore.moves import Mover
 from interbed.catalog.metastore.names import shortened

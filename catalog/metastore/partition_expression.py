@@ -7,7 +7,8 @@ expression as Kryo writes it: kryo_expression.py reads the simple ones of Hive 4
 from collections.abc import Sequence
 
 from interbed.catalog.metastore.errors import FilterError
-from interbed.catalog.metastore.filter_expr import PartitionFilter, parse_filter
+from interbed.catalog.metastore.filter_expr import parse_filter
+from interbed.catalog.metastore.filter_tree import PartitionFilter
 from interbed.catalog.metastore.kryo_expression import filter_of_expression
 from interbed.catalog.metastore.model import Column
 

@@ -6,7 +6,8 @@
 from collections.abc import Sequence
 
 from interbed.catalog.metastore.errors import InvalidPartitionError, MetastoreError, NoSuchObjectError
-from interbed.catalog.metastore.filter_expr import EVERYTHING, filter_of_values, parse_filter
+from interbed.catalog.metastore.filter_expr import parse_filter
+from interbed.catalog.metastore.filter_tree import EVERYTHING, filter_of_values
 from interbed.catalog.metastore.model import Column, Partition, Table
 from interbed.catalog.metastore.names import normalized, shortened
 from interbed.catalog.metastore.partition_expression import parse_expression

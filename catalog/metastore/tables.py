@@ -26,7 +26,6 @@ from interbed.catalog.metastore.model import (
 )
 from interbed.catalog.metastore.names import matching, normalized, shortened
 from interbed.catalog.metastore.table_alter import TableChanges
-from interbed.catalog.metastore.table_filter import compile_table_filter
 from interbed.catalog.metastore.table_rules import (
     EXPECTED_PARAMETER_KEY,
     EXPECTED_PARAMETER_VALUE,
@@ -132,6 +131,9 @@ class TableService(TableChanges):
 
         UnknownDatabaseError, FilterError.
         """
+        # Imported here, because a server starts without the parser.
+        from interbed.catalog.metastore.table_filter import compile_table_filter
+
         predicate = compile_table_filter(text)
 
         def work(transaction: Transaction) -> list[str]:

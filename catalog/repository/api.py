@@ -12,7 +12,7 @@ from typing import Generic, Protocol, TypeVar
 
 from interbed.catalog.metastore.column_statistics import ColumnStatistics
 from interbed.catalog.metastore.events import NotificationEvent, Touched
-from interbed.catalog.metastore.filter_expr import EVERYTHING, PartitionFilter
+from interbed.catalog.metastore.filter_tree import EVERYTHING, PartitionFilter
 from interbed.catalog.metastore.lock_model import EarlierLock, Lock, LockFigures, LockRequest
 from interbed.catalog.metastore.model import (
     Catalog,

@@ -1,4 +1,4 @@
-"""A tree of comparisons of partition keys (metastore/filter_expr.py) as a condition in SQL.
+"""A tree of comparisons of partition keys (metastore/filter_tree.py) as a condition in SQL.
 
 The condition is text with bound parameters. Long lists are one parameter each, and disjunctions and conjunctions are
 written as balanced trees: databases limit both parameters and depth.
@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from interbed.catalog.metastore.filter_expr import (
+from interbed.catalog.metastore.filter_tree import (
     ANY_CHARACTER,
     ANY_TEXT,
     Absent,

@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, delete, insert, select, text, update
 from sqlalchemy.exc import IntegrityError
 
-from interbed.catalog.metastore.filter_expr import EVERYTHING, PartitionFilter
+from interbed.catalog.metastore.filter_tree import EVERYTHING, PartitionFilter
 from interbed.catalog.metastore.model import Column, Partition, StorageDescriptor
 from interbed.catalog.repository.api import Stored
 from interbed.catalog.repository.documents import partition_document, partition_from, table_from

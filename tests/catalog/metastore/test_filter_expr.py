@@ -5,7 +5,8 @@ in tests/catalog/repository/test_partition_filter.py.
 import pytest
 
 from interbed.catalog.metastore.errors import FilterError
-from interbed.catalog.metastore.filter_expr import (
+from interbed.catalog.metastore.filter_expr import parse_filter
+from interbed.catalog.metastore.filter_tree import (
     EVERYTHING,
     Absent,
     AllOf,
@@ -15,7 +16,6 @@ from interbed.catalog.metastore.filter_expr import (
     OneOf,
     PartitionFilter,
     filter_of_values,
-    parse_filter,
 )
 from interbed.catalog.metastore.model import Column
 
