@@ -1,0 +1,1 @@
+"""Indexes of single data files: which files, and which of their rows, can hold what a filter asks for."""
