@@ -9,6 +9,8 @@ InterbedError
 ├── CorruptFileError             a metadata or data file that can't be read; names the file
 ├── UnsupportedVersionError      a file of a format version that this version does not know
 ├── SnapshotNotFoundError        no snapshot of that id or time; names the ones that exist
+├── TagNotFoundError             no tag of that name; names the ones that exist
+├── BranchNotFoundError          no branch of that name; names the ones that exist
 ├── StorageAccessError           the warehouse can't be reached, read or written
 ├── CommitError                  a commit did not come to be
 │   ├── CommitConflictError      another writer changed the same files; may be retried from a new read
@@ -52,6 +54,14 @@ class UnsupportedVersionError(InterbedError):
 
 class SnapshotNotFoundError(InterbedError, LookupError):
     """There is no snapshot of the id or time asked for; the message names those that exist."""
+
+
+class TagNotFoundError(InterbedError, LookupError):
+    """There is no tag of the name asked for; the message names those that exist."""
+
+
+class BranchNotFoundError(InterbedError, LookupError):
+    """There is no branch of the name asked for; the message names those that exist."""
 
 
 class StorageAccessError(InterbedError, OSError):

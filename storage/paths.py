@@ -5,6 +5,9 @@
 <location>/manifest/manifest-<uuid>-<n>, manifest-list-<uuid>-<n>, index-manifest-<uuid>-<n>
 <location>/index/index-<uuid>-<n>
 <location>/statistics/stat-<uuid>-<n>
+<location>/tag/tag-<name>
+<location>/consumer/consumer-<id>
+<location>/branch/branch-<name>/snapshot|schema|tag|consumer/…  the same of a branch; all other files are shared
 <location>/[<partition column>=<value>/…]bucket-<n>/data-<uuid>-<n>.<format>
 """
 
@@ -17,6 +20,7 @@ from interbed.storage.row.values import coerce, parse_text, render_text
 from interbed.storage.types.data_type import STRINGS, DataType, is_atomic
 
 POSTPONE_BUCKET = -2
+MAIN_BRANCH = "main"
 
 _ESCAPED = frozenset([*map(chr, range(0x20)), *"\"#%'*/:=?\\{}[]^\x7f"])
 # What java.lang.Character.isWhitespace takes for blank; str.isspace differs in the no-break spaces and U+0085.
@@ -30,7 +34,7 @@ class TablePaths:
     """The paths of one table. `partition_types` are those of `partition_names`, in the table's order.
 
     `default_name` is the directory name of null and blank partition values, `legacy` the option
-    `partition.legacy-name`. Nothing here touches a file.
+    `partition.legacy-name`, `branch` whose snapshots and schemas are meant. Nothing here touches a file.
     """
 
     def __init__(
@@ -41,6 +45,7 @@ class TablePaths:
         default_name: str = "__DEFAULT_PARTITION__",
         legacy: bool = True,
         data_directory: str | None = None,
+        branch: str = MAIN_BRANCH,
     ) -> None:
         self.location = location.rstrip("/") or "/"
         self.partition_names = tuple(partition_names)
@@ -48,26 +53,39 @@ class TablePaths:
         self.default_name = default_name
         self.legacy = legacy
         self.data_directory = data_directory.strip("/") if data_directory else None
+        self.branch = branch
 
     # -- metadata --------------------------------------------------------------------------------------------------
 
     def snapshot(self, snapshot_id: int) -> str:
         """The file of a snapshot."""
-        return self._under(f"snapshot/snapshot-{snapshot_id}")
+        return self._of_branch(f"snapshot/snapshot-{snapshot_id}")
 
     @property
     def latest_hint(self) -> str:
         """The file with the id of what may be the newest snapshot."""
-        return self._under("snapshot/LATEST")
+        return self._of_branch("snapshot/LATEST")
 
     @property
     def earliest_hint(self) -> str:
         """The file with the id of what may be the oldest snapshot."""
-        return self._under("snapshot/EARLIEST")
+        return self._of_branch("snapshot/EARLIEST")
 
     def schema(self, schema_id: int) -> str:
         """The file of a schema."""
-        return self._under(f"schema/schema-{schema_id}")
+        return self._of_branch(f"schema/schema-{schema_id}")
+
+    def tag(self, name: str) -> str:
+        """The file of a tag."""
+        return self._of_branch(f"tag/tag-{name}")
+
+    def consumer(self, consumer_id: str) -> str:
+        """The file of a consumer."""
+        return self._of_branch(f"consumer/consumer-{consumer_id}")
+
+    def branch_directory(self, name: str) -> str:
+        """The directory of a branch, which holds its snapshots, schemas and tags; the location for the main one."""
+        return self.location if name == MAIN_BRANCH else self._under(f"branch/branch-{name}")
 
     def manifest(self, name: str) -> str:
         """A manifest, a manifest list or an index manifest."""
@@ -140,6 +158,9 @@ class TablePaths:
         return f"index-manifest-{uuid.uuid4()}-0"
 
     # -- helpers ---------------------------------------------------------------------------------------------------
+
+    def _of_branch(self, relative: str) -> str:
+        return self._under(relative if self.branch == MAIN_BRANCH else f"branch/branch-{self.branch}/{relative}")
 
     def _under(self, relative: str) -> str:
         return f"{self.location if self.location != '/' else ''}/{relative}"

@@ -3,18 +3,21 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from interbed.storage.errors import InvalidInputError
+from interbed.storage.errors import BranchNotFoundError, InvalidInputError
 from interbed.storage.fileio.api import FileIO
 from interbed.storage.fileio.resolve import file_io_for
 from interbed.storage.manifest.index_file import IndexFileMeta
 from interbed.storage.options import CoreOptions
-from interbed.storage.paths import TablePaths
+from interbed.storage.paths import MAIN_BRANCH, TablePaths
 from interbed.storage.schema.change import check_dynamic_options
 from interbed.storage.schema.manager import SchemaManager
 from interbed.storage.schema.table_schema import TableSchema
 from interbed.storage.snapshot.lock import CatalogLock
 from interbed.storage.snapshot.manager import SnapshotManager
 from interbed.storage.snapshot.publish import ExclusiveCreatePublisher, SnapshotPublisher
+
+_BRANCH = "branch"
+"""The dynamic option that opens a branch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +68,15 @@ class TableStore:
             return f"{self.paths.bucket_directory(partition, bucket)}/{name}"
         return self.paths.index(name)
 
+    def on_branch(self, name: str) -> "TableStore":
+        """A branch of the same table, `main` for the table itself; raises BranchNotFoundError."""
+        return open_store(
+            self.location,
+            self.file_io,
+            dynamic_options={**self.dynamic_options, _BRANCH: name},
+            environment=self.environment,
+        )
+
     def refreshed(self) -> "TableStore":
         """The same table with the newest schema."""
         return open_store(
@@ -72,8 +84,8 @@ class TableStore:
         )
 
 
-def table_paths(location: str, schema: TableSchema | None) -> TablePaths:
-    """The paths of a table; without a schema only those of metadata are right."""
+def table_paths(location: str, schema: TableSchema | None, branch: str = MAIN_BRANCH) -> TablePaths:
+    """The paths of a table, or of a branch of it; without a schema only those of metadata are right."""
     options = CoreOptions({} if schema is None else schema.options)
     return TablePaths(
         location,
@@ -82,6 +94,7 @@ def table_paths(location: str, schema: TableSchema | None) -> TablePaths:
         options.partition_default_name,
         options.partition_legacy_name,
         options.raw.get("data-file.path-directory"),
+        branch,
     )
 
 
@@ -101,23 +114,27 @@ def open_store(
 ) -> TableStore:
     """Open the table at the location; `schema` saves reading the newest one.
 
-    Raises InvalidInputError when there is no table, InvalidOptionError for a dynamic option that changes how existing
-    files are laid out, StorageAccessError and CorruptFileError.
+    The dynamic option `branch` opens a branch of it, with its own schema and snapshots. Raises InvalidInputError when
+    there is no table, BranchNotFoundError, InvalidOptionError for a dynamic option that changes how existing files are
+    laid out, StorageAccessError and CorruptFileError.
     """
     dynamic = dict(dynamic_options or {})
     file_io, location = _resolved(location, file_io, dynamic)
-    schemas = SchemaManager(file_io, table_paths(location, None))
+    branch = dynamic.get(_BRANCH, MAIN_BRANCH) or MAIN_BRANCH
+    schemas = SchemaManager(file_io, table_paths(location, None, branch))
     if schema is None:
         schema = schemas.latest()
+    if schema is None and branch != MAIN_BRANCH:
+        raise BranchNotFoundError(f"There is no branch {branch!r} of the table at {location}.")
     if schema is None:
         raise InvalidInputError(f"There is no table at {location}: it has no schema file.")
     check_dynamic_options(schema, dynamic)
     environment = environment or StoreEnvironment()
     merged = {**schema.options, **dynamic}
     effective = replace(schema, options=merged) if dynamic else schema
-    paths = table_paths(location, effective)
+    paths = table_paths(location, effective, branch)
     publisher: SnapshotPublisher
-    if environment.publisher is not None:
+    if environment.publisher is not None and branch == MAIN_BRANCH:
         publisher = environment.publisher(file_io, paths)
     else:
         publisher = ExclusiveCreatePublisher(file_io, paths, environment.lock() if environment.lock else None)
@@ -128,7 +145,8 @@ def open_store(
         options=CoreOptions(merged),
         paths=paths,
         schemas=schemas,
-        snapshots=SnapshotManager(file_io, paths, environment.known_latest),
+        # What a catalog keeps of a table it keeps of the main branch.
+        snapshots=SnapshotManager(file_io, paths, environment.known_latest if branch == MAIN_BRANCH else None),
         publisher=publisher,
         dynamic_options=dynamic,
         environment=environment,
