@@ -84,10 +84,15 @@ def java_jars() -> Path:
     return built_once(f"java-paimon-1.4.2-{fingerprint(pom)}", build)
 
 
+def java_sources(directory: Path) -> list[Path]:
+    """The sources of a Java peer: its own, and those that all share."""
+    return sorted([*directory.glob("*.java"), *(INTEROP / "java_shared").glob("*.java")])
+
+
 def java_classpath() -> str:
     """The class path of PaimonPeer: its compiled classes and the jars."""
     jars = java_jars()
-    sources = sorted((INTEROP / "java").glob("*.java"))
+    sources = java_sources(INTEROP / "java")
 
     def build(directory: Path) -> None:
         # -proc:none: some jars carry annotation processors that would only warn.

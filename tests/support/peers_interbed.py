@@ -72,9 +72,22 @@ class InterbedTable:
         numbers = pa.array([KINDS[kind] for kind in kinds], pa.int8())
         return table.write_changes(data.append_column(KIND_COLUMN, numbers), kind_column=KIND_COLUMN)
 
-    def compact(self) -> Any:
-        """A full compaction."""
-        return self.load().compact(full=True)
+    def compact(self, *, full: bool = True) -> Any:
+        """A full compaction, or what the strategy finds due."""
+        return self.load().compact(full=full)
+
+    def changes(self, first: int, last: int) -> PeerRows:
+        """What the snapshots from one to another, both included, changed."""
+        table = self.load()
+        found = table.changes(first, last).to_arrow()
+        kinds = [list(KINDS)[kind] for kind in found.column(KIND_COLUMN).to_pylist()]
+        rows = found.drop_columns([KIND_COLUMN])
+        types = _types(table, rows.column_names)
+        return PeerRows(names=tuple(rows.column_names), types=types, rows=table_to_rows(rows, types), kinds=kinds)
+
+    def last_snapshot_id(self) -> int:
+        """The newest snapshot's id, 0 when there is none."""
+        return self.load().store.snapshots.latest_id() or 0
 
     def read(
         self,

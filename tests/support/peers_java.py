@@ -166,12 +166,11 @@ class JavaTable:
             snapshot_id=snapshot_id,
             dynamic_options=dict(options or {}),
         )
-        return PeerRows(
-            names=tuple(column["name"] for column in answer["fields"]),
-            types=tuple(parse_type(column["type"]) for column in answer["fields"]),
-            rows=[row for _, row in answer["rows"]],
-            kinds=[kind for kind, _ in answer["rows"]],
-        )
+        return _peer_rows(answer)
+
+    def changes(self, first: int, last: int) -> PeerRows:
+        """What the snapshots from one to another, both included, changed, as streaming readers see it."""
+        return _peer_rows(self._call("changes", **{"from": first, "to": last}))
 
     def plan(
         self,
@@ -191,6 +190,15 @@ class JavaTable:
         """The JSON of every snapshot, oldest first."""
         answer: list[dict[str, Any]] = self._call("snapshots")
         return answer
+
+
+def _peer_rows(answer: Mapping[str, Any]) -> PeerRows:
+    return PeerRows(
+        names=tuple(column["name"] for column in answer["fields"]),
+        types=tuple(parse_type(column["type"]) for column in answer["fields"]),
+        rows=[row for _, row in answer["rows"]],
+        kinds=[kind for kind, _ in answer["rows"]],
+    )
 
 
 class JavaPaimon:

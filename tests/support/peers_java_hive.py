@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from tests.support.peers_cache import INTEROP, built_once, fingerprint, run
+from tests.support.peers_cache import INTEROP, built_once, fingerprint, java_sources, run
 from tests.support.peers_java import JVM_OPTIONS
 from tests.support.peers_process import PeerProcess
 
@@ -21,7 +21,7 @@ _DIRECTORY = INTEROP / "java_hive"
 
 def _classpath() -> str:
     pom = _DIRECTORY / "pom.xml"
-    sources = sorted(_DIRECTORY.glob("*.java"))
+    sources = java_sources(_DIRECTORY)
 
     def fetch(directory: Path) -> None:
         run("mvn", "-q", "-B", "-f", pom, "dependency:copy-dependencies", f"-DoutputDirectory={directory}")

@@ -54,7 +54,7 @@ final class Codec {
             Map<String, String> options = new HashMap<>();
             options.put("bucket", count.asText());
             options.put("bucket-key", String.join(",", names));
-            options.putAll(PaimonPeer.strings(command.get("options")));
+            options.putAll(CommandLoop.strings(command.get("options")));
             TableSchema schema =
                     new TableSchema(0L, type.getFields(), names.size(), List.of(), List.of(), options, "");
             extractors.put(count.intValue(), new FixedBucketRowKeyExtractor(schema));

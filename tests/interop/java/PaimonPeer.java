@@ -1,10 +1,5 @@
-import java.io.BufferedReader;
-import java.io.InputStreamReader;
-import java.io.PrintStream;
-import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.HashMap;
-import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -14,10 +9,10 @@ import org.apache.paimon.catalog.Catalog;
 import org.apache.paimon.catalog.CatalogContext;
 import org.apache.paimon.catalog.CatalogFactory;
 import org.apache.paimon.catalog.Identifier;
-import org.apache.paimon.data.BinaryRow;
 import org.apache.paimon.data.GenericRow;
 import org.apache.paimon.data.InternalRow;
 import org.apache.paimon.disk.IOManager;
+import org.apache.paimon.manifest.BucketEntry;
 import org.apache.paimon.operation.BaseAppendFileStoreWrite;
 import org.apache.paimon.options.Options;
 import org.apache.paimon.predicate.Predicate;
@@ -62,31 +57,7 @@ public final class PaimonPeer {
     }
 
     public static void main(String[] args) throws Exception {
-        // Libraries that print go to stderr, so that stdout carries answers alone.
-        PrintStream answers = new PrintStream(System.out, true, StandardCharsets.UTF_8);
-        System.setOut(System.err);
-        PaimonPeer peer = new PaimonPeer(args[0]);
-        BufferedReader commands = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        String line;
-        while ((line = commands.readLine()) != null) {
-            ObjectNode answer = MAPPER.createObjectNode();
-            try {
-                answer.set("ok", peer.execute(MAPPER.readTree(line)));
-            } catch (Throwable e) {
-                ObjectNode error = answer.putObject("error");
-                Throwable root = e;
-                StringBuilder messages = new StringBuilder(String.valueOf(e.getMessage()));
-                while (root.getCause() != null && root.getCause() != root) {
-                    root = root.getCause();
-                    messages.append(" <- ").append(root.getMessage());
-                }
-                error.put("class", e.getClass().getName());
-                error.put("message", messages.toString());
-                e.printStackTrace();
-            }
-            answers.println(MAPPER.writeValueAsString(answer));
-        }
-        System.exit(0);
+        CommandLoop.run(new PaimonPeer(args[0])::execute);
     }
 
     private JsonNode execute(JsonNode command) throws Exception {
@@ -108,6 +79,8 @@ public final class PaimonPeer {
                 return compact(command);
             case "read":
                 return read(command);
+            case "changes":
+                return ChangeCommands.changes(table(command), command, temporary);
             case "plan":
                 return plan(command);
             case "snapshots":
@@ -139,28 +112,11 @@ public final class PaimonPeer {
 
     private FileStoreTable table(JsonNode command) throws Exception {
         FileStoreTable table = (FileStoreTable) catalog(command).getTable(identifier(command));
-        Map<String, String> options = strings(command.get("dynamic_options"));
+        Map<String, String> options = CommandLoop.strings(command.get("dynamic_options"));
         if (command.hasNonNull("snapshot_id")) {
             options.put("scan.snapshot-id", command.get("snapshot_id").asText());
         }
         return options.isEmpty() ? table : table.copy(options);
-    }
-
-    static Map<String, String> strings(JsonNode node) {
-        Map<String, String> out = new LinkedHashMap<>();
-        if (node != null && !node.isNull()) {
-            node.fields().forEachRemaining(
-                    e -> out.put(e.getKey(), e.getValue().isNull() ? null : e.getValue().asText()));
-        }
-        return out;
-    }
-
-    private static List<String> names(JsonNode node) {
-        List<String> out = new ArrayList<>();
-        if (node != null) {
-            node.forEach(n -> out.add(n.textValue()));
-        }
-        return out;
     }
 
     private JsonNode createTable(JsonNode command) throws Exception {
@@ -175,9 +131,9 @@ public final class PaimonPeer {
                     DataTypeJsonParser.parseDataType(column.get("type"), fieldId),
                     column.hasNonNull("comment") ? column.get("comment").textValue() : null);
         }
-        schema.primaryKey(names(command.get("primary_keys")));
-        schema.partitionKeys(names(command.get("partition_keys")));
-        schema.options(strings(command.get("options")));
+        schema.primaryKey(CommandLoop.names(command.get("primary_keys")));
+        schema.partitionKeys(CommandLoop.names(command.get("partition_keys")));
+        schema.options(CommandLoop.strings(command.get("options")));
         if (command.hasNonNull("comment")) {
             schema.comment(command.get("comment").textValue());
         }
@@ -195,7 +151,7 @@ public final class PaimonPeer {
     }
 
     private static SchemaChange change(JsonNode change) {
-        String[] path = change.has("path") ? names(change.get("path")).toArray(new String[0]) : null;
+        String[] path = change.has("path") ? CommandLoop.names(change.get("path")).toArray(new String[0]) : null;
         switch (change.get("op").textValue()) {
             case "add":
                 SchemaChange.Move move = null;
@@ -248,7 +204,7 @@ public final class PaimonPeer {
             }
             if (overwrite) {
                 // {} with dynamic-partition-overwrite (the default) replaces the partitions that have rows.
-                commit.withOverwrite(strings(command.get("overwrite")));
+                commit.withOverwrite(CommandLoop.strings(command.get("overwrite")));
             }
             commit.commit(commitId, write.prepareCommit(true, commitId));
         }
@@ -272,14 +228,9 @@ public final class PaimonPeer {
                     messages.add(task.doCompact(table, (BaseAppendFileStoreWrite) write.getWrite()));
                 }
             } else {
-                Map<BinaryRow, List<Integer>> seen = new LinkedHashMap<>();
-                for (Split split : table.newReadBuilder().newScan().plan().splits()) {
-                    DataSplit data = (DataSplit) split;
-                    List<Integer> buckets = seen.computeIfAbsent(data.partition(), p -> new ArrayList<>());
-                    if (!buckets.contains(data.bucket())) {
-                        buckets.add(data.bucket());
-                        write.compact(data.partition(), data.bucket(), full);
-                    }
+                // Not by a plan of a read, which leaves out buckets that have files of level 0 alone.
+                for (BucketEntry bucket : table.newSnapshotReader().bucketEntries()) {
+                    write.compact(bucket.partition(), bucket.bucket(), full);
                 }
                 messages.addAll(write.prepareCommit(true, commitId));
             }
@@ -302,7 +253,7 @@ public final class PaimonPeer {
         }
         List<String> asked = type.getFieldNames();
         if (command.hasNonNull("columns")) {
-            asked = names(command.get("columns"));
+            asked = CommandLoop.names(command.get("columns"));
             // Paimon 1.4.2 filters wrongly by a column that is not read, so the filter's columns are read too.
             List<String> columns = new ArrayList<>(asked);
             if (command.hasNonNull("filter")) {

@@ -1,7 +1,3 @@
-import java.io.BufferedReader;
-import java.io.InputStreamReader;
-import java.io.PrintStream;
-import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
@@ -58,29 +54,7 @@ public final class HiveCatalogPeer {
     }
 
     public static void main(String[] args) throws Exception {
-        // Libraries that print go to stderr, so that stdout carries answers alone.
-        PrintStream answers = new PrintStream(System.out, true, StandardCharsets.UTF_8);
-        System.setOut(System.err);
-        HiveCatalogPeer peer = new HiveCatalogPeer(args[0]);
-        BufferedReader commands = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
-        String line;
-        while ((line = commands.readLine()) != null) {
-            ObjectNode answer = MAPPER.createObjectNode();
-            try {
-                answer.set("ok", peer.execute(MAPPER.readTree(line)));
-            } catch (Throwable e) {
-                StringBuilder messages = new StringBuilder(String.valueOf(e.getMessage()));
-                for (Throwable cause = e.getCause(); cause != null; cause = cause.getCause()) {
-                    messages.append(" <- ").append(cause.getMessage());
-                }
-                ObjectNode error = answer.putObject("error");
-                error.put("class", e.getClass().getName());
-                error.put("message", messages.toString());
-                e.printStackTrace();
-            }
-            answers.println(MAPPER.writeValueAsString(answer));
-        }
-        System.exit(0);
+        CommandLoop.run(new HiveCatalogPeer(args[0])::execute);
     }
 
     private JsonNode execute(JsonNode command) throws Exception {
@@ -132,7 +106,7 @@ public final class HiveCatalogPeer {
     private Catalog catalog(JsonNode options) {
         return catalogs.computeIfAbsent(
                 options.toString(),
-                text -> CatalogFactory.createCatalog(CatalogContext.create(Options.fromMap(strings(options)))));
+                text -> CatalogFactory.createCatalog(CatalogContext.create(Options.fromMap(CommandLoop.strings(options)))));
     }
 
     private static Identifier identifier(JsonNode command) {
@@ -143,25 +117,9 @@ public final class HiveCatalogPeer {
         return (FileStoreTable) catalog.getTable(identifier(command));
     }
 
-    private static Map<String, String> strings(JsonNode node) {
-        Map<String, String> out = new LinkedHashMap<>();
-        if (node != null && !node.isNull()) {
-            node.fields().forEachRemaining(e -> out.put(e.getKey(), e.getValue().asText()));
-        }
-        return out;
-    }
-
-    private static List<String> names(JsonNode node) {
-        List<String> out = new ArrayList<>();
-        if (node != null) {
-            node.forEach(n -> out.add(n.textValue()));
-        }
-        return out;
-    }
-
     private static List<Map<String, String>> specs(JsonNode command) {
         List<Map<String, String>> out = new ArrayList<>();
-        command.get("partitions").forEach(spec -> out.add(strings(spec)));
+        command.get("partitions").forEach(spec -> out.add(CommandLoop.strings(spec)));
         return out;
     }
 
@@ -174,9 +132,9 @@ public final class HiveCatalogPeer {
                     DataTypeJsonParser.parseDataType(column.get("type"), fieldId),
                     column.hasNonNull("comment") ? column.get("comment").textValue() : null);
         }
-        schema.primaryKey(names(command.get("primary_keys")));
-        schema.partitionKeys(names(command.get("partition_keys")));
-        schema.options(strings(command.get("table_options")));
+        schema.primaryKey(CommandLoop.names(command.get("primary_keys")));
+        schema.partitionKeys(CommandLoop.names(command.get("partition_keys")));
+        schema.options(CommandLoop.strings(command.get("table_options")));
         if (command.hasNonNull("comment")) {
             schema.comment(command.get("comment").textValue());
         }
@@ -256,7 +214,7 @@ public final class HiveCatalogPeer {
     private JsonNode write(Catalog catalog, JsonNode command) throws Exception {
         List<JsonNode> rows = new ArrayList<>();
         command.get("rows").forEach(rows::add);
-        Map<String, String> overwrite = command.hasNonNull("overwrite") ? strings(command.get("overwrite")) : null;
+        Map<String, String> overwrite = command.hasNonNull("overwrite") ? CommandLoop.strings(command.get("overwrite")) : null;
         return MAPPER.getNodeFactory().numberNode(commit(table(catalog, command), rows, overwrite));
     }
 
