@@ -6,6 +6,7 @@ Each property parses one option and raises InvalidOptionError naming the key, th
 from dataclasses import dataclass
 
 from interbed.storage.errors import InvalidOptionError
+from interbed.storage.format_options import COMPRESSIONS, FormatOptions
 from interbed.storage.lsm_options import LsmOptions
 
 BUCKET = "bucket"
@@ -14,17 +15,14 @@ PATH = "path"
 PRIMARY_KEY = "primary-key"
 PARTITION = "partition"
 
-COMPRESSIONS = frozenset({"none", "uncompressed", "snappy", "gzip", "lz4", "lz4_raw", "zstd", "brotli", "zlib", "lzo"})
-"""Codecs of Parquet, ORC and Avro files."""
-
 
 @dataclass(frozen=True, slots=True)
-class CoreOptions(LsmOptions):
+class CoreOptions(LsmOptions, FormatOptions):
     """The options of one table; `raw` is the map of the schema file with the caller's dynamic options on top."""
 
     def check(self) -> None:
         """Raise InvalidOptionError for the first option that has a value which it does not take."""
-        for owner in (CoreOptions, LsmOptions):
+        for owner in (CoreOptions, LsmOptions, FormatOptions):
             for name, member in vars(owner).items():
                 if isinstance(member, property):
                     getattr(self, name)
@@ -43,21 +41,6 @@ class CoreOptions(LsmOptions):
     def bucket_key(self) -> tuple[str, ...]:
         """The columns whose hash picks the bucket; empty means the primary key without partition columns."""
         return self.names(BUCKET_KEY)
-
-    @property
-    def file_format(self) -> str:
-        """Format of data files: parquet, orc or avro."""
-        return self.text("file.format", "parquet").lower()
-
-    @property
-    def file_compression(self) -> str:
-        """Codec of data files."""
-        return self.text("file.compression", "zstd").lower()
-
-    @property
-    def zstd_level(self) -> int:
-        """Level of zstd compression of data files."""
-        return self.integer("file.compression.zstd-level", 1)
 
     @property
     def manifest_compression(self) -> str:
@@ -83,11 +66,6 @@ class CoreOptions(LsmOptions):
     def thin_mode(self) -> bool:
         """Whether new data files leave out the `_KEY_*` columns."""
         return self.boolean("data-file.thin-mode", False)
-
-    @property
-    def stats_mode(self) -> str:
-        """Which statistics go into manifests: none, counts, truncate(n) or full."""
-        return self.text("metadata.stats-mode", "truncate(16)").lower()
 
     # -- write -----------------------------------------------------------------------------------------------------
 
@@ -151,6 +129,16 @@ class CoreOptions(LsmOptions):
     def manifest_merge_min_count(self) -> int:
         """Number of small manifests that triggers merging them."""
         return self.integer("manifest.merge-min-count", 30)
+
+    @property
+    def file_index_in_manifest_threshold(self) -> int:
+        """Bytes up to which the indexes of a data file go into the manifest instead of a file of their own."""
+        return self.memory("file-index.in-manifest-threshold", 500)
+
+    @property
+    def file_index_read_enabled(self) -> bool:
+        """Whether reads use file indexes."""
+        return self.boolean("file-index.read.enabled", True)
 
     # -- scan ------------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,8 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from interbed.storage.format.writer import DataFileLayout, DataFileNames, RollingFileWriter
+from interbed.storage.format.layout import DataFileLayout, DataFileNames
+from interbed.storage.format.writer import RollingFileWriter
 from interbed.storage.manifest.data_file import DataFileMeta, FileSource
 from interbed.storage.read.file_read import FileRead, block_rows
 from interbed.storage.store import TableStore
@@ -37,7 +38,7 @@ class FileConcatenator:
     def __init__(self, store: TableStore) -> None:
         self._store = store
         self._layout = DataFileLayout.of(store.schema, store.options)
-        self._names = DataFileNames(store.options.data_file_prefix, store.options.file_format)
+        self._names = DataFileNames(store.options.data_file_prefix)
         self._read = FileRead(store, store.schema.fields)
 
     def run(self, groups: Sequence[FileGroup], *, partition: bytes, bucket: int, total_buckets: int) -> CommitMessage:
@@ -48,7 +49,7 @@ class FileConcatenator:
             for group in groups:
                 after.extend(self._concatenate(group, directory))
         except BaseException:
-            self._store.file_io.delete_quietly([f"{directory}/{f.file_name}" for f in after])
+            self._store.file_io.delete_quietly([f"{directory}/{name}" for f in after for name in f.names])
             raise
         return CommitMessage(
             partition=partition,

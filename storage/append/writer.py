@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pyarrow as pa
 
-from interbed.storage.format.writer import DataFileLayout
+from interbed.storage.format.layout import DataFileLayout
 
 
 def write_in_order(

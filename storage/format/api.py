@@ -1,15 +1,35 @@
-"""Reading data files: the protocol of the formats, and how their failures are told."""
+"""Reading and writing data files: the protocols of the formats, and how failures of reading are told."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from interbed.storage.errors import CorruptFileError, InterbedError, NotSupportedError, StorageAccessError
 from interbed.storage.fileio.api import FileIO
 from interbed.storage.predicate.expr import Predicate
 from interbed.storage.types.data_type import DataField
+
+Positions = npt.NDArray[np.int64]
+
+
+class FileWriter(Protocol):
+    """Writes batches of one schema to a file object that the caller opened and closes."""
+
+    def write(self, batches: Sequence[pa.RecordBatch]) -> None:
+        """Append the batches; a columnar format keeps them together in one group of rows."""
+        ...
+
+    def position(self) -> int:
+        """Bytes written so far."""
+        ...
+
+    def finish(self) -> int:
+        """Write what belongs at the end; the size of the file."""
+        ...
 
 
 class FormatReader(Protocol):
@@ -44,9 +64,13 @@ class FormatReader(Protocol):
         file_io: FileIO,
         batch_rows: int,
         predicate: Predicate | None = None,
+        wanted: Positions | None = None,
         use_threads: bool = False,
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """The same batches, each with the position of its first row in the file; rows of a batch are consecutive."""
+        """The same batches, each with the position of its first row in the file; rows of a batch are consecutive.
+
+        Parts of the file without any of the positions `wanted`, which ascend, may be skipped, too.
+        """
         ...
 
 

@@ -13,7 +13,7 @@ import fastavro
 import pyarrow as pa
 
 from interbed.storage.fileio.api import FileIO
-from interbed.storage.format.api import data_file_errors
+from interbed.storage.format.api import Positions, data_file_errors
 from interbed.storage.predicate.expr import Predicate
 from interbed.storage.types.arrow import type_to_arrow
 from interbed.storage.types.data_type import (
@@ -62,6 +62,7 @@ class AvroReader:
         file_io: FileIO,
         batch_rows: int,
         predicate: Predicate | None = None,
+        wanted: Positions | None = None,
         use_threads: bool = False,
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """See FormatReader."""

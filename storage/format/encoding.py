@@ -46,7 +46,7 @@ def choose_encodings(sample: pa.RecordBatch, ascending: frozenset[str], *, dicti
             explicit[field.name] = _DELTA
         elif dictionary:
             column = pa.chunked_array([p.column(index) for p in parts], field.type).combine_chunks()
-            with_dictionary.extend(path for path, values in _leaves(field.name, column) if _recurs(values))
+            with_dictionary.extend(path for path, values in leaves(field.name, column) if _recurs(values))
     return Encodings(dictionary=with_dictionary, explicit=explicit)
 
 
@@ -65,15 +65,15 @@ def _recurs(values: "pa.Array[Any]") -> bool:
     return 0 < distinct <= max(1, int(present * DICTIONARY_SHARE))
 
 
-def _leaves(path: str, array: "pa.Array[Any]") -> Iterator[tuple[str, "pa.Array[Any]"]]:
+def leaves(path: str, array: "pa.Array[Any]") -> Iterator[tuple[str, "pa.Array[Any]"]]:
     """The leaf columns under a column, with Parquet's names for the levels between."""
     if isinstance(array, pa.MapArray):
-        yield from _leaves(f"{path}.key_value.key", array.keys)
-        yield from _leaves(f"{path}.key_value.value", array.items)
+        yield from leaves(f"{path}.key_value.key", array.keys)
+        yield from leaves(f"{path}.key_value.value", array.items)
     elif isinstance(array, pa.ListArray):
-        yield from _leaves(f"{path}.list.element", array.flatten())
+        yield from leaves(f"{path}.list.element", array.flatten())
     elif isinstance(array, pa.StructArray):
         for index, field in enumerate(array.type):
-            yield from _leaves(f"{path}.{field.name}", array.field(index))
+            yield from leaves(f"{path}.{field.name}", array.field(index))
     else:
         yield path, array

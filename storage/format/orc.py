@@ -6,7 +6,7 @@ import pyarrow as pa
 from pyarrow import orc
 
 from interbed.storage.fileio.api import FileIO
-from interbed.storage.format.api import data_file_errors
+from interbed.storage.format.api import Positions, data_file_errors
 from interbed.storage.predicate.expr import Predicate
 from interbed.storage.types.data_type import DataField
 
@@ -39,6 +39,7 @@ class OrcReader:
         file_io: FileIO,
         batch_rows: int,
         predicate: Predicate | None = None,
+        wanted: Positions | None = None,
         use_threads: bool = False,
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """See FormatReader."""

@@ -7,12 +7,13 @@ read through a buffer per column, never ahead of need.
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from interbed.storage.fileio.api import FileIO
-from interbed.storage.format.api import data_file_errors
+from interbed.storage.format.api import Positions, data_file_errors
 from interbed.storage.predicate.evaluate import to_arrow
 from interbed.storage.predicate.expr import AlwaysTrue, Predicate
 from interbed.storage.types.data_type import DataField
@@ -49,6 +50,7 @@ class ParquetReader:
         file_io: FileIO,
         batch_rows: int,
         predicate: Predicate | None = None,
+        wanted: Positions | None = None,
         use_threads: bool = False,
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """See FormatReader."""
@@ -58,7 +60,7 @@ class ParquetReader:
             with pq.ParquetFile(source, pre_buffer=False, buffer_size=buffer_size) as file:
                 present = set(file.schema_arrow.names)
                 names = [f.name for f in fields if f.name in present]
-                for position, groups in _stretches(file.metadata, _row_groups(source, file, predicate)):
+                for position, groups in _stretches(file.metadata, _row_groups(source, file, predicate, wanted)):
                     for batch in file.iter_batches(
                         batch_rows, columns=names, row_groups=groups, use_threads=use_threads
                     ):
@@ -85,8 +87,20 @@ def _stretches(metadata: pq.FileMetaData, groups: Sequence[int] | None) -> Itera
         yield start, stretch
 
 
-def _row_groups(source: pa.NativeFile, file: pq.ParquetFile, predicate: Predicate | None) -> list[int] | None:
-    """The row groups that may hold rows of the predicate; None for all."""
+def _row_groups(
+    source: pa.NativeFile, file: pq.ParquetFile, predicate: Predicate | None, wanted: Positions | None
+) -> list[int] | None:
+    """The row groups that may hold rows of the predicate at positions wanted; None for all."""
+    chosen = _matching_groups(source, file, predicate)
+    if wanted is None:
+        return chosen
+    sizes = [file.metadata.row_group(g).num_rows for g in range(file.num_row_groups)]
+    ends = np.searchsorted(wanted, np.cumsum([0, *sizes]))
+    groups = range(file.num_row_groups) if chosen is None else chosen
+    return [g for g in groups if ends[g] < ends[g + 1]]
+
+
+def _matching_groups(source: pa.NativeFile, file: pq.ParquetFile, predicate: Predicate | None) -> list[int] | None:
     if predicate is None or isinstance(predicate, AlwaysTrue) or file.num_row_groups == 0:
         return None
     readable: Any = source

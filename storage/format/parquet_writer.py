@@ -6,35 +6,20 @@ INT64, lists and maps have three levels. Every column carries its field id.
 """
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from interbed.storage.format.encoding import choose_encodings
 from interbed.storage.format.parquet_footer import TimestampAnnotation, annotate_timestamps
+from interbed.storage.format.sink import OpenSink
 from interbed.storage.types.not_null import without_hidden_nulls
 
 PAGE_ROWS = 20_000
 """Rows of a page, so that a reader with the page index skips most of a row group; parquet-mr has the same bound."""
 _MAGIC = b"PAR1"
 _CODECS = {"none": "NONE", "uncompressed": "NONE"}
-
-
-class FileWriter(Protocol):
-    """Writes batches of one schema to a file object that the caller opened and closes."""
-
-    def write(self, batches: Sequence[pa.RecordBatch]) -> None:
-        """Append the batches; a columnar format keeps them together in one group of rows."""
-        ...
-
-    def position(self) -> int:
-        """Bytes written so far."""
-        ...
-
-    def finish(self) -> int:
-        """Write what belongs at the end; the size of the file."""
-        ...
 
 
 class ParquetFileWriter:
@@ -125,32 +110,26 @@ class ParquetFileWriter:
         return writer
 
 
-class _Tail:
+class _Tail(OpenSink):
     """A sink that can hold back what comes last, so that the footer can be completed before it is written."""
 
-    closed = False
-
     def __init__(self, sink: Any) -> None:
-        self._sink = sink
+        super().__init__(sink)
         self._held: bytearray | None = None
 
     def write(self, data: Any) -> int:
+        """Write bytes, or hold them."""
         if self._held is None:
-            self._sink.write(data)
-        else:
-            self._held += data
+            return super().write(data)
+        self._held += data
         return len(data)
 
     def tell(self) -> int:
-        return int(self._sink.tell()) + len(self._held or b"")
-
-    def flush(self) -> None:
-        """Nothing is kept back but what release writes."""
-
-    def close(self) -> None:
-        """The sink is closed by the one who opened it."""
+        """Bytes written and held so far."""
+        return super().tell() + len(self._held or b"")
 
     def hold(self) -> None:
+        """Hold what is written from now on."""
         self._held = bytearray()
 
     def release(self, annotations: dict[int, TimestampAnnotation]) -> int:

@@ -2,9 +2,16 @@
 
 The modes are those of `metadata.stats-mode`: none, counts (null counts only), full, and truncate(n), which cuts
 strings to n characters: the least value is a prefix, the greatest is rounded up. Floats compare as in Java: -0.0 is
-less than 0.0, and NaN is greatest. Null stands for an unknown bound: of binaries and nested types always, as Paimon
-1.4 has none for them either, and of timestamps of more than 6 fractional digits, which Parquet keeps as INT96.
-Source: specification page `spec/manifest`; Paimon's SimpleColStatsCollector and its implementations.
+less than 0.0, and NaN is greatest. Null stands for an unknown bound, which nested types always have. What is known of
+other columns is what Paimon finds in files of the format:
+
+- Parquet: nothing of nested types, no bounds of binaries, nor of timestamps of more than 6 fractional digits (INT96);
+- ORC: null counts of all columns, no bounds of binaries;
+- Avro files say nothing about their columns. Paimon collects statistics from the rows: null counts of all columns, and
+  bounds of binaries, too, cut like strings, their bytes compared as unsigned. There modes count key and system columns
+  like any other.
+
+Source: specification page `spec/manifest`; Paimon's StatsCollectorFactories and the extractors of the formats.
 """
 
 import re
@@ -57,36 +64,65 @@ KEY_MODE = StatsMode(True, True, KEY_TRUNCATE)
 
 
 def stats_modes(
-    fields: Sequence[DataField], options: CoreOptions, *, primary_keys: Sequence[str] = ()
-) -> list[StatsMode]:
-    """The mode of each column: its own option `fields.<column>.stats-mode`, else the table's.
+    fields: Sequence[DataField],
+    options: CoreOptions,
+    default: StatsMode,
+    *,
+    file_format: str = "parquet",
+    keys: Sequence[DataField] = (),
+) -> tuple[StatsMode, ...]:
+    """The mode of each column of a table: its own option `fields.<column>.stats-mode`, else `default`.
 
-    With `metadata.stats-keep-first-n-columns` only that many columns get the table's mode. In thin mode the columns of
-    `primary_keys` are cut like the key columns for which they stand.
+    With `metadata.stats-keep-first-n-columns` only that many columns get the default. `keys` are the columns of the
+    primary key; in thin mode they are cut like the key columns for which they stand.
     """
-    default = StatsMode.parse("metadata.stats-mode", options.stats_mode)
     kept = options.integer("metadata.stats-keep-first-n-columns", -1)
+    key_names = {f.name for f in keys}
     modes: list[StatsMode] = []
-    counted = 0
+    counted = _system_columns(options, keys) if file_format == "avro" else 0
     for f in fields:
-        key = f"fields.{f.name}.stats-mode"
-        own = options.raw.get(key)
-        if own is None and options.thin_mode and f.name in primary_keys:
+        own = _own_mode(f.name, options)
+        if own is None and options.thin_mode and f.name in key_names and file_format != "avro":
             modes.append(KEY_MODE)
             continue
         if own is not None:
-            modes.append(StatsMode.parse(key, own))
+            modes.append(own)
         else:
             modes.append(StatsMode(False, False) if 0 <= kept <= counted else default)
         counted += 1
-    return modes
+    return tuple(modes)
+
+
+def key_modes(
+    keys: Sequence[DataField], options: CoreOptions, default: StatsMode, *, file_format: str = "parquet"
+) -> tuple[StatsMode, ...]:
+    """The mode of each key column: cut at KEY_TRUNCATE whatever the table's mode, but for Avro."""
+    if file_format != "avro":
+        return (KEY_MODE,) * len(keys)
+    if options.thin_mode:
+        # The statistics of the key are those of the table's columns; counting is not worth more than that.
+        return tuple(_own_mode(f.name, options) or default for f in keys)
+    kept = options.integer("metadata.stats-keep-first-n-columns", -1)
+    none = StatsMode(False, False)
+    return tuple(none if 0 <= kept <= place else default for place in range(len(keys)))
+
+
+def _system_columns(options: CoreOptions, keys: Sequence[DataField]) -> int:
+    """How many columns stand before the table's own in its files."""
+    return 0 if not keys else (0 if options.thin_mode else len(keys)) + 2
+
+
+def _own_mode(column: str, options: CoreOptions) -> StatsMode | None:
+    key = f"fields.{column}.stats-mode"
+    own = options.raw.get(key)
+    return None if own is None else StatsMode.parse(key, own)
 
 
 class StatsCollector:
-    """Collects the statistics of the columns `fields` of one file."""
+    """Collects the statistics of the columns `fields` of one file of the format."""
 
-    def __init__(self, fields: Sequence[DataField], modes: Sequence[StatsMode]) -> None:
-        self._columns = [_Column(f, mode) for f, mode in zip(fields, modes, strict=True)]
+    def __init__(self, fields: Sequence[DataField], modes: Sequence[StatsMode], file_format: str = "parquet") -> None:
+        self._columns = [_Column(f, mode, file_format) for f, mode in zip(fields, modes, strict=True)]
 
     def update(self, columns: Mapping[str, "pa.Array[Any]"]) -> None:
         """Take the rows of a batch into account; the mapping holds at least the columns collected."""
@@ -105,13 +141,12 @@ class StatsCollector:
 
 
 class _Column:
-    def __init__(self, field: DataField, mode: StatsMode) -> None:
+    def __init__(self, field: DataField, mode: StatsMode, file_format: str) -> None:
         self.field = field
         self.arrow = type_to_arrow(field.type)
-        # Paimon takes its statistics from Parquet's, which has none for a column of a nested type.
-        self.is_known = mode.counts and isinstance(field.type, AtomicType)
-        self._bounded = self.is_known and mode.bounds and _has_bounds(field.type)
-        self._length = mode.length if is_atomic(field.type, *STRINGS) else None
+        self.is_known = mode.counts and (file_format != "parquet" or isinstance(field.type, AtomicType))
+        self._bounded = self.is_known and mode.bounds and _has_bounds(field.type, file_format)
+        self._length = mode.length if is_atomic(field.type, *STRINGS, *BINARIES) else None
         self._nulls = 0
         self._lows: list[Any] = []
         self._highs: list[Any] = []
@@ -159,10 +194,13 @@ class _Column:
         return pa.array([None, None], self.arrow)
 
 
-def truncate_up(value: str, length: int) -> str | None:
+def truncate_up(value: str | bytes, length: int) -> str | bytes | None:
     """The value if it is no longer than `length`, else a short one that is greater; None when there is none."""
     if len(value) <= length:
         return value
+    if isinstance(value, bytes):
+        start = value[:length].rstrip(b"\xff")
+        return start[:-1] + bytes([start[-1] + 1]) if start else None
     head = value[:length].rstrip("\U0010ffff")
     if not head:
         return None
@@ -193,7 +231,10 @@ def _to_stats(columns: Sequence[_Column]) -> SimpleStats:
     return SimpleStats(min_values=low, max_values=high, null_counts=tuple(c.nulls for c in columns))
 
 
-def _has_bounds(data_type: DataType) -> bool:
-    if not isinstance(data_type, AtomicType) or data_type.root in BINARIES:
+def _has_bounds(data_type: DataType, file_format: str) -> bool:
+    if not isinstance(data_type, AtomicType):
         return False
-    return not (data_type.root in TIMESTAMPS and (data_type.precision or 0) > _MICROS_DIGITS)
+    if data_type.root in BINARIES:
+        return file_format == "avro"
+    fine = data_type.root in TIMESTAMPS and (data_type.precision or 0) > _MICROS_DIGITS
+    return not (fine and file_format == "parquet")

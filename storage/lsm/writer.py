@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from interbed.storage.format.writer import DataFileLayout
+from interbed.storage.format.layout import DataFileLayout
 from interbed.storage.lsm.input_changelog import TellingInput
 from interbed.storage.lsm.key_words import Order, group_ends, key_words, sort_groups
 from interbed.storage.lsm.merge_function.api import MergeFunction

@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from interbed.storage.append.writer import write_in_order
 from interbed.storage.fileio.api import FileIO
-from interbed.storage.format.writer import DataFileLayout, DataFileNames, RollingFileWriter
+from interbed.storage.format.layout import DataFileLayout, DataFileNames
+from interbed.storage.format.writer import RollingFileWriter
 from interbed.storage.lsm.compact.compacted import CompactedFiles
 from interbed.storage.lsm.compact.manager import CompactManager
 from interbed.storage.lsm.compact.task import CompactionOutcome
@@ -137,6 +138,7 @@ class BucketWriter:
             self._layout,
             level=0,
             source=FileSource.APPEND,
+            changelog=names is self._changelog_names,
             first_sequence=first_sequence,
         )
 

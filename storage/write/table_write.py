@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interbed.storage.errors import InvalidInputError, NotSupportedError, SchemaMismatchError
-from interbed.storage.format.writer import DataFileLayout, DataFileNames
+from interbed.storage.format.layout import DataFileLayout, DataFileNames
 from interbed.storage.lsm.compact.manager import CompactManager
 from interbed.storage.lsm.compact.planner import CompactionPlanner
 from interbed.storage.lsm.compact.task import discard
@@ -118,8 +118,8 @@ class TableWrite:
         self._restore = restore or (lambda: TableScan(store).restore_buckets())
         self._restored: BucketRestore | None = None
         self._layout = DataFileLayout.of(store.schema, store.options)
-        self._names = DataFileNames(store.options.data_file_prefix, store.options.file_format)
-        self._changelog_names = DataFileNames(store.options.changelog_file_prefix, store.options.file_format)
+        self._names = DataFileNames(store.options.data_file_prefix)
+        self._changelog_names = DataFileNames(store.options.changelog_file_prefix)
         self._router = Router(store.schema, store.options)
         self._kinds = RowKinds(store.schema, store.options)
         self._merge = _buffer_merge(store.schema, store.options, self._layout)

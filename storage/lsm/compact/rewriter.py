@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from interbed.storage.deletion.bucket_deletions import BucketDeletions
 from interbed.storage.deletion.vector import DeletionVector
-from interbed.storage.format.writer import DataFileLayout, DataFileNames, RollingFileWriter
+from interbed.storage.format.layout import DataFileLayout, DataFileNames
+from interbed.storage.format.writer import RollingFileWriter
 from interbed.storage.lsm.compact.unit import Section, UpgradeRule
 from interbed.storage.lsm.merge_function.api import MergeFunction
 from interbed.storage.lsm.sorted_run import SortedRun
@@ -79,7 +80,9 @@ class BucketFiles:
             self.changelog_names if changelog else self.names,
             self.layout,
             level=level,
-            source=FileSource.COMPACT,
+            # Paimon takes a changelog for something written, whoever writes it.
+            source=FileSource.APPEND if changelog else FileSource.COMPACT,
+            changelog=changelog,
         )
 
     def in_layout(self, batch: pa.RecordBatch) -> pa.RecordBatch:

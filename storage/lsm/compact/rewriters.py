@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from interbed.storage.deletion.bucket_deletions import BucketDeletions
-from interbed.storage.format.writer import DataFileLayout, DataFileNames
+from interbed.storage.format.layout import DataFileLayout, DataFileNames
 from interbed.storage.lsm.compact.changes import (
     FullCompactionChanges,
     LookupCompactionChanges,
@@ -25,8 +25,8 @@ class Rewriters:
         options = store.options
         self._store = store
         self._layout = DataFileLayout.of(store.schema, options)
-        self._names = DataFileNames(options.data_file_prefix, options.file_format)
-        self._changelog_names = DataFileNames(options.changelog_file_prefix, options.file_format)
+        self._names = DataFileNames(options.data_file_prefix)
+        self._changelog_names = DataFileNames(options.changelog_file_prefix)
         self._lookup_files = LookupFiles(store) if options.needs_lookup else None
 
     def of(self, partition: bytes, bucket: int, levels: Levels, index_files: Sequence[IndexFileMeta]) -> BucketRewriter:

@@ -7,7 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from interbed.storage.fileio.local import LocalFileIO
-from interbed.storage.format.writer import DataFileLayout, DataFileNames, RollingFileWriter
+from interbed.storage.format.layout import DataFileLayout, DataFileNames
+from interbed.storage.format.writer import RollingFileWriter
 from interbed.storage.manifest.data_file import DataFileMeta, FileSource
 from interbed.storage.manifest.entry import FileKind, ManifestEntry
 from interbed.storage.manifest.manifest_file import read_manifest
@@ -38,7 +39,7 @@ def rewrite(source: Path, entry: ManifestEntry, schema: TableSchema, directory: 
     with RollingFileWriter(
         LocalFileIO(),
         str(directory),
-        DataFileNames("data-", "parquet"),
+        DataFileNames("data-"),
         layout,
         level=file.level,
         source=file.file_source or FileSource.APPEND,

@@ -85,6 +85,7 @@ def test_a_column_may_have_a_mode_of_its_own_and_only_the_first_may_have_any() -
     fields = [DataField(id=i, name=n, type=STRING) for i, n in enumerate("abc")]
     options = CoreOptions({"metadata.stats-keep-first-n-columns": "1", "fields.c.stats-mode": "counts"})
     none, counts = StatsMode(False, False), StatsMode(True, False)
-    assert stats_modes(fields, options) == [StatsMode(True, True, 16), none, counts]
+    default = StatsMode(True, True, 16)
+    assert stats_modes(fields, options, default) == (default, none, counts)
     with pytest.raises(InvalidOptionError, match=r"fields\.c\.stats-mode"):
-        stats_modes(fields, CoreOptions({"fields.c.stats-mode": "truncate(0)"}))
+        stats_modes(fields, CoreOptions({"fields.c.stats-mode": "truncate(0)"}), default)

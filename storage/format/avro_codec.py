@@ -1,0 +1,84 @@
+"""The compression of the blocks of Avro files.
+
+Codecs bear Avro's names. Blocks of `deflate` have no header; those of `snappy` end with the CRC-32 of the plain bytes.
+Source: Avro specification 1.11, object container files.
+"""
+
+import bz2
+import lzma
+import sys
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from interbed.storage.errors import NotSupportedError
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+_CRC_BYTES = 4
+
+
+def compressor(codec: str, zstd_level: int) -> Callable[[bytes], bytes]:
+    """What compresses a block; the codec is one that Avro knows."""
+    match codec:
+        case "null":
+            return lambda block: block
+        case "zstandard":
+            return lambda block: zstd.compress(block, zstd_level)
+        case "deflate":
+            return _deflate
+        case "snappy":
+            return _snappy
+        case "bzip2":
+            return bz2.compress
+        case _:
+            return lzma.compress
+
+
+def decompressor(codec: str) -> Callable[[bytes], bytes]:
+    """What makes a block plain again; raises NotSupportedError for an unknown codec, ValueError for bad bytes."""
+    match codec:
+        case "null":
+            return lambda block: block
+        case "zstandard":
+            return zstd.decompress
+        case "deflate":
+            return lambda block: zlib.decompress(block, -zlib.MAX_WBITS)
+        case "snappy":
+            return _unsnappy
+        case "bzip2":
+            return bz2.decompress
+        case "xz":
+            return lzma.decompress
+        case _:
+            raise NotSupportedError(f"Blocks of the codec '{codec}' are not read by this version.")
+
+
+def _deflate(block: bytes) -> bytes:
+    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    return packer.compress(block) + packer.flush()
+
+
+def _snappy(block: bytes) -> bytes:
+    packed: Any = pa.Codec("snappy").compress(block, asbytes=True)
+    return bytes(packed) + zlib.crc32(block).to_bytes(_CRC_BYTES, "big")
+
+
+def _unsnappy(block: bytes) -> bytes:
+    packed, checksum = block[:-_CRC_BYTES], block[-_CRC_BYTES:]
+    size, shift = 0, 0
+    # The plain size stands first, 7 bits a byte, least first.
+    for byte in packed[:5]:
+        size |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            break
+    plain: Any = pa.Codec("snappy").decompress(packed, size, asbytes=True)
+    if zlib.crc32(plain).to_bytes(_CRC_BYTES, "big") != checksum:
+        raise ValueError("the checksum of a block is wrong")
+    return bytes(plain)

@@ -1,0 +1,138 @@
+"""Writing ORC files that Paimon's readers take for their own.
+
+Columns bear their ids in the type attribute `paimon.id`; TIME is INT milliseconds, CHAR and VARCHAR are STRING, both
+kinds of timestamps have nanoseconds, MULTISET is a map. ORC's own options go before Paimon's: `orc.stripe.size` before
+`file.block-size`. Source: Paimon's OrcTypeUtil and OrcFileFormat.
+
+Timestamps with local time zone are instants. Paimon's `orc.timestamp-ltz.legacy.type`, which is on unless told
+otherwise, stores what the clock of the JVM's time zone shows instead: the same in a JVM whose time zone is UTC.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import orc
+
+from interbed.storage.errors import InvalidInputError
+from interbed.storage.format.encoding import leaves
+from interbed.storage.format.sink import OpenSink
+from interbed.storage.options import CoreOptions
+from interbed.storage.types.arrow import FIELD_ID
+
+STRIPE_BYTES = 64 << 20
+"""ORC's own stripe size, which is Paimon's, too."""
+_ID = b"paimon.id"
+_UNFLUSHED = 0.2
+"""What part of rows in memory their share of a stripe is guessed to be; Paimon guesses the same."""
+_COMPACT_LEVEL = 2
+"""From this zstd level on liborc compresses for size; it knows speed and size only."""
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6}
+_MOST_SECONDS = 2**63 // 10**9
+"""Seconds from the epoch to the last instant, in 2262, that Arrow has in the nanoseconds as which it reads ORC."""
+
+
+class OrcFileWriter:
+    """One ORC file, whose stripes liborc cuts. `schema` carries field ids as Parquet's does."""
+
+    def __init__(self, sink: Any, schema: pa.Schema, options: CoreOptions, *, codec: str | None) -> None:
+        self._sink = OpenSink(sink)
+        self._schema = schema
+        self._physical = pa.schema([_orc_field(f) for f in schema])
+        self._timestamps = [i for i, f in enumerate(schema) if _has_timestamps(f.type)]
+        self._flushed_at = 0
+        self._unflushed = 0
+        stripe = options.memory("orc.stripe.size", options.file_block_size or STRIPE_BYTES)
+        self._writer = orc.ORCWriter(
+            self._sink,
+            batch_size=1024,
+            stripe_size=stripe,
+            compression=codec or "uncompressed",
+            compression_block_size=options.memory("orc.compress.size", 256 << 10),
+            compression_strategy="compression" if options.zstd_level >= _COMPACT_LEVEL else "speed",
+            row_index_stride=options.integer("orc.row.index.stride", 10_000),
+            dictionary_key_size_threshold=options.number("orc.dictionary.key.threshold", 0.8),
+            bloom_filter_columns=_places(schema, options.names("orc.bloom.filter.columns")) or None,
+            bloom_filter_fpp=options.number("orc.bloom.filter.fpp", 0.01),
+        )
+
+    def write(self, batches: Sequence[pa.RecordBatch]) -> None:
+        """Append the batches."""
+        physical = [self._to_physical(b) for b in batches]
+        self._writer.write(pa.Table.from_batches(physical, self._physical))
+        self._unflushed += sum(b.nbytes for b in physical)
+        if self._sink.tell() > self._flushed_at:
+            # A stripe went out; what is left of these rows in memory is at most a stripe.
+            self._flushed_at = self._sink.tell()
+            self._unflushed = 0
+
+    def position(self) -> int:
+        """Bytes written so far, with a guess of what is still in memory."""
+        return int(self._sink.tell() + self._unflushed * _UNFLUSHED)
+
+    def finish(self) -> int:
+        """Write the last stripe and the footer; the size of the file."""
+        self._writer.close()
+        return self._sink.tell()
+
+    def _to_physical(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        for index in self._timestamps:
+            _check_range(self._schema.field(index).name, batch.column(index))
+        columns = [_as_stored(column, field.type) for column, field in zip(batch.columns, self._physical, strict=True)]
+        return pa.RecordBatch.from_arrays(columns, schema=self._physical)
+
+
+def _orc_field(field: "pa.Field[Any]") -> Any:
+    """The field with its id where ORC has it; all columns of an ORC file admit nulls, but for the keys of maps."""
+    number = (field.metadata or {}).get(FIELD_ID)
+    metadata = {_ID: number} if number is not None else None
+    return pa.field(field.name, _orc_type(field.type), field.nullable, metadata)
+
+
+def _orc_type(arrow: pa.DataType) -> pa.DataType:
+    if isinstance(arrow, pa.MapType):
+        stored: pa.DataType = pa.map_(_orc_field(arrow.key_field), _orc_field(arrow.item_field))
+        return stored
+    if isinstance(arrow, pa.ListType):
+        return pa.list_(_orc_field(arrow.value_field))
+    if isinstance(arrow, pa.StructType):
+        return pa.struct([_orc_field(f) for f in arrow])
+    return pa.int32() if pa.types.is_time32(arrow) else arrow
+
+
+def _as_stored(column: "pa.Array[Any]", arrow: pa.DataType) -> "pa.Array[Any]":
+    if pa.types.is_nested(arrow):
+        # The encoder overlooks that the rows of a struct begin further back in its children; a copy begins at 0.
+        rows: Any = pa.array(np.arange(len(column), dtype=np.int32))
+        column = column.take(rows)
+    return column if column.type.equals(arrow, check_metadata=True) else column.view(arrow)
+
+
+def _has_timestamps(arrow: pa.DataType) -> bool:
+    if isinstance(arrow, pa.MapType):
+        return _has_timestamps(arrow.key_type) or _has_timestamps(arrow.item_type)
+    if isinstance(arrow, pa.ListType):
+        return _has_timestamps(arrow.value_type)
+    if isinstance(arrow, pa.StructType):
+        return any(_has_timestamps(f.type) for f in arrow)
+    return isinstance(arrow, pa.TimestampType) and arrow.unit != "ns"
+
+
+def _check_range(name: str, column: "pa.Array[Any]") -> None:
+    """Raise InvalidInputError for timestamps that no reader on Arrow gets back out of an ORC file."""
+    for _, values in leaves(name, column):
+        if not isinstance(values.type, pa.TimestampType) or values.type.unit == "ns":
+            continue
+        bounds = pc.min_max(values.view(pa.int64()))
+        most = _MOST_SECONDS * _PER_SECOND[str(values.type.unit)]
+        if bounds["min"].is_valid and not (-most < bounds["min"].as_py() and bounds["max"].as_py() < most):
+            raise InvalidInputError(
+                f"The column {name!r} has timestamps before 1678 or after 2261, which can't be read back from "
+                "ORC files. Set 'file.format' to 'parquet' or 'avro'."
+            )
+
+
+def _places(schema: pa.Schema, names: Sequence[str]) -> list[int]:
+    return [i for i, f in enumerate(schema) if f.name in names]

@@ -1,0 +1,28 @@
+"""The writer of each file format."""
+
+from typing import Any
+
+from interbed.storage.format.api import FileWriter
+from interbed.storage.format.avro_writer import AvroFileWriter
+from interbed.storage.format.file_kind import FileKind
+from interbed.storage.format.layout import DataFileLayout
+from interbed.storage.format.orc_writer import OrcFileWriter
+from interbed.storage.format.parquet_writer import ParquetFileWriter
+
+
+def open_writer(kind: FileKind, layout: DataFileLayout, sink: Any) -> FileWriter:
+    """The writer of a file of that kind into a file object that the caller opened and closes."""
+    match kind.file_format:
+        case "orc":
+            return OrcFileWriter(sink, layout.arrow, layout.options, codec=kind.codec)
+        case "avro":
+            return AvroFileWriter(sink, layout.fields, layout.arrow, layout.options, codec=kind.codec)
+        case _:
+            return ParquetFileWriter(
+                sink,
+                layout.arrow,
+                compression=kind.codec or "none",
+                zstd_level=layout.options.zstd_level,
+                ascending=layout.ascending,
+                dictionary=layout.options.parquet_dictionary,
+            )
