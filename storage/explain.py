@@ -49,6 +49,8 @@ class Explanation:
             f"    partitions   {s.files_after_partitions} left",
             f"    buckets      {s.files_after_buckets} left",
             f"    statistics   {s.files_after_statistics} left",
+            f"    file indexes {s.files_after_indexes} left"
+            + (f", {s.files_with_index_beside} with an index to look at" if s.files_with_index_beside else ""),
             f"  to read        {s.files_planned} files ({levels or 'none'}), {s.rows_planned:,} records, "
             f"{s.bytes_planned / 1024:,.0f} KiB",
             f"  splits         {s.splits_raw} raw, {s.splits_merged} to merge"

@@ -52,6 +52,11 @@ class DataFileMeta:
         """The file's format by its name's suffix: parquet, orc or avro."""
         return self.file_name.rsplit(".", 1)[-1]
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The file's name and those of the files that belong to it, in the same directory (file indexes)."""
+        return (self.file_name, *self.extra_files)
+
     def upgraded(self, level: int) -> "DataFileMeta":
         """The same file moved to another level without a rewrite."""
         return replace(self, level=level)

@@ -3,16 +3,21 @@
 import threading
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from interbed.storage.deletion.vector import DeletionVector
-from interbed.storage.format.api import data_file_errors
+from interbed.storage.file_index.api import EVERYTHING, Selection
+from interbed.storage.file_index.evaluate import has_index, select_rows
+from interbed.storage.format.api import Positions, data_file_errors
 from interbed.storage.format.file_schema import SEQUENCE_NUMBER_FIELD, VALUE_KIND_FIELD
 from interbed.storage.format.readers import reader_for
 from interbed.storage.lsm.sort_merge import BLOCK_ROWS
 from interbed.storage.manifest.data_file import DataFileMeta
-from interbed.storage.predicate.expr import Predicate
+from interbed.storage.predicate.expr import AlwaysTrue, Predicate
 from interbed.storage.schema.evolution import FileMapping, map_fields
+from interbed.storage.schema.table_schema import TableSchema
 from interbed.storage.store import TableStore
 from interbed.storage.types.data_type import DataField
 
@@ -21,6 +26,8 @@ BLOCK_BYTES = 64 << 20
 FULL_BLOCK_READERS = 2
 """That many blocks of full size may be in memory at once; with more threads blocks are smaller."""
 _MIN_BLOCK_ROWS = 1_024
+MAX_INDEXED_ROWS = 2**31 - 1
+"""Rows of a file up to which its indexes are used: Java's bitmaps have positions of 31 bits."""
 _EXPANSION = 4
 """How much larger rows are in memory than in a compressed file; a rough guess on the safe side."""
 
@@ -46,11 +53,13 @@ class FileRead:
         with_kind: bool = False,
         use_threads: bool = False,
         deleted: DeletionVector | None = None,
+        wanted: Positions | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """The file's rows with the fields, then `_SEQUENCE_NUMBER` and `_VALUE_KIND` as asked for.
 
-        Rows that are `deleted` are left out. Parts of the file that can't satisfy `predicate` may be left out; rows are
-        not filtered otherwise. Raises what FormatReader raises.
+        Rows that are `deleted` are left out, and those whose positions are not among `wanted`, which ascend. Parts of
+        the file that can't satisfy `predicate` may be left out; rows are not filtered otherwise. Raises what
+        FormatReader raises.
         """
         mapping = self._mapping(file.schema_id, with_sequence, with_kind)
         found = reader_for(file.format, path).positioned(
@@ -59,13 +68,29 @@ class FileRead:
             file_io=self._store.file_io,
             batch_rows=batch_rows,
             predicate=mapping.file_predicate(predicate),
+            wanted=wanted,
             use_threads=use_threads,
         )
         for position, batch in found:
             with data_file_errors(path):
-                kept = None if deleted is None else deleted.kept(position, batch.num_rows)
+                kept = _kept(position, batch.num_rows, deleted, wanted)
                 mapped = mapping.apply(batch if kept is None else batch.filter(pa.array(kept)))
             yield mapped
+
+    def selected(self, file: DataFileMeta, path: str, predicate: Predicate) -> Selection:
+        """The rows of a file outside of which its indexes say that none matches; raises what FormatReader raises."""
+        if not has_index(file) or file.row_count > MAX_INDEXED_ROWS:
+            return EVERYTHING
+        inside = self._mapping(file.schema_id, False, False).file_predicate(predicate)
+        if inside is None or isinstance(inside, AlwaysTrue):
+            return EVERYTHING
+        fields = {f.name: f for f in self._written(file.schema_id).fields}
+        with data_file_errors(path):
+            return select_rows(file, path, fields, inside, self._store.file_io)
+
+    def _written(self, schema_id: int) -> TableSchema:
+        own = self._store.schema
+        return own if schema_id == own.id else self._store.schemas.schema(schema_id)
 
     def _mapping(self, schema_id: int, with_sequence: bool, with_kind: bool) -> FileMapping:
         key = (schema_id, with_sequence, with_kind)
@@ -73,12 +98,23 @@ class FileRead:
             mapping = self._mappings.get(key)
             if mapping is None:
                 system = [SEQUENCE_NUMBER_FIELD] * with_sequence + [VALUE_KIND_FIELD] * with_kind
-                written = self._store.schema
-                if schema_id != written.id:
-                    written = self._store.schemas.schema(schema_id)
+                written = self._written(schema_id)
                 mapping = map_fields([*self._fields, *system], [*written.fields, *system])
                 self._mappings[key] = mapping
             return mapping
+
+
+def _kept(
+    position: int, rows: int, deleted: DeletionVector | None, wanted: Positions | None
+) -> "npt.NDArray[np.bool_] | None":
+    """Which rows of a batch are left; None for all."""
+    kept = None if deleted is None else deleted.kept(position, rows)
+    if wanted is None:
+        return kept
+    low, high = np.searchsorted(wanted, (position, position + rows))
+    asked = np.zeros(rows, np.bool_)
+    asked[wanted[low:high] - position] = True
+    return asked if kept is None else asked & kept
 
 
 def block_rows(files: Sequence[DataFileMeta], *, readers: int = 1) -> int:

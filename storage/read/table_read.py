@@ -6,22 +6,19 @@ from functools import partial
 
 import pyarrow as pa
 
-from interbed.storage.deletion.index_file import read_vectors
-from interbed.storage.deletion.vector import DeletionVector
-from interbed.storage.errors import InvalidInputError
+from interbed.storage.file_index.api import EVERYTHING
 from interbed.storage.lsm.interval_partition import interval_partition
 from interbed.storage.lsm.sorted_run import SortedRun
-from interbed.storage.manifest.data_file import DataFileMeta
-from interbed.storage.manifest.index_file import DeletionVectorRange
-from interbed.storage.predicate.evaluate import mask
-from interbed.storage.predicate.expr import AlwaysTrue, Predicate, bind, columns_of
+from interbed.storage.predicate.expr import Predicate
+from interbed.storage.read.change_read import ChangeRead
+from interbed.storage.read.columns import ReadColumns
+from interbed.storage.read.deletions import deletions_in
 from interbed.storage.read.file_read import FileRead, block_rows
 from interbed.storage.read.merge_read import DeletedOf, MergeRead, PathOf, merge_function_for, no_deletions
 from interbed.storage.read.parallel import read_ahead
 from interbed.storage.scan.split import Split
 from interbed.storage.schema.table_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, TableSchema
 from interbed.storage.store import TableStore
-from interbed.storage.types.arrow import fields_to_schema
 
 MAX_DEFAULT_THREADS = 4
 """Threads of a read unless the caller says how many: each holds blocks and a mapped file in memory."""
@@ -37,41 +34,33 @@ class TableRead:
     def __init__(
         self, store: TableStore, columns: Sequence[str] | None = None, predicate: Predicate | None = None
     ) -> None:
-        schema = store.schema
-        names = schema.names if columns is None else tuple(columns)
-        for name in names:
-            if name not in schema.by_name:
-                raise InvalidInputError(f"The table has no column {name!r}; it has {', '.join(schema.names)}.")
         self._store = store
-        self._names = names
-        self._predicate = None if predicate is None else bind(predicate, schema.fields)
-        if isinstance(self._predicate, AlwaysTrue):
-            self._predicate = None
-        filtered = () if self._predicate is None else sorted(columns_of(self._predicate))
-        self._fields = schema.fields_named(dict.fromkeys((*names, *filtered)))
-        self._schema = fields_to_schema(schema.fields_named(names))
-        self._files = FileRead(store, self._fields)
+        self._columns = ReadColumns.of(store.schema, columns, predicate)
+        self._predicate = self._columns.predicate
+        self._files = FileRead(store, self._columns.fields)
+        self._changes = ChangeRead(store, columns, predicate)
         self._merge: MergeRead | None = None
-        if schema.has_primary_key:
-            self._merge = MergeRead(store, self._fields, merge_function_for(store, drop_deletes=True))
+        if store.schema.has_primary_key:
+            self._merge = MergeRead(store, self._columns.fields, merge_function_for(store, drop_deletes=True))
 
     @property
     def schema(self) -> pa.Schema:
         """The Arrow schema of the rows."""
-        return self._schema
+        return self._columns.schema
 
     def to_batches(self, split: Split, *, use_threads: bool = False, readers: int = 1) -> Iterator[pa.RecordBatch]:
-        """The rows of a split, in some order.
+        """The rows of a split, in some order; of a split of changes those that are added.
 
         `use_threads` decodes columns in parallel; `readers` is how many splits are read at once, which share the memory
         for blocks.
 
         Raises CorruptFileError for a file that can't be decoded and StorageAccessError for one that is gone.
         """
+        names = self._columns.names
         for batch in self._unfiltered(split, use_threads, readers):
-            rows = batch if self._predicate is None else batch.filter(mask(self._predicate, batch))
+            rows = self._columns.kept(batch)
             if rows.num_rows:
-                yield rows if rows.num_columns == len(self._names) else rows.select(list(self._names))
+                yield rows if rows.num_columns == len(names) else rows.select(list(names))
 
     def to_reader(self, splits: Sequence[Split], *, threads: int | None = None) -> pa.RecordBatchReader:
         """The rows of all splits, read ahead by `threads` threads: by default one per core, up to MAX_DEFAULT_THREADS.
@@ -83,19 +72,29 @@ class TableRead:
         use_threads = count > len(splits)
         readers = min(count, len(splits))
         sources = [partial(self.to_batches, split, use_threads=use_threads, readers=readers) for split in splits]
-        return pa.RecordBatchReader.from_batches(self._schema, read_ahead(sources, readers))
+        return pa.RecordBatchReader.from_batches(self.schema, read_ahead(sources, readers))
 
     def _unfiltered(self, split: Split, use_threads: bool, readers: int) -> Iterator[pa.RecordBatch]:
+        if split.tells_changes:
+            yield from self._changes.added(split)
+            return
+        deleted_of = deletions_in(self._store.file_io, split.deletion_files)
         if self._merge is None or split.raw_convertible:
             rows = block_rows(split.files, readers=readers)
             for file in split.files:
+                selection = EVERYTHING
+                if self._predicate is not None and self._store.options.file_index_read_enabled:
+                    selection = self._files.selected(file, split.path_of(file), self._predicate)
+                if selection.is_empty:
+                    continue
                 yield from self._files.batches(
                     file,
                     split.path_of(file),
                     batch_rows=rows,
                     predicate=self._predicate,
                     use_threads=use_threads,
-                    deleted=self._deleted(split, file),
+                    deleted=deleted_of(file),
+                    wanted=selection.positions(),
                 )
             return
         for section in interval_partition(split.files, self._store.schema.key_types):
@@ -106,17 +105,8 @@ class TableRead:
                 ordered=False,
                 use_threads=use_threads,
                 readers=readers,
-                deleted_of=partial(self._deleted, split),
+                deleted_of=deleted_of,
             )
-
-    def _deleted(self, split: Split, file: DataFileMeta) -> DeletionVector | None:
-        found = split.deletion_files.get(file.file_name)
-        if found is None:
-            return None
-        place = DeletionVectorRange(
-            data_file_name=file.file_name, offset=found.offset, length=found.length, cardinality=found.cardinality
-        )
-        return dict(read_vectors(self._store.file_io, found.path, [place]))[file.file_name]
 
 
 def kv_batches(

@@ -10,8 +10,9 @@ from interbed.storage.scan.split import Split
 class PlanStatistics:
     """How much was left after each step of pruning, for explaining a plan.
 
-    `files_total` counts the live files of the manifests that were read; the next three what was left of them, in this
-    order. `files_by_level` counts the planned files; level 0 is what writers flushed, higher is compacted.
+    `files_total` counts the live files of the manifests that were read; the next four what was left of them, in this
+    order; `files_after_indexes` by the file indexes in manifests. Those of `files_with_index_beside` are looked at when
+    the file is read. `files_by_level` counts the planned files; level 0 is what writers flushed, higher is compacted.
     """
 
     manifests_total: int = 0
@@ -20,7 +21,9 @@ class PlanStatistics:
     files_after_partitions: int = 0
     files_after_buckets: int = 0
     files_after_statistics: int = 0
+    files_after_indexes: int = 0
     files_planned: int = 0
+    files_with_index_beside: int = 0
     partitions: int = 0
     buckets: int = 0
     files_by_level: Mapping[int, int] = field(default_factory=dict)
