@@ -14,16 +14,26 @@ from hypothesis.strategies import SearchStrategy
 
 from tests.support.peers_json import PeerType, TypeJson, float_text, parse_type
 
-# A run of the tests is the same everywhere; a number in this variable makes it as many examples that nobody saw before.
 _EXPLORED = os.environ.get("INTERBED_TEST_RANDOM_EXAMPLES")
-RANDOM = settings(
-    max_examples=int(_EXPLORED or 25),
-    derandomize=_EXPLORED is None,
-    deadline=None,
-    database=None,
-    phases=[Phase.explicit, Phase.generate, Phase.shrink],
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.filter_too_much],
-)
+
+
+def random_examples(number: int) -> settings:
+    """How a test looks for examples.
+
+    A run of the tests is the same everywhere; a number in the environment variable makes it as many examples that
+    nobody saw before.
+    """
+    return settings(
+        max_examples=int(_EXPLORED or number),
+        derandomize=_EXPLORED is None,
+        deadline=None,
+        database=None,
+        phases=[Phase.explicit, Phase.generate, Phase.shrink],
+        suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.filter_too_much],
+    )
+
+
+RANDOM = random_examples(25)
 
 Allows = Callable[[TypeJson], bool]
 Change = tuple[str, list[Any]]
