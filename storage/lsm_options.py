@@ -35,6 +35,15 @@ class LookupCompact(StrEnum):
     GENTLE = "gentle"
 
 
+class SpillCompression(StrEnum):
+    """How rows on local disk are compressed."""
+
+    ZSTD = "zstd"
+    LZ4 = "lz4"
+    LZO = "lzo"
+    NONE = "none"
+
+
 class SortOrder(StrEnum):
     """Whether the greatest or the least value of the sequence fields wins."""
 
@@ -275,3 +284,31 @@ class LsmOptions(OptionReader):
     def write_buffer_spill_max_disk_size(self) -> int | None:
         """Bytes on local disk for spilled write buffers; None for no limit."""
         return self.optional_memory("write-buffer-spill.max-disk-size")
+
+    @property
+    def write_buffer_for_append(self) -> bool:
+        """Whether an append table's rows always wait in the write buffer."""
+        return self.boolean("write-buffer-for-append", False)
+
+    @property
+    def write_max_writers_to_spill(self) -> int:
+        """How many buckets of an append table are written to open files at once; with more, rows are spilled."""
+        return self.integer("write-max-writers-to-spill", 10)
+
+    @property
+    def spill_codec(self) -> str | None:
+        """Codec of spilled rows, by Arrow's name; None for none."""
+        codec = self.choice("spill-compression", SpillCompression.ZSTD)
+        # Nobody else reads these files, so lzo, which Arrow lacks, may as well be its sibling.
+        named = {SpillCompression.NONE: None, SpillCompression.LZO: "lz4"}
+        return named.get(codec, codec.value)
+
+    @property
+    def spill_zstd_level(self) -> int:
+        """Level of zstd compression of spilled rows."""
+        return self.integer("spill-compression.zstd-level", 1)
+
+    @property
+    def local_sort_fan_in(self) -> int:
+        """How many spilled runs are merged at once at most."""
+        return max(2, self.integer("local-sort.max-num-file-handles", 128))

@@ -3,16 +3,32 @@
 Sequence numbers are not stored; a file's metadata counts its rows.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 
 from interbed.storage.format.layout import DataFileLayout
+from interbed.storage.lsm.spill import BATCH_BYTES, SpilledRun
+from interbed.storage.lsm.write_buffer import Run
 
 
-def write_in_order(
-    batches: Sequence[pa.RecordBatch], layout: DataFileLayout, write: Callable[[pa.RecordBatch], None]
-) -> None:
-    """Hand the rows in the file's layout to `write`."""
-    for batch in batches:
+def write_in_order(runs: Sequence[Run], layout: DataFileLayout, write: Callable[[pa.RecordBatch], None]) -> None:
+    """Hand the rows in the file's layout to `write`; raises CorruptFileError for a spilled run."""
+    for batch in _batches(runs):
         write(pa.RecordBatch.from_arrays(batch.columns, schema=layout.arrow))
+
+
+def small_batches(runs: Sequence[Run]) -> Iterator[pa.RecordBatch]:
+    """The rows in order, in batches of a size to be spilled."""
+    for batch in _batches(runs):
+        rows = max(1, BATCH_BYTES * batch.num_rows // max(1, batch.nbytes))
+        for start in range(0, batch.num_rows, rows):
+            yield batch.slice(start, rows)
+
+
+def _batches(runs: Sequence[Run]) -> Iterator[pa.RecordBatch]:
+    for run in runs:
+        if isinstance(run, SpilledRun):
+            yield from run.batches()
+        else:
+            yield run

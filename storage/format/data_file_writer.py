@@ -66,6 +66,7 @@ class DataFileWriter:
         self._first: pa.RecordBatch | None = None
         self._last: pa.RecordBatch | None = None
         self.row_count = 0
+        self._started = False
         with translated(path):
             self._output = file_io.open_output(path)
             try:
@@ -79,6 +80,7 @@ class DataFileWriter:
         batches = [b for b in batches if b.num_rows]
         if not batches:
             return
+        self._started = True
         with translated(self._path):
             self._file.write(batches)
         for batch in batches:
@@ -132,6 +134,10 @@ class DataFileWriter:
 
     def abort(self) -> None:
         """Delete the file and its indexes, whatever state they are in; never raises."""
+        if self._started:
+            # An encoder that is let go of unfinished would finish itself then, to an output that is closed.
+            with suppress(OSError, pa.ArrowException):
+                self._file.finish()
         with suppress(OSError):
             self._output.close()
         self._file_io.delete_quietly([self._path] if self._indexes is None else [self._path, self._index_path])

@@ -1,21 +1,29 @@
 """The memory in which rows wait to be flushed, shared by all buckets of one writer.
 
 A bucket's buffer keeps its rows as batches in order of arrival. The pool counts the bytes of all buffers; whenever
-they exceed its capacity (`write-buffer-size`), the largest buffer is flushed, so that files become as large as memory
-allows.
+they exceed its capacity (`write-buffer-size`), the largest buffer gives its memory back: it is spilled to local disk
+(`write-buffer-spillable`) or flushed, so that files become large although many buckets share little memory.
 """
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
+from interbed.storage.errors import StorageAccessError
+from interbed.storage.lsm.spill import SpilledRun, SpillFiles
 from interbed.storage.schema.table_schema import VALUE_KIND
+
+_log = logging.getLogger(__name__)
 
 Kinds: TypeAlias = "pa.Array[Any]"
 """Row kinds as int8."""
 Join: TypeAlias = Callable[[Sequence[pa.RecordBatch]], pa.RecordBatch]
+Run: TypeAlias = pa.RecordBatch | SpilledRun
+"""Rows that wait to be flushed, in memory or on local disk."""
 
 SMALL_CHUNKS = 32
 """That many small batches in a row are joined: it frees the larger batches that they are slices of."""
@@ -24,13 +32,30 @@ _COLUMN_OVERHEAD_BYTES = 256
 """What an Arrow array takes beside its values; it is most of the memory when many buckets get few rows each."""
 
 
-class WriteBuffer:
-    """Rows of one bucket in order of arrival; `join` makes one batch of several."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spill:
+    """How a buffer spills: `arrange` makes one run of several, older ones first, as small batches.
 
-    def __init__(self, join: Join) -> None:
+    At most `fan_in` runs are left when the buffer is flushed, others are merged before; None for any number.
+    """
+
+    files: SpillFiles
+    arrange: Callable[[Sequence[Run]], Iterator[pa.RecordBatch]]
+    fan_in: int | None = None
+
+
+class WriteBuffer:
+    """Rows of one bucket in order of arrival; `join` makes one batch of several.
+
+    `rows` counts all of them, `bytes` those in memory.
+    """
+
+    def __init__(self, join: Join, spill: Spill | None = None) -> None:
         self.rows = 0
         self.bytes = 0
         self._join = join
+        self._spill = spill
+        self._spilled: list[SpilledRun] = []
         self._chunks: list[pa.RecordBatch] = []
         self._small = 0
 
@@ -43,11 +68,52 @@ class WriteBuffer:
         if self._small == SMALL_CHUNKS:
             self._join_small()
 
-    def take(self) -> list[pa.RecordBatch]:
-        """All rows; the buffer is empty afterwards."""
-        chunks, self._chunks = self._chunks, []
+    def spill(self) -> bool:
+        """Put the rows in memory aside on local disk; False, and they stay, where that is not wanted or has no room."""
+        if self._spill is None or not self._chunks or not self._spill.files.has_room:
+            return False
+        try:
+            run = self._spill.files.write(self._spill.arrange(self._chunks))
+        except StorageAccessError as error:
+            _log.warning("%s The buffered rows are flushed to the table instead.", error)
+            return False
+        self.rows -= sum(c.num_rows for c in self._chunks)
+        if run is not None:
+            self.rows += run.num_rows
+            self._spilled.append(run)
+        self._chunks = []
+        self.bytes = self._small = 0
+        return True
+
+    def take(self) -> list[Run]:
+        """All rows, older ones first; the buffer is empty afterwards. Spilled runs go with `release`."""
+        if self._spill is not None and self._spill.fan_in is not None:
+            self._reduce(self._spill, self._spill.fan_in)
+        runs: list[Run] = [*self._spilled, *self._chunks]
+        self._spilled, self._chunks = [], []
         self.rows = self.bytes = self._small = 0
-        return chunks
+        return runs
+
+    def clear(self) -> None:
+        """Drop all rows; never raises."""
+        self.release(self._spilled)
+        self._spilled, self._chunks = [], []
+        self.rows = self.bytes = self._small = 0
+
+    def release(self, runs: Sequence[Run]) -> None:
+        """Remove from local disk what was taken; never raises."""
+        for run in runs:
+            if isinstance(run, SpilledRun) and self._spill is not None:
+                self._spill.files.delete(run)
+
+    def _reduce(self, spill: Spill, fan_in: int) -> None:
+        while len(self._spilled) > fan_in:
+            old, self._spilled = self._spilled, []
+            for start in range(0, len(old), fan_in):
+                group = old[start : start + fan_in]
+                merged = spill.files.write(spill.arrange(group))
+                self._spilled += [] if merged is None else [merged]
+                self.release(group)
 
     def _join_small(self) -> None:
         small = self._chunks[-SMALL_CHUNKS:]
@@ -92,27 +158,26 @@ class WriteBufferPool:
         self.bytes = 0
         self._members: dict[WriteBuffer, Callable[[], None]] = {}
 
-    def register(self, buffer: WriteBuffer, flush: Callable[[], None]) -> None:
-        """Let the buffer take part; `flush` empties it."""
-        self._members[buffer] = flush
+    def register(self, buffer: WriteBuffer, relieve: Callable[[], None]) -> None:
+        """Let the buffer take part; `relieve` gives its memory back."""
+        self._members[buffer] = relieve
 
     def append(self, buffer: WriteBuffer, batch: pa.RecordBatch) -> None:
-        """Add rows to a buffer and flush the largest ones while the pool is over its capacity."""
+        """Add rows to a buffer and relieve the largest ones while the pool is over its capacity."""
         before = buffer.bytes
         buffer.append(batch)
         self.bytes += buffer.bytes - before
         while self.bytes > self.capacity:
-            self.flush(max(self._members, key=lambda b: b.bytes))
+            self._relieve(max(self._members, key=lambda b: b.bytes))
 
-    def flush(self, buffer: WriteBuffer) -> None:
-        """Flush one buffer."""
+    def _relieve(self, buffer: WriteBuffer) -> None:
         self.bytes -= buffer.bytes
         self._members[buffer]()
 
     def clear(self) -> None:
         """Drop all buffers and their rows."""
         for buffer in self._members:
-            buffer.take()
+            buffer.clear()
         self._members.clear()
         self.bytes = 0
 

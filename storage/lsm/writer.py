@@ -4,7 +4,8 @@ Rows arrive as small sorted runs, one for each batch that was routed: sorting wh
 caches anyway makes the flush a merge, which is far cheaper than sorting a whole buffer, and needs no copy of it. The
 merge is by the table's merge function. Where that is `deduplicate`, runs hold each key once from the start. Other
 functions must see all buffered rows of a key together, because merging in steps is not the same for them as merging
-once; their runs hold keys several times. Source: documentation page `primary-key-table/overview`, LSM trees.
+once; their runs hold keys several times. Runs that were spilled meanwhile take part as those in memory do. Source:
+documentation page `primary-key-table/overview`, LSM trees.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,13 +19,18 @@ import pyarrow as pa
 from interbed.storage.format.layout import DataFileLayout
 from interbed.storage.lsm.input_changelog import TellingInput
 from interbed.storage.lsm.key_words import Order, group_ends, key_words, sort_groups
-from interbed.storage.lsm.merge_function.api import MergeFunction
+from interbed.storage.lsm.merge_function.api import KeyGroups, Kinds, MergeFunction, take_rows
 from interbed.storage.lsm.merge_function.deduplicate import Deduplicate
-from interbed.storage.lsm.sort_merge import MergePlan, RunBatch, RunInput, merge_runs
-from interbed.storage.lsm.write_buffer import concatenate, insertions, with_same_columns
+from interbed.storage.lsm.sort_merge import BLOCK_ROWS, MergePlan, RunBatch, RunInput, merge_runs
+from interbed.storage.lsm.spill import BATCH_BYTES, SpilledRun
+from interbed.storage.lsm.write_buffer import Run, concatenate, insertions, with_kinds
 from interbed.storage.schema.table_schema import KEY_PREFIX, VALUE_KIND
 
 Write: TypeAlias = Callable[[pa.RecordBatch], None]
+
+BLOCK_BYTES = 64 << 20
+"""About what a block of a flush's merge takes in memory, however wide the rows are."""
+_MIN_BLOCK_ROWS = 1_024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,31 +60,58 @@ class BufferMerge:
         indices: Any = pa.array(order.astype(np.uint32))
         return rows.take(indices)
 
-    def write(self, runs: Sequence[pa.RecordBatch], write: Write, tell: Write | None = None) -> None:
+    def write(self, runs: Sequence[Run], write: Write, tell: Write | None = None) -> None:
         """Hand the merged rows of sorted runs, older ones first, to `write`, by key and in the file's layout.
 
         Runs have the table's columns, `_SEQUENCE_NUMBER` and perhaps `_VALUE_KIND`. `tell` gets all of their rows,
         unmerged and in the same layout; it is given where the merge `tells_input`. Memory beside them is that of a
-        block.
+        block (BLOCK_BYTES) and of a batch of each spilled run. Raises CorruptFileError for a spilled one.
         """
-        if len(runs) == 1 and self.keeps_last:
+        if len(runs) == 1 and self.keeps_last and isinstance(runs[0], pa.RecordBatch):
             write(_file_batch(runs[0], self.layout))
             return
-        runs = with_same_columns(runs)
-        plan = MergePlan(
-            keys=tuple(f.name for f in self.layout.key_fields),
-            output=tuple(runs[0].schema.names),
-            sequence=self.layout.sequence_fields,
-            descending=self.descending,
-            unique=self.keeps_last,
-        )
-        inputs = [RunInput(row_count=r.num_rows, open=partial(self._slices, r, age)) for age, r in enumerate(runs)]
         function: MergeFunction = self.function
         if tell is not None:
             told = tell
             function = TellingInput(inner=function, emit=lambda rows: told(_file_batch(rows, self.layout)))
-        for merged in merge_runs(inputs, plan, function):
+        for merged in self._merged(runs, function):
             write(_file_batch(merged, self.layout))
+
+    def arrange(self, runs: Sequence[Run]) -> Iterator[pa.RecordBatch]:
+        """One sorted run of several, older ones first, as small batches to be spilled.
+
+        All rows of a key are in one batch. Only where a key's last row is all that counts others are dropped.
+        """
+        function: MergeFunction = self.function if self.keeps_last else _AllRows()
+        for merged in self._merged(runs, function):
+            rows = max(1, BATCH_BYTES * merged.num_rows // max(1, merged.nbytes))
+            for batch in self._slices(merged, 0, rows):
+                yield batch.rows
+
+    def _merged(self, runs: Sequence[Run], function: MergeFunction) -> Iterator[pa.RecordBatch]:
+        total, size = sum(r.num_rows for r in runs), sum(r.nbytes for r in runs)
+        names = [n for n in runs[0].schema.names if n != VALUE_KIND]
+        kinds = any(VALUE_KIND in r.schema.names for r in runs)
+        plan = MergePlan(
+            keys=tuple(f.name for f in self.layout.key_fields),
+            output=(*names, VALUE_KIND) if kinds else tuple(names),
+            sequence=self.layout.sequence_fields,
+            descending=self.descending,
+            unique=self.keeps_last,
+        )
+        inputs = [
+            RunInput(row_count=r.num_rows, open=partial(self._opened, r, age, kinds=kinds))
+            for age, r in enumerate(runs)
+        ]
+        block_rows = max(_MIN_BLOCK_ROWS, min(BLOCK_ROWS, BLOCK_BYTES * total // max(1, size)))
+        return merge_runs(inputs, plan, function, block_rows=block_rows)
+
+    def _opened(self, run: Run, age: int, rows: int, *, kinds: bool) -> Iterator[RunBatch]:
+        if isinstance(run, SpilledRun):
+            for batch in run.batches():
+                yield RunBatch(_with_kinds(batch) if kinds else batch, age)
+        else:
+            yield from self._slices(_with_kinds(run) if kinds else run, age, rows)
 
     def _slices(self, run: pa.RecordBatch, age: int, rows: int) -> Iterator[RunBatch]:
         starts = None if self.keeps_last else self._key_starts(run)
@@ -100,6 +133,26 @@ class BufferMerge:
 
     def _keys(self, rows: pa.RecordBatch) -> "list[pa.Array[Any]]":
         return [rows.column(f.name) for f in self.layout.key_fields]
+
+
+class _AllRows:
+    """Merges nothing: the rows of all runs in the order of key and newness."""
+
+    def columns(self, output: Sequence[str]) -> tuple[str, ...]:
+        """See MergeFunction."""
+        return tuple(output)
+
+    def merge(self, groups: KeyGroups, output: Sequence[str]) -> pa.RecordBatch:
+        """See MergeFunction."""
+        return take_rows(groups.rows, output, groups.order)
+
+    def merge_single(self, rows: pa.RecordBatch, kinds: Kinds | None, output: Sequence[str]) -> pa.RecordBatch:
+        """See MergeFunction."""
+        return rows.select(list(output))
+
+
+def _with_kinds(rows: pa.RecordBatch) -> pa.RecordBatch:
+    return rows if VALUE_KIND in rows.schema.names else with_kinds(rows, insertions(rows.num_rows))
 
 
 def _file_batch(rows: pa.RecordBatch, layout: DataFileLayout) -> pa.RecordBatch:

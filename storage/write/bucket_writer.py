@@ -1,6 +1,7 @@
 """The writer of one bucket: a buffer, the files that its flushes made, and what compactions made of them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ from interbed.storage.format.writer import RollingFileWriter
 from interbed.storage.lsm.compact.compacted import CompactedFiles
 from interbed.storage.lsm.compact.manager import CompactManager
 from interbed.storage.lsm.compact.task import CompactionOutcome
-from interbed.storage.lsm.write_buffer import WriteBuffer, concatenate, with_kinds
+from interbed.storage.lsm.write_buffer import Run, Spill, WriteBuffer, concatenate, with_kinds
 from interbed.storage.lsm.writer import BufferMerge
 from interbed.storage.manifest.data_file import DataFileMeta, FileSource
 from interbed.storage.schema.table_schema import SEQUENCE_NUMBER
@@ -36,6 +37,8 @@ class BucketWriter:
     `first_sequence` is the sequence number of the next row. `compaction` keeps the bucket in shape in the background;
     without it nothing but files of level 0 is made. `discard` deletes files of a compaction that nobody needs. `merge`
     is given for tables with a primary key; where it tells the input, that goes into files of `changelog_names`.
+    `spill` says how rows are put aside on local disk, None that they are not. While `keeps_open` says so, an append
+    table's rows go to a file that stays open until it is full or the commit comes.
     """
 
     def __init__(
@@ -50,12 +53,16 @@ class BucketWriter:
         compaction: CompactManager | None = None,
         discard: Callable[[CompactionOutcome], None] = lambda outcome: None,
         changelog_names: DataFileNames | None = None,
+        spill: Spill | None = None,
+        keeps_open: Callable[[], bool] = lambda: False,
     ) -> None:
         self._compaction = compaction
         self._discard = discard
         self._compacted = CompactedFiles()
         self._merge = merge
-        self.buffer = WriteBuffer(concatenate if merge is None else merge.join)
+        self.buffer = WriteBuffer(concatenate if merge is None else merge.join, spill)
+        self._keeps_open = keeps_open
+        self._open_file: RollingFileWriter | None = None
         self.next_sequence = first_sequence
         self._first_unflushed = first_sequence
         self._file_io = file_io
@@ -83,13 +90,23 @@ class BucketWriter:
         """Whether a compaction was started whose outcome was not taken over yet."""
         return self._compaction is not None and self._compaction.is_running
 
+    def relieve(self) -> None:
+        """Give the buffer's memory back, by the way that leaves the fewest files; on an error as `flush`.
+
+        Rows that make a file of full size are flushed at once, fewer are spilled to local disk where they may be.
+        """
+        if self._merge is None and self._keeps_open():
+            self._append_rows()
+        elif self.buffer.bytes >= self._layout.target_size or not self.buffer.spill():
+            self.flush()
+
     def flush(self) -> None:
         """Write the buffered rows to a file of level 0, or several when they exceed the target size.
 
         Then a compaction is started when one is due; with too many sorted runs the running one is waited for first. On
         an error the files of this flush are deleted, and its rows are lost: the writer can only be aborted.
         """
-        if not self.buffer.rows:
+        if not self.buffer.rows and self._open_file is None:
             return
         written = self._write_buffer()
         if self._compaction is not None:
@@ -114,21 +131,42 @@ class BucketWriter:
             self._take_over(wait=wait or self._compaction.must_wait_before_commit)
 
     def _write_buffer(self) -> list[DataFileMeta]:
-        first, self._first_unflushed = self._first_unflushed, self.next_sequence
-        # Rows of a primary-key table carry their sequence numbers themselves.
-        with self._file_writer(self._names, first if self._merge is None else None) as writer:
-            if self._merge is None:
-                write_in_order(self.buffer.take(), self._layout, writer.write)
-            elif self._changelog_names is None or not self._merge.tells_input:
-                self._merge.write(self.buffer.take(), writer.write)
-            else:
-                with self._file_writer(self._changelog_names) as changelog:
-                    self._merge.write(self.buffer.take(), writer.write, changelog.write)
-                    # Noted at once: whatever fails from here on, abort() deletes them.
-                    self._changelog.extend(changelog.close())
-            written = writer.close()
+        written = self._append() if self._merge is None else self._write_merged(self._merge)
         self._files.extend(written)
         return written
+
+    def _write_merged(self, merge: BufferMerge) -> list[DataFileMeta]:
+        with self._file_writer(self._names) as writer, self._taken() as runs:
+            if self._changelog_names is None or not merge.tells_input:
+                merge.write(runs, writer.write)
+            else:
+                with self._file_writer(self._changelog_names) as changelog:
+                    merge.write(runs, writer.write, changelog.write)
+                    # Noted at once: whatever fails from here on, abort() deletes them.
+                    self._changelog.extend(changelog.close())
+            return writer.close()
+
+    def _append(self) -> list[DataFileMeta]:
+        self._append_rows()
+        writer, self._open_file = self._open_file, None
+        self._first_unflushed = self.next_sequence
+        return [] if writer is None else writer.close()
+
+    def _append_rows(self) -> None:
+        if self._open_file is None:
+            # Rows of a primary-key table carry their sequence numbers themselves, those of others are counted.
+            self._open_file = self._file_writer(self._names, self._first_unflushed)
+        with self._taken() as runs:
+            write_in_order(runs, self._layout, self._open_file.write)
+            self._open_file.end_group()
+
+    @contextmanager
+    def _taken(self) -> Iterator[Sequence[Run]]:
+        runs = self.buffer.take()
+        try:
+            yield runs
+        finally:
+            self.buffer.release(runs)
 
     def _file_writer(self, names: DataFileNames, first_sequence: int | None = None) -> RollingFileWriter:
         return RollingFileWriter(
@@ -151,7 +189,10 @@ class BucketWriter:
 
     def abort(self) -> None:
         """End a running compaction, delete the files that were not handed out, drop buffered rows; never raises."""
-        self.buffer.take()
+        self.buffer.clear()
+        if self._open_file is not None:
+            self._open_file.abort()
+            self._open_file = None
         if self._compaction is not None:
             self._compaction.cancel()
         changes = self.take_changes()

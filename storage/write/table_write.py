@@ -16,13 +16,15 @@ from typing import Any, Protocol, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from interbed.storage.append.writer import small_batches
 from interbed.storage.errors import InvalidInputError, NotSupportedError, SchemaMismatchError
 from interbed.storage.format.layout import DataFileLayout, DataFileNames
 from interbed.storage.lsm.compact.manager import CompactManager
 from interbed.storage.lsm.compact.planner import CompactionPlanner
 from interbed.storage.lsm.compact.task import discard
 from interbed.storage.lsm.merge_function.factory import merge_function_for
-from interbed.storage.lsm.write_buffer import Kinds, WriteBufferPool
+from interbed.storage.lsm.spill import SpillFiles
+from interbed.storage.lsm.write_buffer import Kinds, Spill, WriteBufferPool
 from interbed.storage.lsm.writer import BufferMerge
 from interbed.storage.lsm_options import ChangelogProducer
 from interbed.storage.manifest.data_file import DataFileMeta
@@ -124,6 +126,8 @@ class TableWrite:
         self._kinds = RowKinds(store.schema, store.options)
         self._merge = _buffer_merge(store.schema, store.options, self._layout)
         self._pool = WriteBufferPool(store.options.write_buffer_size)
+        self._spill_files = SpillFiles.of(store.options)
+        self._spill = _spill(store.options, self._spill_files, self._merge)
         self._writers: dict[BucketId, BucketWriter] = {}
         # Rows handed to a commit that the restore may not see yet must not share their sequence numbers with new ones.
         self._next_sequences: dict[BucketId, int] = {}
@@ -207,7 +211,7 @@ class TableWrite:
         # What other writers do meanwhile is seen by buckets opened anew; those that compact stay as they are.
         for place, writer in going_on.items():
             self._writers[place] = writer
-            self._pool.register(writer.buffer, writer.flush)
+            self._pool.register(writer.buffer, writer.relieve)
         return messages
 
     def abort(self) -> None:
@@ -216,6 +220,7 @@ class TableWrite:
         for writer in self._writers.values():
             writer.abort()
         self._reset()
+        self._spill_files.close()
         if self._compaction_pool is not None:
             self._compaction_pool.shutdown()
             self._compaction_pool = None
@@ -312,10 +317,17 @@ class TableWrite:
             compaction=self._compact_manager(partition, bucket) if self._compacts else None,
             discard=partial(discard, self._store, partition, bucket),
             changelog_names=self._changelog_names,
+            spill=self._spill,
+            keeps_open=self._keeps_files_open,
         )
         self._writers[partition, bucket] = writer
-        self._pool.register(writer.buffer, writer.flush)
+        self._pool.register(writer.buffer, writer.relieve)
         return writer
+
+    def _keeps_files_open(self) -> bool:
+        """Whether an append table's rows go to open files: each takes memory, so there are few at a time."""
+        options = self._options
+        return not options.write_buffer_for_append and len(self._writers) <= options.write_max_writers_to_spill
 
     def _first_sequence(self, partition: bytes, bucket: int) -> int:
         configured = self._options.bucket
@@ -413,6 +425,16 @@ class TableWrite:
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
+
+
+def _spill(options: CoreOptions, files: SpillFiles, merge: BufferMerge | None) -> Spill | None:
+    """How full buffers are spilled; None when they are flushed instead."""
+    if merge is not None:
+        spillable = options.write_buffer_spillable
+        return Spill(files=files, arrange=merge.arrange, fan_in=options.local_sort_fan_in) if spillable else None
+    # An append table with many buckets spills whatever the option says, as it has no other way to save memory.
+    spillable = options.write_buffer_spillable or not options.write_buffer_for_append
+    return Spill(files=files, arrange=small_batches) if spillable else None
 
 
 def _buffer_merge(schema: TableSchema, options: CoreOptions, layout: DataFileLayout) -> BufferMerge | None:

@@ -88,7 +88,7 @@ def test_an_overwrite_tells_nothing_and_leaves_no_file_behind(tmp_path: Path) ->
 
 
 def test_a_writer_that_is_aborted_leaves_no_changelog_file(tmp_path: Path) -> None:
-    table = create(tmp_path, **{"write-buffer-size": "1 kb"})
+    table = create(tmp_path, **{"write-buffer-size": "1 kb", "write-buffer-spillable": "false"})
     with table.new_write("u") as writer:
         for number in range(20):
             writer.write_arrow(pa.table({"id": list(range(50)), "v": [number] * 50}, schema=SCHEMA))

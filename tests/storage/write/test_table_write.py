@@ -196,7 +196,7 @@ def test_files_roll_at_the_target_size_without_losing_a_row(tmp_path: Path) -> N
 
 
 def test_many_buckets_share_a_tiny_buffer(tmp_path: Path) -> None:
-    store = create(tmp_path, bucket="50", write_buffer_size="64kb")
+    store = create(tmp_path, bucket="50", write_buffer_size="64kb", write_buffer_spillable="false")
     rng = np.random.default_rng(3)
     ids = rng.integers(0, 3_000, 12_000)
     messages = write(store, *((pa.table({"id": ids[i::4], "v": [str(j) for j in ids[i::4]]}), None) for i in range(4)))
@@ -324,7 +324,7 @@ def test_tables_that_are_not_written_yet_are_refused_by_name(
 
 
 def test_abort_and_close_leave_no_file_but_those_handed_out(tmp_path: Path) -> None:
-    store = create(tmp_path, bucket="3", write_buffer_size="1kb")
+    store = create(tmp_path, bucket="3", write_buffer_size="1kb", write_buffer_spillable="false")
     writer = TableWrite(store, "tester", Existing)
     writer.write_arrow(table([{"id": i} for i in range(100)]))
     handed_out = [f.file_name for m in writer.prepare_commit() for f in m.new_files]

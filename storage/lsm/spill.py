@@ -1,0 +1,151 @@
+"""Parts of write buffers on local disk: what a full buffer holds, put aside until it is flushed.
+
+Each run is a file in Arrow's IPC stream format, compressed as `spill-compression` says, in a scratch directory of this
+process (see fileio.scratch). Runs are small batches, so that many of them can be merged in little memory. Source:
+documentation page `maintenance/write-performance`, write buffer.
+"""
+
+import contextlib
+import os
+import threading
+import weakref
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from interbed.storage.errors import CorruptFileError, StorageAccessError
+from interbed.storage.fileio.scratch import new_scratch_directory, remove_scratch_directory
+from interbed.storage.options import CoreOptions
+
+BATCH_BYTES = 512 << 10
+"""About what one batch of a run takes in memory: a merge holds at least one of each run."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpilledRun:
+    """One file of rows, which are described as a batch's are: `nbytes` is what they take in memory.
+
+    `disk_size` is what they take on disk, in bytes.
+    """
+
+    path: str
+    schema: pa.Schema
+    num_rows: int
+    nbytes: int
+    disk_size: int
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows in the batches in which they were written; raises CorruptFileError naming the file."""
+        try:
+            with pa.OSFile(self.path, "rb") as source, pa.ipc.open_stream(source) as reader:
+                yield from reader
+        except (OSError, pa.ArrowException) as error:
+            raise CorruptFileError(
+                f"The spilled write buffer {self.path} can't be read: {error}. Nothing was committed, so write the "
+                "rows again; if something tidies that directory up, set the environment variable TMPDIR to another one."
+            ) from error
+
+
+class SpillFiles:
+    """The spilled runs of one writer, in a directory made for the first; safe for several threads.
+
+    `max_bytes` bounds their bytes on disk (`write-buffer-spill.max-disk-size`; None for no limit): the run that
+    exceeds it is the last one.
+    """
+
+    def __init__(self, *, max_bytes: int | None, codec: str | None, zstd_level: int = 1) -> None:
+        self._max_bytes = max_bytes
+        compression: Any = None
+        if codec is not None:
+            compression = pa.Codec(codec, zstd_level) if codec == "zstd" else pa.Codec(codec)
+        self._write_options = pa.ipc.IpcWriteOptions(compression=compression)
+        self._guard = threading.Lock()
+        self._directory: Path | None = None
+        self._count = 0
+        self.bytes = 0
+
+    @staticmethod
+    def of(options: CoreOptions) -> "SpillFiles":
+        """As the options say."""
+        return SpillFiles(
+            max_bytes=options.write_buffer_spill_max_disk_size,
+            codec=options.spill_codec,
+            zstd_level=options.spill_zstd_level,
+        )
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one more run may be written."""
+        return self._max_bytes is None or self.bytes < self._max_bytes
+
+    def write(self, batches: Iterable[pa.RecordBatch]) -> SpilledRun | None:
+        """A run of these batches, which have one schema; None when they have no rows.
+
+        Raises StorageAccessError when local disk does not take it; nothing is left of it then.
+        """
+        path = self._new_path()
+        rows = size = 0
+        schema: pa.Schema | None = None
+        try:
+            with _local_disk(path), pa.OSFile(path, "wb") as sink, contextlib.ExitStack() as stack:
+                writer: Any = None
+                for batch in batches:
+                    if writer is None:
+                        schema = batch.schema
+                        writer = stack.enter_context(pa.ipc.new_stream(sink, schema, options=self._write_options))
+                    writer.write_batch(batch)
+                    rows += batch.num_rows
+                    size += batch.nbytes
+        except BaseException:
+            _unlink(path)
+            raise
+        if schema is None:
+            _unlink(path)
+            return None
+        run = SpilledRun(path=path, schema=schema, num_rows=rows, nbytes=size, disk_size=os.path.getsize(path))
+        with self._guard:
+            self.bytes += run.disk_size
+        return run
+
+    def delete(self, run: SpilledRun) -> None:
+        """Remove a run; never raises."""
+        _unlink(run.path)
+        with self._guard:
+            self.bytes -= run.disk_size
+
+    def close(self) -> None:
+        """Remove all runs; never raises."""
+        with self._guard:
+            directory, self._directory = self._directory, None
+            self.bytes = 0
+        if directory is not None:
+            remove_scratch_directory(directory)
+
+    def _new_path(self) -> str:
+        with self._guard:
+            if self._directory is None:
+                self._directory = new_scratch_directory("spill")
+                weakref.finalize(self, remove_scratch_directory, self._directory)
+            self._count += 1
+            return f"{self._directory}/{self._count}.arrows"
+
+
+def _unlink(path: str) -> None:
+    with contextlib.suppress(OSError):
+        os.unlink(path)
+
+
+@contextlib.contextmanager
+def _local_disk(path: str) -> Iterator[None]:
+    try:
+        yield
+    except StorageAccessError:
+        raise
+    except OSError as error:
+        raise StorageAccessError(
+            f"Can't spill to {path}: {error.strerror or error}. Free space there, set the environment variable TMPDIR "
+            "to a directory on another disk, or bound what is spilled by 'write-buffer-spill.max-disk-size'."
+        ) from error
