@@ -273,6 +273,33 @@ class LsmOptions(OptionReader):
         """Bytes at which an index file of deletion vectors is rolled."""
         return self.memory("deletion-vector.index-file.target-size", 2 << 20)
 
+    # -- buckets ---------------------------------------------------------------------------------------------------
+
+    @property
+    def dynamic_bucket_target_rows(self) -> int:
+        """How many keys a dynamic bucket is filled with before another one is begun."""
+        return self.integer("dynamic-bucket.target-row-num", 2_000_000)
+
+    @property
+    def dynamic_bucket_initial_buckets(self) -> int:
+        """Over how many buckets a new partition's keys are spread from the start."""
+        return self.integer("dynamic-bucket.initial-buckets", 1)
+
+    @property
+    def dynamic_bucket_max_buckets(self) -> int:
+        """How many dynamic buckets a partition may have; -1 for no limit."""
+        return self.integer("dynamic-bucket.max-buckets", -1)
+
+    @property
+    def cross_partition_index_ttl_millis(self) -> int | None:
+        """How old data files may be whose keys are still looked for in other partitions; None for any age."""
+        return self.optional_duration_millis("cross-partition-upsert.index-ttl")
+
+    @property
+    def postpone_default_bucket_num(self) -> int:
+        """Into how many buckets a partition's postponed rows are taken when it has none yet."""
+        return self.integer("postpone.default-bucket-num", 1)
+
     # -- write buffer ----------------------------------------------------------------------------------------------
 
     @property

@@ -5,16 +5,18 @@ read:    new_scan → plan → splits → new_read → to_batches
 """
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from interbed.storage.append.delete import delete_rows_by_rewrite
+from interbed.storage.bucket.mode import BucketMode, bucket_mode
 from interbed.storage.builder.read import ReadBuilder
 from interbed.storage.builder.write import BatchWriteBuilder, StreamWriteBuilder
 from interbed.storage.change_query import ChangeQuery
 from interbed.storage.commit.file_store_commit import FileStoreCommit
+from interbed.storage.commit.retry import RetryPolicy
 from interbed.storage.errors import InvalidInputError, NotSupportedError
 from interbed.storage.explain import Explanation, explain_plan
 from interbed.storage.levels_view import TableLevels, levels_of
@@ -36,12 +38,12 @@ from interbed.storage.schema.table_schema import TableSchema
 from interbed.storage.snapshot.snapshot import Snapshot
 from interbed.storage.store import TableStore, open_store
 from interbed.storage.types.data_type import DataField
-from interbed.storage.write.table_write import NothingBefore, TableWrite
+from interbed.storage.write.bucket_restore import NothingBefore
+from interbed.storage.write.table_write import TableWrite
 
 ArrowRows = pa.Table | pa.RecordBatch | pa.RecordBatchReader
 
 
-class Table:
     """A table at one version of its schema; reads see the latest snapshot unless told otherwise."""
 
     def __init__(self, name: str, store: TableStore) -> None:
@@ -155,18 +157,7 @@ class Table:
         predicate = _bound(filter, self.store)
         if not self.schema.has_primary_key:
             return delete_rows_by_rewrite(self.store, predicate, _new_commit_user())
-        query = TableQuery(self.store, predicate=predicate)
-        user = _new_commit_user()
-        with self.new_write(user) as write:
-            rows = 0
-            for batch in query.to_arrow_batch_reader():
-                rows += batch.num_rows
-                write.write_arrow(batch, pa.repeat(pa.scalar(int(RowKind.DELETE), pa.int8()), batch.num_rows))
-            messages = write.prepare_commit()
-        if not rows:
-            return None
-        ids = FileStoreCommit(self.store, user, new_user=True).commit(messages)
-        return ids[-1] if ids else None
+        return self._redone(lambda: self._delete_once(predicate))
 
     def truncate(self) -> int | None:
         """Delete all rows; older snapshots keep them."""
@@ -294,6 +285,18 @@ class Table:
             messages = write.prepare_commit()
         if not messages:
             return None
+        if isinstance(data, pa.RecordBatchReader):
+            # It is read once, so that what conflicts with another writer can't be redone here.
+            return self._write_once(data, kind_column)
+        return self._redone(lambda: self._write_once(data, kind_column))
+
+    def _redone(self, work: Callable[[], int | None]) -> int | None:
+        """Do it, and redo it when another writer has given keys their dynamic buckets meanwhile."""
+        if bucket_mode(self.schema, self.options) not in (BucketMode.DYNAMIC, BucketMode.CROSS_PARTITION):
+            return work()
+        return RetryPolicy.of(self.options).redo(work)
+
+    def _write_once(self, data: ArrowRows, kind_column: str | None) -> int | None:
         ids = FileStoreCommit(self.store, user, new_user=True).commit(messages)
         return ids[-1] if ids else None
 
@@ -308,6 +311,20 @@ def load_table(location: str, *, schema_json: str | None = None, options: Mappin
 
 
 def split_kinds(data: pa.Table | pa.RecordBatch, kind_column: str) -> "tuple[pa.Table | pa.RecordBatch, pa.Array[Any]]":
+    def _delete_once(self, predicate: Predicate) -> int | None:
+        query = TableQuery(self.store, predicate=predicate)
+        user = _new_commit_user()
+        with self.new_write(user) as write:
+            rows = 0
+            for batch in query.to_arrow_batch_reader():
+                rows += batch.num_rows
+                write.write_arrow(batch, pa.repeat(pa.scalar(int(RowKind.DELETE), pa.int8()), batch.num_rows))
+            messages = write.prepare_commit()
+        if not rows:
+            return None
+        ids = FileStoreCommit(self.store, user, new_user=True).commit(messages)
+        return ids[-1] if ids else None
+
     """The rows without their column of row kinds, and the kinds as int8."""
     if not isinstance(data, pa.Table | pa.RecordBatch) or kind_column not in data.schema.names:
         raise InvalidInputError(f"The changes lack the column {kind_column!r} with the row kinds 0 to 3.")

@@ -11,8 +11,9 @@ from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.errors import InvalidInputError
 from interbed.storage.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER
 from interbed.storage.store import TableStore
+from interbed.storage.write.bucket_restore import NothingBefore
 from interbed.storage.write.commit_message import CommitMessage
-from interbed.storage.write.table_write import NothingBefore, TableWrite
+from interbed.storage.write.table_write import TableWrite
 
 if TYPE_CHECKING:
     import pandas as pd

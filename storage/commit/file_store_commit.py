@@ -7,7 +7,7 @@ sees anything, so a process that dies leaves files behind that nobody refers to,
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from interbed.storage.commit.base_files import BaseFiles
 from interbed.storage.commit.changes import (
@@ -21,6 +21,7 @@ from interbed.storage.commit.changes import (
 )
 from interbed.storage.commit.committed import CommittedParts, PartIdentity
 from interbed.storage.commit.conflict import DuplicateFileError, check_conflicts, check_delta, check_total_buckets
+from interbed.storage.commit.ground import Ground, GroundCheck
 from interbed.storage.commit.index_files import IndexFiles
 from interbed.storage.commit.manifest_writer import ManifestWriter
 from interbed.storage.commit.overwrite import OverwriteChanges
@@ -66,6 +67,7 @@ class _Part:
     overwritten: PartitionFilter | None = None
     changelog: tuple[ManifestEntry, ...] = ()
     indexes: tuple[IndexManifestEntry, ...] = ()
+    ground: Ground = field(default_factory=Ground)
 
     @property
     def facts(self) -> SnapshotFacts:
@@ -123,7 +125,8 @@ class FileStoreCommit:
             replaces = changes.append.take_rows_away
             kind = CommitKind.OVERWRITE if replaces else CommitKind.APPEND
             facts = self._facts(kind, identifier, watermark, properties)
-            parts.append(self._fixed_part(facts, changes.append, check=replaces or check_append_conflicts))
+            part = self._fixed_part(facts, changes.append, check=replaces or check_append_conflicts)
+            parts.append(replace(part, ground=Ground.of(messages)))
         parts += self._compact_part(changes, identifier, watermark, properties)
         return self._publish_all(parts, messages)
 
@@ -324,6 +327,7 @@ class FileStoreCommit:
             bucketed=store.options.bucket > 0 or store.schema.has_primary_key,
             compression=store.options.manifest_compression,
         )
+        ground = GroundCheck(self._reader, store.snapshots, self._user, part.ground)
         retries = self._retry.start()
         # All that takes long is done before the turn; within it, only what came since is looked at.
         builder.prepare(self._checked_delta(part, store.snapshots.latest(), self._current_schema()))
@@ -338,6 +342,7 @@ class FileStoreCommit:
                     writer.discard_all()
                     return known
             schema = self._current_schema()
+            ground.check(latest)
             delta = self._checked_delta(part, latest, schema)
             snapshot = builder.build(
                 latest,

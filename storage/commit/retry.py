@@ -1,12 +1,18 @@
 """How long a commit that lost the race for a snapshot waits before it tries again, and when it gives up."""
 
+import logging
 import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from interbed.storage.commit.turn import Turn
+from interbed.storage.errors import CommitConflictError
 from interbed.storage.options import CoreOptions
+
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
 
 _LONGEST_TURN_WAIT_MILLIS = 2000
 """Turns take milliseconds; one that takes longer than this belongs to a process that hangs."""
@@ -47,6 +53,17 @@ class RetryPolicy:
         # The exponent is capped so that a large max_retries can't overflow the float.
         longest = min(self.max_wait_millis, self.min_wait_millis * 2.0 ** min(retry, 60))
         return longest * (0.25 + 0.75 * self.random())
+
+    def redo(self, work: Callable[[], _T]) -> _T:
+        """Do the work, and again as long as it conflicts with what other writers did meanwhile; its last error else."""
+        retries = self.start()
+        while True:
+            try:
+                return work()
+            except CommitConflictError as conflict:
+                if not retries.pause():
+                    raise
+                _log.info("Retry %d of a write, because of a conflict: %s", retries.count, conflict)
 
 
 class Retries:

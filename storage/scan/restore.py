@@ -43,12 +43,23 @@ class RestoredBuckets:
         """All buckets that have files."""
         return list(self._buckets)
 
+    def buckets_of(self, partition: bytes) -> list[int]:
+        """The buckets of a partition that have data files or index files, ascending."""
+        return self._numbers.get(partition, [])
+
     @cached_property
     def _buckets(self) -> dict[tuple[bytes, int], list[DataFileMeta]]:
         buckets: dict[tuple[bytes, int], list[DataFileMeta]] = {}
         for e in self._entries:
             buckets.setdefault((e.partition, e.bucket), []).append(e.file)
         return buckets
+
+    @cached_property
+    def _numbers(self) -> dict[bytes, list[int]]:
+        numbers: dict[bytes, list[int]] = {}
+        for partition, bucket in sorted({*self._buckets, *self._indexes}):
+            numbers.setdefault(partition, []).append(bucket)
+        return numbers
 
     @cached_property
     def _totals(self) -> dict[bytes, int]:

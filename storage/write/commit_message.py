@@ -21,6 +21,9 @@ class CommitMessage:
     deletes of append tables); `compact_before` were replaced by `compact_after`, which hold the same rows.
     `changelog_files` tell what the new records changed, `compact_changelog` what the compaction found to have changed.
     Index files go and come with either part; `deleted_index_files` are those that the writer found and replaced.
+    `hash_indexes` names the hash index files of the whole partition that the choice of dynamic buckets rests on,
+    `keys_as_of` the snapshot in which the writer looked for keys in other partitions (0 for none); None where it did
+    not. A commit refuses messages whose ground another writer has changed.
     """
 
     partition: bytes
@@ -36,6 +39,8 @@ class CommitMessage:
     deleted_index_files: tuple[IndexFileMeta, ...] = ()
     compact_new_index_files: tuple[IndexFileMeta, ...] = ()
     compact_deleted_index_files: tuple[IndexFileMeta, ...] = ()
+    hash_indexes: tuple[str, ...] | None = None
+    keys_as_of: int | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -58,6 +63,8 @@ class CommitMessage:
                 "partition": b64encode(self.partition).decode(),
                 "bucket": self.bucket,
                 "totalBuckets": self.total_buckets,
+                "hashIndexes": self.hash_indexes,
+                "keysAsOf": self.keys_as_of,
                 **{member: [data_file_to_json(f) for f in getattr(self, n)] for n, member in _DATA_FILES.items()},
                 **{member: [index_file_to_json(f) for f in getattr(self, n)] for n, member in _INDEX_FILES.items()},
             },
@@ -77,6 +84,8 @@ class CommitMessage:
                 partition=b64decode(value["partition"]),
                 bucket=value["bucket"],
                 total_buckets=value["totalBuckets"],
+                hash_indexes=None if value["hashIndexes"] is None else tuple(value["hashIndexes"]),
+                keys_as_of=value["keysAsOf"],
                 **files,
             )
         except (ValueError, KeyError, TypeError) as error:

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interbed.storage.bucket.fixed import assign_buckets, bucket_function
+from interbed.storage.bucket.choose import BucketChooser, Numbers
 from interbed.storage.lsm.key_words import group_ends, sort_groups
 from interbed.storage.lsm.write_buffer import SMALL_ROWS, Kinds
 from interbed.storage.manifest.stats import EMPTY_ROW
@@ -41,33 +41,40 @@ class RoutedRows(NamedTuple):
 
 
 class Router:
-    """Takes batches with the table's columns apart; a table without buckets has bucket 0 only."""
+    """Takes batches with the table's columns apart. `in_order` leaves rows with keys as they came, too."""
 
-    def __init__(self, schema: TableSchema, options: CoreOptions) -> None:
-        self._buckets = max(1, options.bucket)
-        self._function = bucket_function(options)
+    def __init__(
+        self, schema: TableSchema, options: CoreOptions, chooser: BucketChooser, *, in_order: bool = False
+    ) -> None:
+        self._chooser = chooser
         self._partition_keys = schema.partition_keys
         self._partition_types = schema.partition_types
-        fields = schema.fields_named(schema.bucket_keys)
-        self._bucket_keys = [f.name for f in fields]
-        self._bucket_types = [f.type for f in fields]
-        self._keys = schema.trimmed_primary_keys
+        self._keys = () if in_order else schema.trimmed_primary_keys
         self._sequence_fields = options.sequence_fields if self._keys else ()
         self._descending = options.descending_sequence_fields if self._keys else 0
         self._keeps_last = options.flush_keeps_last
 
-    def route(self, batch: pa.RecordBatch, kinds: "Kinds | None") -> Iterator[RoutedRows]:
-        """The rows of each bucket, a block after the other."""
+    def route(
+        self, batch: pa.RecordBatch, kinds: "Kinds | None", buckets: Numbers | None = None
+    ) -> Iterator[RoutedRows]:
+        """The rows of each bucket, a block after the other; `buckets` are given where they are chosen already."""
         for offset in range(0, batch.num_rows, BLOCK_ROWS):
             block = batch.slice(offset, BLOCK_ROWS)
             block_kinds = None if kinds is None else kinds.slice(offset, BLOCK_ROWS)
             if block_kinds is not None and pc.max(block_kinds).as_py() == 0:
                 block_kinds = None
-            yield from self._route_block(_Rows(block, block_kinds))
+            block_buckets = None if buckets is None else buckets[offset : offset + BLOCK_ROWS]
+            yield from self._route_block(_Rows(block, block_kinds), block_buckets)
 
-    def _route_block(self, block: "_Rows") -> Iterator[RoutedRows]:
-        partitions, groups = self._groups(block.batch)
-        arrival = _by_group(groups, len(partitions) * self._buckets)
+    def _route_block(self, block: "_Rows", buckets: Numbers | None) -> Iterator[RoutedRows]:
+        partitions, groups = self._partitions(block.batch)
+        if buckets is None:
+            buckets = self._chooser.choose(block.batch, partitions, groups)
+        # A row's group is the index of its partition times the width of the range of buckets, plus its bucket's place.
+        low = int(buckets.min())
+        width = int(buckets.max()) - low + 1
+        groups = groups * width + (buckets - low)
+        arrival = _by_group(groups, len(partitions) * width)
         order, places = arrival, None
         if self._keys:
             order = self._by_key(block.batch, groups)
@@ -80,24 +87,15 @@ class Router:
         parts = _gather(block, order, firsts, sizes)
         # A loop over groups, not rows: there are as many as buckets that the block touches.
         for first, size, count, part in zip(firsts.tolist(), sizes.tolist(), arrived.tolist(), parts, strict=True):
-            partition, bucket = divmod(int(sorted_groups[first]), self._buckets)
+            partition, place = divmod(int(sorted_groups[first]), width)
             yield RoutedRows(
                 partition=partitions[partition],
-                bucket=bucket,
+                bucket=low + place,
                 batch=part.batch,
                 kinds=part.kinds,
                 places=None if places is None else places[order[first : first + size]],
                 arrived=count,
             )
-
-    def _groups(self, block: pa.RecordBatch) -> tuple[list[bytes], Ints]:
-        """The distinct partitions of the block, and each row's group: partition index times buckets, plus bucket."""
-        partitions, groups = self._partitions(block)
-        groups = groups * self._buckets
-        if self._buckets > 1:
-            keys = [block.column(name) for name in self._bucket_keys]
-            groups += assign_buckets(keys, self._bucket_types, self._buckets, self._function)
-        return partitions, groups
 
     def _by_key(self, block: pa.RecordBatch, groups: Ints) -> Ints:
         """The numbers of the rows that are kept of all keys, ordered by group and key."""

@@ -11,12 +11,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from interbed.storage.append.writer import small_batches
+from interbed.storage.bucket.choose import chooser_of
+from interbed.storage.bucket.dynamic import NO_INDEX_CHANGES, DynamicBuckets
+from interbed.storage.bucket.mode import BucketMode, bucket_mode
 from interbed.storage.errors import InvalidInputError, NotSupportedError, SchemaMismatchError
 from interbed.storage.format.layout import DataFileLayout, DataFileNames
 from interbed.storage.lsm.compact.manager import CompactManager
@@ -27,8 +30,6 @@ from interbed.storage.lsm.spill import SpillFiles
 from interbed.storage.lsm.write_buffer import Kinds, Spill, WriteBufferPool
 from interbed.storage.lsm.writer import BufferMerge
 from interbed.storage.lsm_options import ChangelogProducer
-from interbed.storage.manifest.data_file import DataFileMeta
-from interbed.storage.manifest.index_file import IndexFileMeta
 from interbed.storage.options import CoreOptions
 from interbed.storage.row.kind import RowKind
 from interbed.storage.scan.scan import TableScan
@@ -37,6 +38,7 @@ from interbed.storage.schema.table_schema import TableSchema
 from interbed.storage.snapshot.snapshot import CommitKind
 from interbed.storage.store import TableStore
 from interbed.storage.types.arrow import cast_to_schema
+from interbed.storage.write.bucket_restore import BucketId, BucketRestore
 from interbed.storage.write.bucket_writer import BucketChanges, BucketWriter
 from interbed.storage.write.commit_message import CommitMessage
 from interbed.storage.write.route import RoutedRows, Router
@@ -51,57 +53,6 @@ FLUSH_THREADS = min(4, os.cpu_count() or 1)
 A flush merges the buffer's rows block by block, so that the write path holds `write-buffer-size` and, for each of these
 threads, a block (sort_merge.BLOCK_ROWS) and a row group."""
 
-BucketId = tuple[bytes, int]
-
-
-class BucketRestore(Protocol):
-    """What a writer must know of the files that exist."""
-
-    def max_sequence_number(self, partition: bytes, bucket: int) -> int:
-        """The highest sequence number in the bucket, -1 when it is empty."""
-        ...
-
-    def total_buckets(self, partition: bytes) -> int | None:
-        """The number of buckets with which the partition's files were written, None when it has none."""
-        ...
-
-    def files(self, partition: bytes, bucket: int) -> Sequence[DataFileMeta]:
-        """The data files of the bucket."""
-        ...
-
-    def index_files(self, partition: bytes, bucket: int) -> Sequence[IndexFileMeta]:
-        """The index files of the bucket."""
-        ...
-
-    def buckets(self) -> Sequence[BucketId]:
-        """All buckets that have files."""
-        ...
-
-
-class NothingBefore:
-    """The restore of an overwrite: what is there goes, with its sequence numbers and its number of buckets."""
-
-    def max_sequence_number(self, partition: bytes, bucket: int) -> int:
-        """See BucketRestore."""
-        return -1
-
-    def total_buckets(self, partition: bytes) -> int | None:
-        """See BucketRestore."""
-        return None
-
-    def files(self, partition: bytes, bucket: int) -> Sequence[DataFileMeta]:
-        """See BucketRestore."""
-        return ()
-
-    def index_files(self, partition: bytes, bucket: int) -> Sequence[IndexFileMeta]:
-        """See BucketRestore."""
-        return ()
-
-    def buckets(self) -> Sequence[BucketId]:
-        """See BucketRestore."""
-        return ()
-
-
 class TableWrite:
     """A writer of one table; not for use by several threads at once.
 
@@ -112,7 +63,7 @@ class TableWrite:
 
     def __init__(self, store: TableStore, commit_user: str, restore: Callable[[], BucketRestore] | None = None) -> None:
         check_writable(store)
-        _check_rows_writable(store.schema, store.options)
+        _check_rows_writable(store.options)
         self.commit_user = commit_user
         self._store = store
         self._schema = store.schema
@@ -122,7 +73,9 @@ class TableWrite:
         self._layout = DataFileLayout.of(store.schema, store.options)
         self._names = DataFileNames(store.options.data_file_prefix)
         self._changelog_names = DataFileNames(store.options.changelog_file_prefix)
-        self._router = Router(store.schema, store.options)
+        self._mode = bucket_mode(store.schema, store.options)
+        self._dynamic = DynamicBuckets(store, self._existing) if self._mode is BucketMode.DYNAMIC else None
+        self._router = Router(store.schema, store.options, self._dynamic or chooser_of(store))
         self._kinds = RowKinds(store.schema, store.options)
         self._merge = _buffer_merge(store.schema, store.options, self._layout)
         self._pool = WriteBufferPool(store.options.write_buffer_size)
@@ -194,6 +147,7 @@ class TableWrite:
                 self._compact_all_fully()
                 wait = True
             self._for_all(lambda writer: writer.finish(wait=wait))
+            indexes = NO_INDEX_CHANGES if self._dynamic is None else self._dynamic.prepare()
         except BaseException:
             self.abort()
             raise
@@ -202,11 +156,12 @@ class TableWrite:
         for (partition, bucket), writer in sorted(self._writers.items()):
             changes = writer.take_changes()
             self._next_sequences[partition, bucket] = writer.next_sequence
-            message = self._message(partition, bucket, changes)
+            message = indexes.added_to(self._message(partition, bucket, changes))
             if not message.is_empty:
                 messages.append(message)
             if writer.is_compacting:
                 going_on[partition, bucket] = writer
+        messages += indexes.others(self._writers)
         self._reset()
         # What other writers do meanwhile is seen by buckets opened anew; those that compact stay as they are.
         for place, writer in going_on.items():
@@ -330,21 +285,25 @@ class TableWrite:
         return not options.write_buffer_for_append and len(self._writers) <= options.write_max_writers_to_spill
 
     def _first_sequence(self, partition: bytes, bucket: int) -> int:
-        configured = self._options.bucket
-        if configured < 0:
+        if self._mode in (BucketMode.NONE, BucketMode.POSTPONED):
             # Files of a table without buckets are independent of each other, and so are their sequence numbers.
             return 0
-        if self._restored is None:
-            self._restored = self._restore()
-        existing = self._restored.total_buckets(partition)
-        if existing is not None and existing != configured:
+        restored = self._existing()
+        configured, existing = self._options.bucket, restored.total_buckets(partition)
+        if self._mode is BucketMode.FIXED and existing is not None and existing != configured:
             where = self._store.paths.partition_directory(partition) or "the table"
             raise InvalidInputError(
                 f"Option 'bucket' is {configured}, but the files of {where} at {self._store.location} are spread over "
-                f"{existing} buckets. Rescale them first (INSERT OVERWRITE the partition), or set 'bucket' back."
+                f"{existing} buckets. Rescale them first (table.rescale, or INSERT OVERWRITE the partition), or set "
+                "'bucket' back."
             )
-        restored = self._restored.max_sequence_number(partition, bucket) + 1
-        return max(restored, self._next_sequences.get((partition, bucket), 0))
+        following = restored.max_sequence_number(partition, bucket) + 1
+        return max(following, self._next_sequences.get((partition, bucket), 0))
+
+    def _existing(self) -> BucketRestore:
+        if self._restored is None:
+            self._restored = self._restore()
+        return self._restored
 
     def _full_compaction_is_due(self) -> bool:
         """Whether `full-compaction.delta-commits` commits, this one included, came since the last full compaction."""
@@ -366,9 +325,7 @@ class TableWrite:
 
     def _compact_all_fully(self) -> None:
         """Start a full compaction of every bucket, those included that other commits have written."""
-        if self._restored is None:
-            self._restored = self._restore()
-        places = {*self._writers, *(p for p in self._restored.buckets() if p[1] >= 0)}
+        places = {*self._writers, *(p for p in self._existing().buckets() if p[1] >= 0)}
         for partition, bucket in sorted(places):
             writer = self._writers.get((partition, bucket)) or self._new_writer(partition, bucket)
             writer.compact(full=True)
@@ -449,14 +406,7 @@ def _buffer_merge(schema: TableSchema, options: CoreOptions, layout: DataFileLay
     )
 
 
-def _check_rows_writable(schema: TableSchema, options: CoreOptions) -> None:
+def _check_rows_writable(options: CoreOptions) -> None:
     """Raise NotSupportedError, naming the option, for what routing and flushing do not know yet."""
-    keyed = schema.has_primary_key
-    refused: list[tuple[str, object, bool]] = [
-        ("data-file.external-paths", "", bool(options.text("data-file.external-paths", ""))),
-        ("bucket", options.bucket, keyed and options.bucket < 1),
-    ]
-    for option, value, applies in refused:
-        if applies:
-            hint = "; give the table a fixed number of buckets, such as '4'" if option == "bucket" else ""
-            raise NotSupportedError(f"interbed does not write tables with option '{option}' = '{value}' yet{hint}.")
+    if options.text("data-file.external-paths", ""):
+        raise NotSupportedError("interbed does not write tables with option 'data-file.external-paths' yet.")

@@ -153,10 +153,14 @@ def compact_buckets(store: TableStore, restored: RestoredBuckets, *, full: bool 
 
 
 def _restored(store: TableStore, partition: Mapping[str, object] | None, bucket: int | None) -> RestoredBuckets:
-    if bucket is not None and not 0 <= bucket < max(1, store.options.bucket):
-        raise InvalidInputError(f"The table has no bucket {bucket}; they count from 0 to {store.options.bucket - 1}.")
     scan = TableScan(store, partition_filter=partition, buckets=None if bucket is None else [bucket])
-    return scan.restore_buckets()
+    restored = scan.restore_buckets()
+    # There may be more buckets than the option says: dynamic ones, and those of rescaled partitions.
+    if bucket is not None and not restored.buckets() and not 0 <= bucket < max(1, store.options.bucket):
+        fixed = store.options.bucket
+        there = "makes them as rows come" if fixed < 0 else f"counts them from 0 to {fixed - 1}"
+        raise InvalidInputError(f"The table has no bucket {bucket}; it {there}.")
+    return restored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

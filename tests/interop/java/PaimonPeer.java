@@ -197,10 +197,11 @@ public final class PaimonPeer {
                 TableWriteImpl<?> write = table.newWrite(user);
                 InnerTableCommit commit = table.newCommit(user)) {
             write.withIOManager(io).withIgnorePreviousFiles(overwrite);
+            BucketCommands.RowSink sink = BucketCommands.sink(table, write, user, overwrite);
             for (JsonNode kindAndRow : command.get("rows")) {
                 GenericRow row = RowJson.row(kindAndRow.get(1), type);
                 row.setRowKind(RowKind.fromShortString(kindAndRow.get(0).textValue()));
-                write.write(row);
+                sink.write(row);
             }
             if (overwrite) {
                 // {} with dynamic-partition-overwrite (the default) replaces the partitions that have rows.
@@ -227,6 +228,8 @@ public final class PaimonPeer {
                 for (AppendCompactTask task : new AppendCompactCoordinator(table, false).run()) {
                     messages.add(task.doCompact(table, (BaseAppendFileStoreWrite) write.getWrite()));
                 }
+            } else if (table.bucketMode() == BucketMode.POSTPONE_MODE) {
+                messages.addAll(BucketCommands.compactPostponed(table, user, temporary));
             } else {
                 // Not by a plan of a read, which leaves out buckets that have files of level 0 alone.
                 for (BucketEntry bucket : table.newSnapshotReader().bucketEntries()) {

@@ -1,0 +1,81 @@
+"""What a writer's choice of buckets rests on, and whether it still stands when the commit is made.
+
+A writer of dynamic buckets puts a key where the partition's hash indexes say, a writer of a cross-partition table where
+the key is in the whole table. Paimon expects one such writer at a time; two would give one key two places, unseen. Here
+the commit of the second one finds its ground gone.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from interbed.storage.errors import CommitConflictError, SnapshotNotFoundError
+from interbed.storage.manifest.index_file import HASH_INDEX
+from interbed.storage.scan.index_reader import index_entries
+from interbed.storage.scan.manifest_reader import ManifestReader
+from interbed.storage.snapshot.manager import SnapshotManager
+from interbed.storage.snapshot.snapshot import CommitKind, Snapshot
+from interbed.storage.write.commit_message import CommitMessage
+
+_REDO = "Read the table again and redo the work; a table with dynamic buckets is best written by one writer at a time."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """Partitions, with the names of their hash indexes; the snapshot in which keys were looked for (None: in none)."""
+
+    hash_indexes: frozenset[tuple[bytes, frozenset[str]]] = frozenset()
+    keys_as_of: int | None = None
+
+    @staticmethod
+    def of(messages: Iterable[CommitMessage]) -> "Ground":
+        """What all messages rest on."""
+        messages = list(messages)
+        known = [m.keys_as_of for m in messages if m.keys_as_of is not None]
+        indexes = frozenset((m.partition, frozenset(m.hash_indexes)) for m in messages if m.hash_indexes is not None)
+        return Ground(hash_indexes=indexes, keys_as_of=min(known, default=None))
+
+
+class GroundCheck:
+    """Checks the ground of one commit of a user against the newest snapshot, at each try."""
+
+    def __init__(self, reader: ManifestReader, snapshots: SnapshotManager, user: str, ground: Ground) -> None:
+        self._reader = reader
+        self._snapshots = snapshots
+        self._user = user
+        self._ground = ground
+        self._stands_on: str | None = None
+        self._seen = ground.keys_as_of
+
+    def check(self, latest: Snapshot | None) -> None:
+        """Raise CommitConflictError when another writer has changed what the choice of buckets rests on."""
+        if self._ground.hash_indexes:
+            self._check_indexes(latest)
+        if self._seen is not None and latest is not None:
+            self._check_keys(self._seen, latest)
+            self._seen = latest.id
+
+    def _check_indexes(self, latest: Snapshot | None) -> None:
+        name = None if latest is None else latest.index_manifest
+        if name is not None and name == self._stands_on:
+            return
+        found: dict[bytes, set[str]] = {partition: set() for partition, _ in self._ground.hash_indexes}
+        for entry in [] if latest is None else index_entries(self._reader, latest):
+            if entry.file.index_type == HASH_INDEX and entry.partition in found:
+                found[entry.partition].add(entry.file.file_name)
+        if any(found[partition] != names for partition, names in self._ground.hash_indexes):
+            raise CommitConflictError(f"Another writer gave keys of the same partition buckets meanwhile. {_REDO}")
+        self._stands_on = name
+
+    def _check_keys(self, seen: int, latest: Snapshot) -> None:
+        for snapshot_id in range(seen + 1, latest.id + 1):
+            try:
+                snapshot = latest if snapshot_id == latest.id else self._snapshots.snapshot(snapshot_id)
+            except SnapshotNotFoundError:
+                raise CommitConflictError(
+                    f"Snapshot {snapshot_id} expired before it was known which keys it moved. {_REDO}"
+                ) from None
+            if snapshot.commit_kind is not CommitKind.COMPACT and snapshot.commit_user != self._user:
+                raise CommitConflictError(
+                    f"Another writer made snapshot {snapshot_id} meanwhile, which may have moved keys between "
+                    f"partitions. {_REDO}"
+                )

@@ -1,0 +1,73 @@
+"""What a writer asks about the files that exist; `scan.restore.RestoredBuckets` answers from a snapshot."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from interbed.storage.manifest.data_file import DataFileMeta
+from interbed.storage.manifest.index_file import IndexFileMeta
+
+BucketId = tuple[bytes, int]
+"""A partition, as a serialised BinaryRow, and a bucket's number."""
+
+
+class BucketRestore(Protocol):
+    """What a writer must know of the files that exist."""
+
+    @property
+    def snapshot_id(self) -> int | None:
+        """The snapshot that is told of, None when there is none."""
+        ...
+
+    def max_sequence_number(self, partition: bytes, bucket: int) -> int:
+        """The highest sequence number in the bucket, -1 when it is empty."""
+        ...
+
+    def total_buckets(self, partition: bytes) -> int | None:
+        """The number of buckets with which the partition's files were written, None when it has none."""
+        ...
+
+    def files(self, partition: bytes, bucket: int) -> Sequence[DataFileMeta]:
+        """The data files of the bucket."""
+        ...
+
+    def index_files(self, partition: bytes, bucket: int) -> Sequence[IndexFileMeta]:
+        """The index files of the bucket."""
+        ...
+
+    def buckets(self) -> Sequence[BucketId]:
+        """All buckets that have files."""
+        ...
+
+    def buckets_of(self, partition: bytes) -> Sequence[int]:
+        """The buckets of a partition that have data files or index files, ascending."""
+        ...
+
+
+class NothingBefore:
+    """The restore of an overwrite: what is there goes, with its sequence numbers and its number of buckets."""
+
+    snapshot_id: int | None = None
+
+    def max_sequence_number(self, partition: bytes, bucket: int) -> int:
+        """See BucketRestore."""
+        return -1
+
+    def total_buckets(self, partition: bytes) -> int | None:
+        """See BucketRestore."""
+        return None
+
+    def files(self, partition: bytes, bucket: int) -> Sequence[DataFileMeta]:
+        """See BucketRestore."""
+        return ()
+
+    def index_files(self, partition: bytes, bucket: int) -> Sequence[IndexFileMeta]:
+        """See BucketRestore."""
+        return ()
+
+    def buckets(self) -> Sequence[BucketId]:
+        """See BucketRestore."""
+        return ()
+
+    def buckets_of(self, partition: bytes) -> Sequence[int]:
+        """See BucketRestore."""
+        return ()

@@ -1,0 +1,98 @@
+"""Tables with dynamic buckets, written in turns by interbed and its peers."""
+
+import random
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from interbed.storage.bucket.hash_index import read_hashes
+from interbed.storage.manifest.index_file import HASH_INDEX
+from interbed.storage.scan.scan import TableScan
+from interbed.storage.table import Table
+from tests.support.peers_interbed import InterbedTable, interbed_table
+from tests.support.peers_java import JavaPaimon
+from tests.support.peers_pypaimon import PyPaimon
+
+COLUMNS = [("dt", "STRING NOT NULL"), ("id", "STRING NOT NULL"), ("n", "BIGINT NOT NULL"), ("v", "STRING")]
+OPTIONS = {"dynamic-bucket.target-row-num": "7", "num-sorted-run.compaction-trigger": "3"}
+
+
+def hashes_by_bucket(table: Table) -> dict[bytes, dict[int, list[int]]]:
+    """The hashes in the index files, by partition and bucket; buckets without data are none."""
+    restored = TableScan(table.store).restore_buckets()
+    found: dict[bytes, dict[int, list[int]]] = {}
+    for partition, bucket in restored.buckets():
+        (file,) = (f for f in restored.index_files(partition, bucket) if f.index_type == HASH_INDEX)
+        path = table.store.index_path(partition, bucket, file)
+        found.setdefault(partition, {})[bucket] = sorted(read_hashes(table.store.file_io, path, file).tolist())
+    return found
+
+
+def check_alike(ours: InterbedTable, java: object, model: Mapping[tuple[str, str, int], str]) -> None:
+    expected = sorted([*key, value] for key, value in model.items())
+    assert sorted(ours.read().rows) == expected
+    assert sorted(java.read().rows) == expected  # type: ignore[attr-defined]  # Any of the peers' tables.
+
+
+@pytest.mark.parametrize("placed", ["false", "true"])
+def test_interbed_and_java_extend_each_others_indexes(java_paimon: JavaPaimon, tmp_path: Path, placed: str) -> None:
+    java, ours = java_paimon.table(tmp_path, "db.t"), interbed_table(tmp_path, "db.t")
+    options = {**OPTIONS, "index-file-in-data-file-dir": placed}
+    java.create(COLUMNS, primary_keys=["dt", "id", "n"], partition_keys=["dt"], options=options)
+    source = random.Random(5)
+    model: dict[tuple[str, str, int], str] = {}
+    for commit in range(8):
+        rows, kinds = [], []
+        for _ in range(source.choice([3, 20, 40])):
+            dt, number = source.choice("ab"), source.randrange(40)
+            # Long and short, so that the hash is over BinaryRows with and without a variable part.
+            key = (dt, f"key-{number}" * (number % 3), number)
+            kinds.append(source.choice(["+I", "+I", "+I", "-D"]))
+            rows.append([*key, f"v{commit}-{len(rows)}"])
+            if kinds[-1] == "-D":
+                model.pop(key, None)
+            else:
+                model[key] = rows[-1][-1]
+        (java if commit % 2 else ours).write(rows, kinds=kinds)
+        check_alike(ours, java, model)
+        if commit in (3, 6):
+            (ours if commit % 2 else java).compact()
+            check_alike(ours, java, model)
+        for buckets in hashes_by_bucket(ours.load()).values():
+            placed_hashes = [h for hashes in buckets.values() for h in hashes]
+            assert len(set(placed_hashes)) == len(placed_hashes)
+            assert all(len(hashes) <= 7 for hashes in buckets.values())
+            assert len(buckets) == -(-len(placed_hashes) // 7)
+
+
+def test_both_give_the_same_keys_the_same_buckets(java_paimon: JavaPaimon, tmp_path: Path) -> None:
+    found = []
+    for name, writer in (("db.ours", interbed_table), ("db.java", java_paimon.table)):
+        table = writer(tmp_path, name)
+        table.create(COLUMNS, primary_keys=["dt", "id", "n"], partition_keys=["dt"], options=OPTIONS)
+        for commit in range(3):
+            table.write([["ab"[i % 2], f"k{i * 7 % 31}", commit, "v"] for i in range(25)])
+        found.append(hashes_by_bucket(interbed_table(tmp_path, name).load()))
+    assert found[0] == found[1]
+
+
+def test_three_writers_extend_one_index(
+    pypaimon: PyPaimon, java_paimon: JavaPaimon, tmp_path: Path
+) -> None:
+    python, ours, java = (
+        pypaimon.table(tmp_path, "db.t"),
+        interbed_table(tmp_path, "db.t"),
+        java_paimon.table(tmp_path, "db.t"),
+    )
+    ours.create(COLUMNS, primary_keys=["dt", "id", "n"], partition_keys=["dt"], options=OPTIONS)
+    first = [["a", f"k{i}", i, "first"] for i in range(20)]
+    python.write(first)
+    assert sorted(ours.read().rows) == sorted(first)
+    second = [["a", f"k{i}", i, "second"] for i in range(10, 24)]
+    ours.write(second)
+    third = [["a", f"k{i}", i, "third"] for i in range(15, 30)]
+    java.write(third)
+    model = {(dt, key, n): value for dt, key, n, value in (*first, *second, *third)}
+    check_alike(ours, java, model)
+    assert sorted(python.read().rows) == sorted(ours.read().rows)
