@@ -1,58 +1,97 @@
-"""The command line of tables: `interbed table -o warehouse=file:/tmp/lake levels DATABASE.TABLE`, and so on."""
+"""The command line of tables: `interbed table -o warehouse=file:/tmp/lake levels shop.orders`."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 
 import click
 from rich.console import Console
 
-from interbed.catalog.factory import CatalogFactory
-from interbed.storage.explain import Explanation
-from interbed.storage.levels_view import TableLevels
+from interbed.catalog.changes_view import ROWS_SHOWN, print_changes
+from interbed.catalog.cli_parts import (
+    catalog_options,
+    json_flag,
+    pairs,
+    partition_options,
+    partition_spec,
+    show,
+    show_json,
+)
+from interbed.catalog.compact_cli import scope_options, shown_progress
+from interbed.catalog.factory import open_catalog
+from interbed.catalog.table_compaction import CompactionScope, compact_one_table
+from interbed.storage.figure import require_drawing
 from interbed.storage.table import Table
 
 
 @click.group()
-@click.option("--option", "-o", "options", multiple=True, metavar="KEY=VALUE", help="A catalog option; repeatable.")
+@catalog_options
 @click.pass_context
 def table(context: click.Context, options: Sequence[str]) -> None:
     """Look at tables and look after them: interbed table -o warehouse=file:/tmp/lake levels shop.orders"""
-    context.obj = _pairs(options, "KEY=VALUE", "--option")
+    context.obj = pairs(options)
 
 
 _name = click.argument("name", metavar="DATABASE.TABLE")
-_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @table.command()
 @_name
-@_json
+@click.option("--bucket", type=int, help="This bucket only.")
+@partition_options
+@click.option("--all", "all_buckets", is_flag=True, help="Draw every bucket, not only those with the most sorted runs.")
+@click.option("--summary", is_flag=True, help="Only a table of levels.")
+@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Draw to this .svg, .png or .pdf file.")
+@json_flag
 @click.pass_obj
-def levels(options: dict[str, str], name: str, as_json: bool) -> None:
-    """The LSM tree of every bucket."""
-    _show(_open(options, name).levels(), as_json)
+def levels(
+    options: dict[str, str],
+    name: str,
+    bucket: int | None,
+    partition: Sequence[str],
+    all_buckets: bool,
+    summary: bool,
+    plot: Path | None,
+    as_json: bool,
+) -> None:
+    """The LSM tree of every bucket: its files by level and key range, and its sorted runs against the triggers."""
+    if plot is not None:
+        require_drawing(plot)
+    with _opened(options, name) as opened:
+        found = opened.levels(partition=partition_spec(partition), bucket=bucket)
+    if plot is not None:
+        found.plot(plot)
+    if as_json or summary or not found.trees:
+        show(found, as_json)
+        return
+    # A pipe has no width of its own.
+    width = None if Console().is_terminal else 120
+    Console(width=width, highlight=False).print(found.drawing(all_buckets=all_buckets))
 
 
 @table.command()
 @_name
-@_json
+@json_flag
 @click.option("--filter", "text", help="A condition such as \"dt = '2026-01-01'\".")
 @click.pass_obj
 def explain(options: dict[str, str], name: str, as_json: bool, text: str | None) -> None:
     """What a scan would read, and what was pruned."""
-    _show(_open(options, name).explain(filter=text), as_json)
+    with _opened(options, name) as opened:
+        show(opened.explain(filter=text), as_json)
 
 
 @table.command()
 @_name
-@_json
+@json_flag
 @click.pass_obj
 def snapshots(options: dict[str, str], name: str, as_json: bool) -> None:
     """All snapshots, oldest first."""
-    found = _open(options, name).snapshots()
+    with _opened(options, name) as opened:
+        found = opened.snapshots()
     if as_json:
-        click.echo(json.dumps([json.loads(s.to_json()) for s in found], indent=2))
+        show_json([json.loads(s.to_json()) for s in found])
         return
     for s in found:
         when = datetime.fromtimestamp(s.time_millis / 1000, UTC).isoformat(timespec="seconds")
@@ -63,48 +102,57 @@ def snapshots(options: dict[str, str], name: str, as_json: bool) -> None:
 
 @table.command()
 @_name
-@_json
-@click.option("--bucket", type=int, help="This bucket only.")
-@click.option("--partition", "-p", multiple=True, metavar="COLUMN=VALUE", help="Partitions with this value only.")
-@click.option("--minor", is_flag=True, help="Do only what the universal strategy finds due.")
-@click.option("--dry-run", is_flag=True, help="Say what would be merged, why, and what it would cost.")
+@scope_options
+@json_flag
 @click.pass_obj
 def compact(
     options: dict[str, str],
     name: str,
-    as_json: bool,
     bucket: int | None,
     partition: Sequence[str],
     minor: bool,
     dry_run: bool,
+    as_json: bool,
 ) -> None:
     """Merge the sorted runs of every bucket into one."""
-    wanted: dict[str, object] = dict(_pairs(partition, "COLUMN=VALUE", "--partition"))
-    opened = _open(options, name)
-    if dry_run:
-        plans = opened.plan_compaction(full=not minor, partition=wanted or None, bucket=bucket)
+    scope = CompactionScope(full=not minor, partition=partition_spec(partition), bucket=bucket)
+    with open_catalog("interbed", options) as catalog, shown_progress(1) as progress:
+        outcome = compact_one_table(catalog, name, scope, dry_run=dry_run, progress=progress)
+    if outcome.plans is not None:
         if as_json:
-            click.echo(json.dumps([plan.to_json() for plan in plans], indent=2))
+            show_json([plan.to_json() for plan in outcome.plans])
         else:
-            click.echo("\n".join(map(str, plans)) or "nothing to compact")
-        return
-    console = Console(stderr=True)
-    with console.status(f"compacting {name}"):
-        result = opened.compact(full=not minor, partition=wanted or None, bucket=bucket)
-    click.echo(json.dumps(result.to_json(), indent=2) if as_json else str(result))
+            click.echo("\n".join(map(str, outcome.plans)) or "nothing to compact")
+    elif outcome.result is not None:
+        show(outcome.result, as_json)
 
 
-def _pairs(given: Sequence[str], form: str, hint: str) -> dict[str, str]:
-    pairs = [text.partition("=") for text in given]
-    wrong = [text for text, (key, equals, _) in zip(given, pairs, strict=True) if not (key and equals)]
-    if wrong:
-        raise click.BadParameter(f"{wrong[0]!r} is not {form}.", param_hint=hint)
-    return {key: value for key, _, value in pairs}
+@table.command()
+@_name
+@click.option("--from", "from_snapshot", type=int, help="The first snapshot; by default the oldest there is.")
+@click.option("--to", "to_snapshot", type=int, help="The last snapshot; by default the newest.")
+@click.option("--column", "-c", "columns", multiple=True, help="This column only; repeatable.")
+@click.option("--filter", "text", help="A condition such as \"dt = '2026-01-01'\".")
+@click.option("--limit", type=click.IntRange(min=0), help=f"Rows at the most; {ROWS_SHOWN} unless it is JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, an object a line.")
+@click.pass_obj
+def changes(
+    options: dict[str, str],
+    name: str,
+    from_snapshot: int | None,
+    to_snapshot: int | None,
+    columns: Sequence[str],
+    text: str | None,
+    limit: int | None,
+    as_json: bool,
+) -> None:
+    """What snapshots changed: rows with their kind, +I, -U, +U or -D."""
+    with _opened(options, name) as opened:
+        query = opened.changes(from_snapshot, to_snapshot, columns=columns or None, filter=text)
+        print_changes(query.to_arrow_batch_reader(), limit, as_json=as_json)
 
 
-def _open(options: dict[str, str], name: str) -> Table:
-    return CatalogFactory.create(options).get_table(name)
-
-
-def _show(view: Explanation | TableLevels, as_json: bool) -> None:
-    click.echo(json.dumps(view.to_json(), indent=2) if as_json else str(view))
+@contextmanager
+def _opened(options: dict[str, str], name: str) -> Iterator[Table]:
+    with open_catalog("interbed", options) as catalog:
+        yield catalog.get_table(name)

@@ -19,10 +19,11 @@ from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.commit.retry import RetryPolicy
 from interbed.storage.errors import InvalidInputError, NotSupportedError
 from interbed.storage.explain import Explanation, explain_plan
-from interbed.storage.levels_view import TableLevels, levels_of
+from interbed.storage.levels.view import TableLevels, levels_of
 from interbed.storage.lsm.compact.table_compact import (
     CompactionResult,
     PlannedCompaction,
+    Progress,
     compact_table,
     plan_table_compaction,
 )
@@ -103,9 +104,9 @@ ArrowRows = pa.Table | pa.RecordBatch | pa.RecordBatchReader
         """The newest snapshot; None while nothing was committed."""
         return self.store.snapshots.latest()
 
-    def levels(self) -> TableLevels:
-        """The LSM tree of every bucket of the newest snapshot."""
-        return levels_of(self.store)
+    def levels(self, *, partition: Mapping[str, object] | None = None, bucket: int | None = None) -> TableLevels:
+        """The LSM tree of every bucket of the newest snapshot, or of some: `table.levels().plot("levels.svg")`."""
+        return levels_of(self.store, name=self.name, partition=partition, bucket=bucket)
 
     def copy(self, dynamic_options: Mapping[str, str]) -> "Table":
         """The same table with options on top of its own, for this object only.
@@ -170,14 +171,18 @@ ArrowRows = pa.Table | pa.RecordBatch | pa.RecordBatchReader
         full: bool = True,
         partition: Mapping[str, object] | None = None,
         bucket: int | None = None,
+        progress: Progress | None = None,
     ) -> CompactionResult:
         """Merge the sorted runs of every bucket into one (small files into larger ones on append tables).
 
         Without `full` only what the universal strategy finds due is done. `partition` and `bucket` restrict it. The
-        rows stay as they are; the result is one COMPACT snapshot, or none when there was nothing to do. Raises
-        CommitConflictError when another compaction was faster.
+        rows stay as they are; the result is one COMPACT snapshot, or none when there was nothing to do. `progress` is
+        told after each bucket how many are done, and how many there are. Raises CommitConflictError when another
+        compaction was faster.
         """
-        return compact_table(self.store, _new_commit_user(), full=full, partition=partition, bucket=bucket)
+        return compact_table(
+            self.store, _new_commit_user(), full=full, partition=partition, bucket=bucket, progress=progress
+        )
 
     def plan_compaction(
         self,

@@ -15,9 +15,11 @@ from interbed.storage.errors import InterbedError
 
 _COMMANDS = {
     "catalog": "interbed.catalog.catalog_cli:catalog",
+    "compact": "interbed.catalog.compact_cli:compact",
     "locks": "interbed.catalog.locks_cli:locks",
     "metastore": "interbed.catalog.migration.command:metastore",
     "server": "interbed.catalog.server.command:server",
+    "simulate": "interbed.catalog.simulate_cli:simulate_group",
     "table": "interbed.catalog.table_cli:table",
 }
 """Where each command is. They are imported on use: a server must not wait for what only tables need."""

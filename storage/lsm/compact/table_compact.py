@@ -25,6 +25,9 @@ from interbed.storage.write.commit_message import CommitMessage
 COMPACTION_THREADS = min(4, os.cpu_count() or 1)
 """Buckets compacted at the same time; each holds a block of the merge and a row group, not its files."""
 
+Progress = Callable[[int, int], None]
+"""Told after each bucket how many are done, and how many there are."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionResult:
@@ -89,6 +92,7 @@ def compact_table(
     full: bool = True,
     partition: Mapping[str, object] | None = None,
     bucket: int | None = None,
+    progress: Progress | None = None,
 ) -> CompactionResult:
     """Compact every bucket, or those of a (partial) partition specification or of a bucket number, and commit it.
 
@@ -97,7 +101,7 @@ def compact_table(
     partition column that the table does not have. After an error nothing is left of the compaction.
     """
     check_writable(store)
-    messages = compact_buckets(store, _restored(store, partition, bucket), full=full)
+    messages = compact_buckets(store, _restored(store, partition, bucket), full=full, progress=progress)
     if not messages:
         return _result(None, [])
     # A COMPACT snapshot only: the messages hold no new rows.
@@ -128,7 +132,9 @@ def plan_table_compaction(
     return plans
 
 
-def compact_buckets(store: TableStore, restored: RestoredBuckets, *, full: bool = True) -> list[CommitMessage]:
+def compact_buckets(
+    store: TableStore, restored: RestoredBuckets, *, full: bool = True, progress: Progress | None = None
+) -> list[CommitMessage]:
     """Compact the buckets given; a message for each one in which there was something to do.
 
     On an error the new files of all buckets are deleted.
@@ -142,7 +148,11 @@ def compact_buckets(store: TableStore, restored: RestoredBuckets, *, full: bool 
     pool = ThreadPoolExecutor(COMPACTION_THREADS, thread_name_prefix="compact")
     try:
         futures = [pool.submit(work, restored, *place) for place in restored.buckets()]
-        results = [future.result() for future in futures]
+        results = []
+        for future in futures:
+            results.append(future.result())
+            if progress is not None:
+                progress(len(results), len(futures))
     except BaseException:
         pool.shutdown(cancel_futures=True)
         finished = [f.result() for f in futures if not f.cancelled() and f.exception() is None]

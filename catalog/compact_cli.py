@@ -1,0 +1,107 @@
+"""The command line of compaction: `interbed compact -o warehouse=file:/tmp/lake shop`, and of one table alone.
+
+Progress is shown on stderr, on a terminal only. Exit codes: 0 when all is done or nothing was due, 1 when a table
+failed, 2 for wrong usage.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from interbed.catalog.cli_parts import catalog_options, json_flag, pairs, partition_options, partition_spec, show
+from interbed.catalog.factory import open_catalog
+from interbed.catalog.table_compaction import (
+    CompactionScope,
+    TablePatterns,
+    compact_tables,
+    tables_meant,
+)
+from interbed.catalog.table_compaction import Progress as OnProgress
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def scope_options(command: _Command) -> _Command:
+    """Adds what a compaction is restricted to: `bucket`, `partition`, `minor`, and `dry_run`."""
+    command = click.option("--dry-run", is_flag=True, help="Say what would be merged, why, and what it would cost.")(
+        command
+    )
+    command = click.option(
+        "--minor/--full", default=False, help="Do only what the universal strategy finds due; or all, the default."
+    )(command)
+    command = partition_options(command)
+    return click.option("--bucket", type=int, help="This bucket only.")(command)
+
+
+@contextmanager
+def shown_progress(tables: int) -> Iterator[OnProgress | None]:
+    """Draws what it is told, table by table; None where nobody looks."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("buckets"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("compacting", total=None)
+        seen: dict[str, None] = {}
+
+        def tell(name: str, done: int, total: int) -> None:
+            seen[name] = None
+            place = f"compacting {name}" + (f" ({len(seen)} of {tables})" if tables > 1 else "")
+            progress.update(task, description=place, completed=done, total=total)
+
+        yield tell
+
+
+@click.command()
+@catalog_options
+@click.argument("names", metavar="[DATABASE|DATABASE.TABLE]...", nargs=-1)
+@click.option("--including-databases", default=".*", help="Without names: databases that match this expression.")
+@click.option("--including-tables", default=".*", help="Of databases: tables whose DATABASE.TABLE matches.")
+@click.option("--excluding-tables", help="Of databases: no tables whose DATABASE.TABLE matches this.")
+@scope_options
+@json_flag
+@click.pass_context
+def compact(
+    context: click.Context,
+    options: Sequence[str],
+    names: Sequence[str],
+    including_databases: str,
+    including_tables: str,
+    excluding_tables: str | None,
+    bucket: int | None,
+    partition: Sequence[str],
+    minor: bool,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Compact tables, the tables of databases, or those of the whole catalog.
+
+    interbed compact -o warehouse=file:/tmp/lake shop --excluding-tables 'shop\\.tmp_.*'
+
+    Expressions are regular and match whole names. A table that fails does not stop the others; the exit code is 1 then.
+    """
+    scope = CompactionScope(full=not minor, partition=partition_spec(partition), bucket=bucket)
+    restricted = bucket is not None or bool(partition)
+    if restricted and not (names and all("." in name for name in names)):
+        raise click.UsageError("--bucket and --partition go with tables; name them as DATABASE.TABLE.")
+    patterns = TablePatterns(
+        including_databases=including_databases, including_tables=including_tables, excluding_tables=excluding_tables
+    )
+    with open_catalog("interbed", pairs(options)) as catalog:
+        tables = tables_meant(catalog, names, patterns)
+        with shown_progress(len(tables)) as progress:
+            report = compact_tables(catalog, tables, scope, dry_run=dry_run, progress=progress)
+    show(report, as_json)
+    if report.failures:
+        context.exit(1)

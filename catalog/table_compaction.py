@@ -1,0 +1,147 @@
+"""Compaction of tables of a catalog by name: which tables are meant, and what became of each.
+
+Names and patterns follow Paimon's procedures `compact` and `compact_database`: patterns are regular expressions that
+match whole names, those of tables with their database. A table that fails does not keep the others from their turn.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from interbed.catalog.api import Catalog, parse_table_name
+from interbed.storage.errors import InterbedError, InvalidInputError
+from interbed.storage.lsm.compact.table_compact import CompactionResult, PlannedCompaction
+
+Progress = Callable[[str, int, int], None]
+"""Told the table's name, how many of its buckets are done, and how many there are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TablePatterns:
+    """Regular expressions for whole names; those of tables match `database.table`. Raises InvalidInputError."""
+
+    including_databases: str = ".*"
+    including_tables: str = ".*"
+    excluding_tables: str | None = None
+
+    def __post_init__(self) -> None:
+        for pattern in (self.including_databases, self.including_tables, self.excluding_tables or ""):
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise InvalidInputError(f"{pattern!r} is no regular expression: {error}.") from error
+
+    def has_database(self, name: str) -> bool:
+        """Whether tables of the database may be meant."""
+        return re.fullmatch(self.including_databases, name) is not None
+
+    def has_table(self, name: str) -> bool:
+        """Whether the table, named with its database, is meant."""
+        if re.fullmatch(self.including_tables, name) is None:
+            return False
+        return self.excluding_tables is None or re.fullmatch(self.excluding_tables, name) is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionScope:
+    """How much is compacted: in full or what is due, a (partial) partition specification, a bucket."""
+
+    full: bool = True
+    partition: Mapping[str, object] | None = None
+    bucket: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableOutcome:
+    """What became of one table: a result, or plans of a dry run, or an error."""
+
+    table: str
+    result: CompactionResult | None = None
+    plans: tuple[PlannedCompaction, ...] | None = None
+    error: str | None = None
+
+    def __str__(self) -> str:
+        if self.plans is not None:
+            return "\n  ".join([f"{self.table}:{'' if self.plans else ' nothing to compact'}", *map(str, self.plans)])
+        return f"{self.table}: {self.result if self.error is None else f'FAILED: {self.error}'}"
+
+    def to_json(self) -> dict[str, Any]:
+        """The outcome as a JSON object."""
+        if self.error is not None:
+            return {"table": self.table, "error": self.error}
+        if self.plans is not None:
+            return {"table": self.table, "plans": [plan.to_json() for plan in self.plans]}
+        return {"table": self.table, "result": None if self.result is None else self.result.to_json()}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionReport:
+    """What became of every table, in the order of their turns."""
+
+    outcomes: tuple[TableOutcome, ...]
+
+    @property
+    def failures(self) -> int:
+        """Tables that were not compacted because of an error."""
+        return sum(outcome.error is not None for outcome in self.outcomes)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.outcomes))
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as a JSON object."""
+        return {"failures": self.failures, "tables": [outcome.to_json() for outcome in self.outcomes]}
+
+
+def tables_meant(catalog: Catalog, names: Sequence[str], patterns: TablePatterns) -> list[str]:
+    """The tables named, those of the databases named (of all databases if nothing is), as far as the patterns go.
+
+    A table named by itself need not match. Raises DatabaseNotFoundError for a database that is not there, and
+    InvalidInputError when no table is left.
+    """
+    found: dict[str, None] = {}
+    for name in names or [d for d in catalog.list_databases() if patterns.has_database(d)]:
+        if "." in name:
+            found[str(parse_table_name(name))] = None
+            continue
+        tables = (f"{name}.{table}" for table in catalog.list_tables(name))
+        found.update((table, None) for table in tables if patterns.has_table(table))
+    if not found:
+        raise InvalidInputError("There are no tables to compact: no table matches the names and patterns given.")
+    return list(found)
+
+
+def compact_tables(
+    catalog: Catalog,
+    tables: Sequence[str],
+    scope: CompactionScope,
+    *,
+    dry_run: bool = False,
+    progress: Progress | None = None,
+) -> CompactionReport:
+    """Compact the tables one after the other, or only tell what would be done; errors of a table are in the report."""
+    outcomes = []
+    for name in tables:
+        try:
+            outcomes.append(compact_one_table(catalog, name, scope, dry_run=dry_run, progress=progress))
+        except InterbedError as error:
+            outcomes.append(TableOutcome(table=name, error=str(error)))
+    return CompactionReport(outcomes=tuple(outcomes))
+
+
+def compact_one_table(
+    catalog: Catalog, name: str, scope: CompactionScope, *, dry_run: bool = False, progress: Progress | None = None
+) -> TableOutcome:
+    """Compact a table, or only tell what would be done; raises as Table.compact does."""
+    table = catalog.get_table(name)
+    if dry_run:
+        plans = table.plan_compaction(full=scope.full, partition=scope.partition, bucket=scope.bucket)
+        return TableOutcome(table=name, plans=tuple(plans))
+
+    def tell(done: int, total: int) -> None:
+        if progress is not None:
+            progress(name, done, total)
+
+    result = table.compact(full=scope.full, partition=scope.partition, bucket=scope.bucket, progress=tell)
+    return TableOutcome(table=name, result=result)

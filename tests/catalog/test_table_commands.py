@@ -1,0 +1,197 @@
+"""The commands for tables, run as a program would run them: levels, changes, compact, simulate."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner, Result
+
+import interbed
+from interbed.catalog.table_compaction import CompactionScope, TablePatterns, compact_tables, tables_meant
+from interbed.cli import main
+from interbed.storage.errors import InvalidInputError
+
+SCHEMA = pa.schema([("id", pa.int64()), ("amount", pa.float64()), ("dt", pa.string())])
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> interbed.Catalog:
+    """Databases `shop` and `test` with tables of two snapshots, which nothing has compacted."""
+    catalog = interbed.load_catalog(warehouse=tmp_path / "lake")
+    for name in ("shop.orders", "shop.items", "shop.tmp_1", "test.orders"):
+        database = name.split(".")[0]
+        catalog.create_database(database, ignore_if_exists=True)
+        table = catalog.create_table(
+            name, SCHEMA, primary_keys=["dt", "id"], partition_keys=["dt"], options={"bucket": "1"}
+        )
+        table.upsert(pa.table({"id": [1, 2, 3], "amount": [1.0, 2.0, 3.0], "dt": ["a", "a", "b"]}))
+        table.upsert(pa.table({"id": [1], "amount": [9.0], "dt": ["a"]}))
+    return catalog
+
+
+def run(catalog: interbed.Catalog, command: str, *arguments: str) -> Result:
+    return CliRunner().invoke(main, [command, "-o", f"warehouse={catalog.warehouse}", *arguments])
+
+
+def compacted(catalog: interbed.Catalog) -> set[str]:
+    """The tables of which the newest snapshot is a compaction."""
+    names = [f"{d}.{t}" for d in catalog.list_databases() for t in catalog.list_tables(d)]
+    kinds = {name: catalog.get_table(name).snapshots()[-1].commit_kind.value for name in names}
+    return {name for name, kind in kinds.items() if kind == "COMPACT"}
+
+
+def test_the_levels_of_a_bucket_are_drawn(catalog: interbed.Catalog, tmp_path: Path) -> None:
+    shown = run(catalog, "table", "levels", "shop.orders", "-p", "dt=a", "--plot", str(tmp_path / "levels.svg"))
+    assert shown.exit_code == 0, shown.output
+    assert "dt=a bucket 0" in shown.output
+    assert "dt=b" not in shown.output
+    assert "■■" in shown.output
+    assert (tmp_path / "levels.svg").exists()
+    summary = run(catalog, "table", "levels", "shop.orders", "--summary")
+    assert "sorted runs" in summary.output
+    assert "■" not in summary.output
+
+
+def test_a_wrong_picture_is_refused_before_anything_is_done(catalog: interbed.Catalog) -> None:
+    result = run(catalog, "table", "levels", "shop.orders", "--plot", "levels.jpg")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "levels.jpg" in result.output
+
+
+def test_changes_are_shown_for_people_and_for_programs(catalog: interbed.Catalog) -> None:
+    shown = run(catalog, "table", "changes", "shop.orders", "--from", "2")
+    assert shown.exit_code == 0, shown.output
+    assert "+I" in shown.output
+    assert "9.0" in shown.output
+    lines = run(catalog, "table", "changes", "shop.orders", "--json", "--filter", "dt = 'a'").output.splitlines()
+    assert [json.loads(line) for line in lines] == [
+        {"_row_kind": "+I", "id": 1, "amount": 1.0, "dt": "a"},
+        {"_row_kind": "+I", "id": 2, "amount": 2.0, "dt": "a"},
+        {"_row_kind": "+I", "id": 1, "amount": 9.0, "dt": "a"},
+    ]
+    few = run(catalog, "table", "changes", "shop.orders", "--limit", "2", "-c", "id")
+    assert "only the first 2 rows" in few.output
+    assert "amount" not in few.output
+    assert run(catalog, "table", "changes", "shop.orders", "--filter", "id = 77").output == "no changes\n"
+
+
+def test_values_that_json_has_no_type_for_are_text(tmp_path: Path) -> None:
+    catalog = interbed.load_catalog(warehouse=tmp_path)
+    catalog.create_database("shop")
+    schema = pa.schema([("id", pa.int64()), ("b", pa.binary()), ("d", pa.decimal128(5, 2)), ("n", pa.string())])
+    table = catalog.create_table("shop.t", schema, primary_keys=["id"], options={"bucket": "1"})
+    table.upsert(pa.Table.from_pylist([{"id": 1, "b": b"ab", "d": 1, "n": None}], schema=schema))
+    [line] = run(catalog, "table", "changes", "shop.t", "--json").output.splitlines()
+    assert json.loads(line) == {"_row_kind": "+I", "id": 1, "b": "YWI=", "d": "1.00", "n": None}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "done"),
+    [
+        ([], {"shop.orders", "shop.items", "shop.tmp_1", "test.orders"}),
+        (["shop"], {"shop.orders", "shop.items", "shop.tmp_1"}),
+        (["shop.items", "test"], {"shop.items", "test.orders"}),
+        (["shop", "--excluding-tables", r"shop\.tmp_.*"], {"shop.orders", "shop.items"}),
+        (["--including-tables", r".*\.orders"], {"shop.orders", "test.orders"}),
+        (["--including-databases", "t.*"], {"test.orders"}),
+        (["--including-tables", "orders", "shop.tmp_1"], {"shop.tmp_1"}),
+    ],
+)
+def test_tables_are_compacted_by_name_and_by_pattern(
+    catalog: interbed.Catalog, arguments: list[str], done: set[str]
+) -> None:
+    result = run(catalog, "compact", *arguments, "--json")
+    assert result.exit_code == 0, result.output
+    report = json.loads(result.stdout)
+    assert {t["table"] for t in report["tables"]} == done
+    assert all(t["result"]["snapshot_id"] == 3 for t in report["tables"])
+    assert compacted(catalog) == done
+
+
+def test_a_partition_of_a_table_is_compacted(catalog: interbed.Catalog) -> None:
+    result = run(catalog, "compact", "shop.orders", "-p", "dt=b")
+    assert result.exit_code == 0, result.output
+    levels = catalog.get_table("shop.orders").levels().levels
+    assert {(s.partition, s.level) for s in levels} == {("dt=a", 0), ("dt=b", 5)}
+    for wrong in (["shop"], []):
+        refused = run(catalog, "compact", *wrong, "-p", "dt=b")
+        assert (refused.exit_code, "DATABASE.TABLE" in refused.output) == (2, True)
+
+
+def test_a_dry_run_tells_what_would_be_merged_and_changes_nothing(catalog: interbed.Catalog) -> None:
+    shown = run(catalog, "compact", "shop", "--dry-run")
+    assert shown.exit_code == 0, shown.output
+    assert "shop.items:\n  dt=a bucket 0: full (asked for): rewrite 2 file(s)" in shown.output
+    minor = run(catalog, "compact", "shop", "--dry-run", "--minor").output.splitlines()
+    assert minor == [f"shop.{name}: nothing to compact" for name in ("items", "orders", "tmp_1")]
+    assert compacted(catalog) == set()
+
+
+def test_a_table_that_fails_does_not_stop_the_others(catalog: interbed.Catalog) -> None:
+    result = run(catalog, "compact", "shop.nope", "shop.items", "--json")
+    assert result.exit_code == 1
+    report = json.loads(result.stdout)
+    assert report["failures"] == 1
+    assert "shop.nope" in report["tables"][0]["error"]
+    assert compacted(catalog) == {"shop.items"}
+    again = run(catalog, "compact", "shop.nope", "shop.items")
+    assert "shop.nope: FAILED" in again.output
+    assert "shop.items: nothing to compact" in again.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nope"], "nope"),
+        (["--including-tables", "orders"], "no tables to compact"),
+        (["--including-tables", "("], "'('"),
+    ],
+)
+def test_what_names_no_table_is_an_error(catalog: interbed.Catalog, arguments: list[str], message: str) -> None:
+    result = run(catalog, "compact", *arguments)
+    assert (result.exit_code, message in result.output) == (1, True), result.output
+
+
+def test_progress_is_told_bucket_by_bucket(catalog: interbed.Catalog) -> None:
+    told: list[tuple[str, int, int]] = []
+    tables = tables_meant(catalog, ["shop.orders", "shop.orders", "test"], TablePatterns())
+    assert tables == ["shop.orders", "test.orders"]
+    compact_tables(catalog, tables, CompactionScope(), progress=lambda *step: told.append(step))
+    assert told == [(name, done, 2) for name in tables for done in (1, 2)]
+
+
+def test_a_pattern_must_be_an_expression() -> None:
+    with pytest.raises(InvalidInputError, match="no regular expression"):
+        TablePatterns(excluding_tables="[")
+
+
+def test_a_simulation_is_shown_for_people_and_for_programs(tmp_path: Path) -> None:
+    simulate = ["simulate", "compaction", "--commits", "20", "--rows", "50"]
+    shown = CliRunner().invoke(main, [*simulate, "--plot", str(tmp_path / "s.png")])
+    assert shown.exit_code == 0, shown.output
+    assert "space amplification" in shown.output
+    assert (tmp_path / "s.png").exists()
+    one = json.loads(CliRunner().invoke(main, [*simulate, "--json", "--keys", "zipf"]).stdout)
+    assert (len(one["steps"]), one["workload"]["distribution"]) == (20, "zipf")
+    vary = ["--vary", "num-sorted-run.compaction-trigger=3, 6,3"]
+    compared = json.loads(CliRunner().invoke(main, [*simulate, "--json", *vary]).stdout)
+    assert [s["compactionTrigger"] for s in compared] == [3, 6]
+    assert "num-sorted-run.compaction-trigger=6" in CliRunner().invoke(main, [*simulate, *vary]).output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["--commits", "0"], 1, "commits"),
+        (["--option", "num-levels"], 2, "KEY=VALUE"),
+        (["--option", "num-levels=one"], 1, "num-levels"),
+        (["--vary", "num-levels"], 2, "--vary"),
+        (["--interval", "soon"], 1, "--interval"),
+        (["--keys", "some"], 2, "uniform"),
+        (["--plot", "x.gif"], 1, "x.gif"),
+    ],
+)
+def test_wrong_figures_are_an_error(arguments: list[str], code: int, message: str) -> None:
+    result = CliRunner().invoke(main, ["simulate", "compaction", *arguments])
+    assert (result.exit_code, message in result.output) == (code, True), result.output
