@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from interbed.storage.errors import InvalidOptionError
+from interbed.storage.file_index import bloom_filter
 from interbed.storage.file_index.kinds import check_type
 from interbed.storage.file_index.values import ValueForm
 from interbed.storage.option_reader import OptionReader
@@ -43,6 +44,11 @@ class FileIndexSpec:
 
     columns: tuple[IndexedColumn, ...] = ()
     in_manifest_threshold: int = 500
+
+    @property
+    def picks_rows(self) -> bool:
+        """Whether some index tells rows apart, not only files."""
+        return any(c.kind != bloom_filter.KIND for c in self.columns)
 
     @staticmethod
     def of(fields: Sequence[DataField], options: Mapping[str, str], *, in_manifest_threshold: int) -> "FileIndexSpec":

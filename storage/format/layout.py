@@ -78,6 +78,9 @@ class DataFileLayout:
         kinds = FileKinds.of(options, schema.fields, key_fields)
         for file_format in sorted(kinds.formats):
             check_fields(file_format, schema.fields)
+        indexes = FileIndexSpec.of(
+            schema.fields, options.raw, in_manifest_threshold=options.file_index_in_manifest_threshold
+        )
         return DataFileLayout(
             schema_id=schema.id,
             fields=fields,
@@ -86,12 +89,11 @@ class DataFileLayout:
             value_fields=schema.fields,
             kinds=kinds,
             dense_stats=options.boolean("metadata.stats-dense-store", True),
-            ascending=frozenset(ascending),
+            # Java Paimon 1.4.2 takes wrong values from pages of deltas when an index picks single rows of them.
+            ascending=frozenset() if indexes.picks_rows else frozenset(ascending),
             target_size=options.target_file_size_for(primary_key=keyed),
             options=options,
-            file_indexes=FileIndexSpec.of(
-                schema.fields, options.raw, in_manifest_threshold=options.file_index_in_manifest_threshold
-            ),
+            file_indexes=indexes,
             arrow=file_schema(fields),
         )
 
