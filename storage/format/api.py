@@ -35,27 +35,6 @@ class FileWriter(Protocol):
 class FormatReader(Protocol):
     """Reads files of one format."""
 
-    def batches(
-        self,
-        path: str,
-        fields: Sequence[DataField],
-        *,
-        file_io: FileIO,
-        batch_rows: int,
-        predicate: Predicate | None = None,
-        use_threads: bool = False,
-    ) -> Iterator[pa.RecordBatch]:
-        """The rows of a file in order, in batches of at most `batch_rows`, in memory bounded by some pages or a stripe.
-
-        `fields` are columns as the file's schema names and types them. A column that the file does not have is left
-        out; Arrow types are those that the format gives, which may differ from those of the fields in units and in the
-        names and nullability of nested fields. Parts of the file that can't hold a row that satisfies `predicate` (over
-        columns of the file) may be skipped; rows are not filtered. `use_threads` decodes columns in parallel.
-
-        Raises CorruptFileError, NotSupportedError and StorageAccessError, all naming the file.
-        """
-        ...
-
     def positioned(
         self,
         path: str,
@@ -67,9 +46,16 @@ class FormatReader(Protocol):
         wanted: Positions | None = None,
         use_threads: bool = False,
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """The same batches, each with the position of its first row in the file; rows of a batch are consecutive.
+        """The rows of a file in order, in batches of at most `batch_rows`, in memory bounded by some pages or a stripe.
 
-        Parts of the file without any of the positions `wanted`, which ascend, may be skipped, too.
+        Each batch comes with the position of its first row in the file; the rows of a batch are consecutive. `fields`
+        are columns as the file's schema names and types them. A column that the file does not have is left out; Arrow
+        types are those that the format gives, which may differ from those of the fields in units and in the names and
+        nullability of nested fields. Parts of the file that can't hold a row that satisfies `predicate` (over columns
+        of the file), or any of the positions `wanted`, which ascend, may be skipped; rows are not filtered.
+        `use_threads` decodes columns in parallel.
+
+        Raises CorruptFileError, NotSupportedError and StorageAccessError, all naming the file.
         """
         ...
 

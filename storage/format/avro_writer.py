@@ -1,6 +1,5 @@
 """Writing Avro data files: a header with schema and codec, then blocks of whole rows, each compressed by itself."""
 
-import json
 import secrets
 from collections.abc import Sequence
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from interbed.storage.format.avro_blocks import SYNC_BYTES, header_bytes, long_bytes
 from interbed.storage.format.avro_codec import compressor
 from interbed.storage.format.avro_encode import encode_rows
 from interbed.storage.format.avro_schema import record_schema
@@ -15,8 +15,6 @@ from interbed.storage.options import CoreOptions
 from interbed.storage.types.data_type import DataField
 from interbed.storage.types.not_null import without_hidden_nulls
 
-MAGIC = b"Obj\x01"
-SYNC_BYTES = 16
 BLOCK_BYTES = 64_000
 """Plain bytes at which a block is closed, as by Avro's Java library."""
 _ENCODED_ROWS = 16_384
@@ -35,11 +33,7 @@ class AvroFileWriter:
         self._schema = schema
         self._compress = compressor(codec or "null", options.zstd_level)
         self._sync = secrets.token_bytes(SYNC_BYTES)
-        metadata = {"avro.schema": json.dumps(record_schema(fields)).encode(), "avro.codec": (codec or "null").encode()}
-        header = [MAGIC, long_bytes(len(metadata))]
-        for key, value in metadata.items():
-            header += [long_bytes(len(key)), key.encode(), long_bytes(len(value)), value]
-        sink.write(b"".join([*header, long_bytes(0), self._sync]))
+        sink.write(header_bytes(record_schema(fields), codec or "null", self._sync))
 
     def write(self, batches: Sequence[pa.RecordBatch]) -> None:
         """Append the batches."""
@@ -69,14 +63,3 @@ class AvroFileWriter:
             block = self._compress(encoded.data[begin:end].tobytes())
             self._sink.write(b"".join((long_bytes(last - row), long_bytes(len(block)), block, self._sync)))
             row, begin = last, end
-
-
-def long_bytes(value: int) -> bytes:
-    """A number that is not negative, as Avro writes a long."""
-    rest = value << 1
-    out = bytearray()
-    while rest > 0x7F:
-        out.append(rest & 0x7F | 0x80)
-        rest >>= 7
-    out.append(rest)
-    return bytes(out)

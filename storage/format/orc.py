@@ -5,31 +5,17 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 from pyarrow import orc
 
+from interbed.storage.errors import NotSupportedError
 from interbed.storage.fileio.api import FileIO
 from interbed.storage.format.api import Positions, data_file_errors
 from interbed.storage.predicate.expr import Predicate
 from interbed.storage.types.data_type import DataField
 
+_OUT_OF_RANGE = "out of range for nanosecond"
+
 
 class OrcReader:
-    """FormatReader of ORC files; holds no state."""
-
-    def batches(
-        self,
-        path: str,
-        fields: Sequence[DataField],
-        *,
-        file_io: FileIO,
-        batch_rows: int,
-        predicate: Predicate | None = None,
-        use_threads: bool = False,
-    ) -> Iterator[pa.RecordBatch]:
-        """See FormatReader; nothing is skipped, because pyarrow does not show stripe statistics."""
-        found = self.positioned(
-            path, fields, file_io=file_io, batch_rows=batch_rows, predicate=predicate, use_threads=use_threads
-        )
-        for _, batch in found:
-            yield batch
+    """FormatReader of ORC files; holds no state. Nothing is skipped: pyarrow does not show statistics of stripes."""
 
     def positioned(
         self,
@@ -53,10 +39,21 @@ class OrcReader:
                 return
             position = 0
             for stripe in range(file.nstripes):
-                rows = file.read_stripe(stripe, columns=names)
+                rows = _read_stripe(file, stripe, names, path)
                 for start in range(0, rows.num_rows, batch_rows):
                     yield position + start, rows.slice(start, batch_rows).select(names)
                 position += rows.num_rows
+
+
+def _read_stripe(file: orc.ORCFile, stripe: int, names: list[str], path: str) -> pa.RecordBatch:
+    try:
+        return file.read_stripe(stripe, columns=names)
+    except pa.ArrowInvalid as error:
+        if _OUT_OF_RANGE not in str(error):
+            raise
+        raise NotSupportedError(
+            f"The data file {path} has timestamps before 1678 or after 2261, which are not read from ORC files: {error}"
+        ) from error
 
 
 def _empty_columns(rows: int, batch_rows: int) -> Iterator[tuple[int, pa.RecordBatch]]:

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import orc
 
 from interbed.storage.errors import InvalidInputError
@@ -29,7 +28,7 @@ _UNFLUSHED = 0.2
 """What part of rows in memory their share of a stripe is guessed to be; Paimon guesses the same."""
 _COMPACT_LEVEL = 2
 """From this zstd level on liborc compresses for size; it knows speed and size only."""
-_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6}
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _MOST_SECONDS = 2**63 // 10**9
 """Seconds from the epoch to the last instant, in 2262, that Arrow has in the nanoseconds as which it reads ORC."""
 
@@ -79,7 +78,7 @@ class OrcFileWriter:
 
     def _to_physical(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         for index in self._timestamps:
-            _check_range(self._schema.field(index).name, batch.column(index))
+            _check_timestamps(self._schema.field(index).name, batch.column(index))
         columns = [_as_stored(column, field.type) for column, field in zip(batch.columns, self._physical, strict=True)]
         return pa.RecordBatch.from_arrays(columns, schema=self._physical)
 
@@ -117,20 +116,33 @@ def _has_timestamps(arrow: pa.DataType) -> bool:
         return _has_timestamps(arrow.value_type)
     if isinstance(arrow, pa.StructType):
         return any(_has_timestamps(f.type) for f in arrow)
-    return isinstance(arrow, pa.TimestampType) and arrow.unit != "ns"
+    return isinstance(arrow, pa.TimestampType)
 
 
-def _check_range(name: str, column: "pa.Array[Any]") -> None:
-    """Raise InvalidInputError for timestamps that no reader on Arrow gets back out of an ORC file."""
+def _check_timestamps(name: str, column: "pa.Array[Any]") -> None:
+    """Raise InvalidInputError for timestamps that would not come back out of the file.
+
+    Arrow reads ORC's timestamps as nanoseconds, which end in 2262; and it writes those before the epoch with a fraction
+    whose sign Java's readers can't make anything of, unless it is one of whole milliseconds.
+    """
     for _, values in leaves(name, column):
-        if not isinstance(values.type, pa.TimestampType) or values.type.unit == "ns":
+        if not isinstance(values.type, pa.TimestampType):
             continue
-        bounds = pc.min_max(values.view(pa.int64()))
-        most = _MOST_SECONDS * _PER_SECOND[str(values.type.unit)]
-        if bounds["min"].is_valid and not (-most < bounds["min"].as_py() and bounds["max"].as_py() < most):
+        unit = str(values.type.unit)
+        counts = values.drop_null().view(pa.int64()).to_numpy()
+        if not len(counts) or ((low := int(counts.min())) >= 0 and unit == "ns"):
+            continue
+        most = _MOST_SECONDS * _PER_SECOND[unit]
+        if unit != "ns" and not (-most < low and int(counts.max()) < most):
             raise InvalidInputError(
                 f"The column {name!r} has timestamps before 1678 or after 2261, which can't be read back from "
                 "ORC files. Set 'file.format' to 'parquet' or 'avro'."
+            )
+        step = _PER_SECOND[unit] // 1000
+        if low < 0 and step > 1 and (counts[counts < 0] % step).any():
+            raise InvalidInputError(
+                f"The column {name!r} has timestamps before 1970 with a fraction of milliseconds, which Java's readers "
+                "can't take out of the ORC files that Arrow writes. Set 'file.format' to 'parquet' or 'avro'."
             )
 
 

@@ -23,24 +23,7 @@ COLUMN_BUFFER_BYTES = 1 << 20
 
 
 class ParquetReader:
-    """FormatReader of Parquet files; holds no state."""
-
-    def batches(
-        self,
-        path: str,
-        fields: Sequence[DataField],
-        *,
-        file_io: FileIO,
-        batch_rows: int,
-        predicate: Predicate | None = None,
-        use_threads: bool = False,
-    ) -> Iterator[pa.RecordBatch]:
-        """See FormatReader; row groups whose statistics exclude the predicate are skipped."""
-        found = self.positioned(
-            path, fields, file_io=file_io, batch_rows=batch_rows, predicate=predicate, use_threads=use_threads
-        )
-        for _, batch in found:
-            yield batch
+    """FormatReader of Parquet files; holds no state. Row groups whose statistics exclude the predicate are skipped."""
 
     def positioned(
         self,

@@ -32,10 +32,10 @@ def _field(name: str, kind: str) -> DataField:
 def _read(
     path: Path, fields: list[DataField], *, predicate: Predicate | None = None, batch_rows: int = 100, io: Any = None
 ) -> list[pa.RecordBatch]:
-    reader = ParquetReader().batches(
+    found = ParquetReader().positioned(
         str(path), fields, file_io=io or LocalFileIO(), batch_rows=batch_rows, predicate=predicate
     )
-    return list(reader)
+    return [batch for _, batch in found]
 
 
 @pytest.mark.parametrize("io", [LocalFileIO(), _BufferedFileIO()], ids=["mapped", "buffered"])

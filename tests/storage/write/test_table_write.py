@@ -311,7 +311,7 @@ def test_another_number_of_buckets_than_the_files_have_is_refused(tmp_path: Path
     [
         ({"bucket": "-1"}, NotSupportedError, "fixed number of buckets"),
         ({"bucket": "-2"}, NotSupportedError, "fixed number of buckets"),
-        ({"file__format": "orc", "bucket": "1"}, NotSupportedError, "file.format"),
+        ({"file__compression": "lzo", "bucket": "1"}, InvalidOptionError, "file.compression"),
         ({"metadata__stats_mode": "some", "bucket": "1"}, InvalidOptionError, "metadata.stats-mode"),
     ],
 )
