@@ -11,8 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import datasketches
 from pyroaring import BitMap
 
+from interbed.storage.lsm.merge_function.fields.roaring64 import Roaring64
 from tests.support.peers_java import PeerRows
 from tests.support.peers_json import TypeJson
 
@@ -76,6 +78,42 @@ def _bitmap(source: random.Random) -> Any:
     first = source.randrange(70_000)
     numbers = BitMap([*range(first, first + source.randrange(9)), source.randrange(1 << 31)])
     return base64.b64encode(numbers.serialize()).decode()
+
+
+def _wide_bitmap(source: random.Random) -> Any:
+    if source.random() < 0.2:
+        return None
+    # Near and far numbers: shared containers, and branches of the tree at any depth.
+    first = source.randrange(1 << source.choice([17, 33, 49]))
+    far = [source.randrange(1 << 64) for _ in range(source.randrange(3))]
+    spread = [(source.randrange(70) << 16) + source.randrange(40) for _ in range(source.choice([0, 0, 30]))]
+    return base64.b64encode(
+        Roaring64.of([*range(first, first + source.randrange(9)), *far, *spread]).to_bytes()
+    ).decode()
+
+
+def _set(source: random.Random) -> list[int]:
+    # Many numbers of few draws.
+    first, step = source.randrange(20_000), source.choice([1, 7])
+    return [(first + step * i) % 20_000 for i in range(source.choice([0, 1, 5, 40, 300, 6_000]))]
+
+
+def _hll(source: random.Random) -> Any:
+    if source.random() < 0.2:
+        return None
+    sketch = datasketches.hll_sketch(12, datasketches.HLL_4)
+    for number in _set(source):
+        sketch.update(number)
+    return base64.b64encode(sketch.serialize_compact()).decode()
+
+
+def _theta(source: random.Random) -> Any:
+    if source.random() < 0.2:
+        return None
+    sketch = datasketches.update_theta_sketch()
+    for number in _set(source):
+        sketch.update(number)
+    return base64.b64encode(sketch.compact().serialize()).decode()
 
 
 def _kind(source: random.Random) -> Any:
@@ -304,7 +342,24 @@ CASES = [
         },
         kinds="+I +I +U -U -D",
     ),
-    Case(name="bitmaps", **_aggregation({"bm": ("BYTES", _bitmap, "rbm32")})),
+    Case(
+        name="bitmaps",
+        **_aggregation({"bm": ("BYTES", _bitmap, "rbm32"), "wide": ("BYTES", _wide_bitmap, "rbm64")}),
+    ),
+    Case(
+        name="sketches",
+        **_aggregation({"hll": ("BYTES", _hll, "hll_sketch"), "theta": ("BYTES", _theta, "theta_sketch")}),
+    ),
+    Case(
+        name="groups-of-sets",
+        columns=[("g", "INT", _sequence), ("bm", "BYTES", _wide_bitmap), ("hll", "BYTES", _hll)],
+        options={
+            "merge-engine": "partial-update",
+            "fields.g.sequence-group": "bm,hll",
+            "fields.bm.aggregate-function": "rbm64",
+            "fields.hll.aggregate-function": "hll_sketch",
+        },
+    ),
     Case(name="rowkind-field", columns=KINDED, options={"rowkind.field": "k"}),
     Case(
         name="deduplicate-ignoring-updates-before",

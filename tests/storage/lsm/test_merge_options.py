@@ -52,9 +52,9 @@ def _function(column: str, function: str, **more: str) -> dict[str, str]:
         (_function("rows", "nested_update", nested_sequence_field="k"), NotSupportedError, "nested-sequence-field"),
         (_function("rows", "nested_partial_update"), InvalidOptionError, "nested-key"),
         (_function("t", "rbm32"), InvalidOptionError, "a VARBINARY"),
-        (_function("b", "rbm64"), NotSupportedError, "rbm64"),
-        (_function("b", "hll_sketch"), NotSupportedError, "HLL sketches"),
-        (_function("b", "theta_sketch"), NotSupportedError, "theta sketches"),
+        (_function("t", "rbm64"), InvalidOptionError, "a VARBINARY"),
+        (_function("n", "hll_sketch"), InvalidOptionError, "a VARBINARY"),
+        (_function("list", "theta_sketch"), InvalidOptionError, "a VARBINARY"),
         (
             {**_function("n", "sum", ignore_retract="true"), "aggregation.remove-record-on-delete": "true"},
             InvalidOptionError,

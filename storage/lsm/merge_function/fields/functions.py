@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from interbed.storage.errors import InvalidOptionError, NotSupportedError
-from interbed.storage.lsm.merge_function.fields import elements, number, pick, text
+from interbed.storage.lsm.merge_function.fields import elements, number, pick, text, unions
 from interbed.storage.lsm.merge_function.fields.fold import Column, Fold, retract_message
 from interbed.storage.options import CoreOptions
 from interbed.storage.types.data_type import (
@@ -42,7 +42,10 @@ _PLAIN: dict[str, type[Fold]] = {
     "first_non_null_value": pick.FirstNonNullValue,
     "first_not_null_value": pick.FirstNonNullValue,
     "merge_map": elements.MergeMap,
-    "rbm32": text.RoaringUnion,
+    "rbm32": unions.RoaringUnion,
+    "rbm64": unions.Roaring64Union,
+    "hll_sketch": unions.HllUnion,
+    "theta_sketch": unions.ThetaUnion,
 }
 _WITH_OPTIONS: dict[str, type[Fold]] = {
     "listagg": text.ListAgg,
@@ -50,11 +53,6 @@ _WITH_OPTIONS: dict[str, type[Fold]] = {
     "merge_map_with_keytime": elements.MergeMapWithKeyTime,
     "nested_update": elements.NestedUpdate,
     "nested_partial_update": elements.NestedPartialUpdate,
-}
-_LACKING = {
-    "rbm64": "64-bit roaring bitmaps in the serialisation of Java's Roaring64Bitmap",
-    "hll_sketch": "HLL sketches",
-    "theta_sketch": "theta sketches",
 }
 
 
@@ -94,14 +92,10 @@ def field_function(field: DataField, name: str, options: CoreOptions) -> FieldFu
     """The function of that name for a column.
 
     Raises InvalidOptionError for an unknown function, a column of a type that it does not take, and contradicting
-    options; NotSupportedError for functions that this version lacks.
+    options; NotSupportedError for options that this version lacks.
     """
-    if name in _LACKING:
-        raise NotSupportedError(
-            f"The function '{name}' of column '{field.name}' needs {_LACKING[name]}, which this version does not merge."
-        )
     if name not in _PLAIN and name not in _WITH_OPTIONS:
-        known = ", ".join(sorted((*_PLAIN, *_WITH_OPTIONS, *_LACKING)))
+        known = ", ".join(sorted((*_PLAIN, *_WITH_OPTIONS)))
         raise InvalidOptionError(f"The column '{field.name}' has the unknown aggregate function '{name}'; use {known}.")
     _check_type(field, name)
     ignore_retract = options.boolean(f"fields.{field.name}.ignore-retract", False)
@@ -128,7 +122,7 @@ def _check_type(field: DataField, name: str) -> None:
         wanted = None if is_atomic(of) and not is_atomic(of, TypeRoot.BOOLEAN) else "of a type that can be compared"
     elif name == "listagg":
         wanted = None if isinstance(of, AtomicType) and _is_string(of) else "a STRING"
-    elif name == "rbm32":
+    elif name in ("rbm32", "rbm64", "hll_sketch", "theta_sketch"):
         wanted = None if is_atomic(of, TypeRoot.VARBINARY) else "a VARBINARY"
     elif name == "collect":
         wanted = None if isinstance(of, ArrayType) else "an ARRAY"
