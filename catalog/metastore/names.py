@@ -1,7 +1,7 @@
 """Names: which are valid, how they are compared, and the patterns that select them.
 
 Names of databases, tables and functions are case-insensitive: they are stored, compared and returned in lower case. A
-valid name is 1 to 128 letters, digits or underscores. Patterns are Hive's: alternatives separated by `|`, `*` for any
+valid name is 1 to 128 letters, digits or underscores, that of a table up to 256. Patterns are Hive's: alternatives separated by `|`, `*` for any
 run of characters, `.` for any one character, compared without regard to case.
 """
 
@@ -9,16 +9,23 @@ import re
 from collections.abc import Iterable
 
 NAME_LENGTH_MAX = 128
-"""Characters in a name; Hive's own database schema cuts database names here, and file systems cut paths not far
-beyond.
+"""Characters in the name of a catalog, a database or a function, as Hive's own database schema has it."""
+TABLE_NAME_LENGTH_MAX = 256
+"""Characters in the name of a table; most file systems have no directories of more than 255, so that such a table has to
+live somewhere else.
 """
 
 _VALID_NAME = re.compile(r"\w+", re.ASCII)
 
 
-def is_valid_name(name: str | None) -> bool:
-    """Whether a database, table or function may have this name."""
-    return bool(name) and len(name or "") <= NAME_LENGTH_MAX and _VALID_NAME.fullmatch(name or "") is not None
+def is_valid_name(name: str | None, *, length_max: int = NAME_LENGTH_MAX) -> bool:
+    """Whether a catalog, database or function may have this name."""
+    return bool(name) and len(name or "") <= length_max and _VALID_NAME.fullmatch(name or "") is not None
+
+
+def is_valid_table_name(name: str | None) -> bool:
+    """Whether a table may have this name."""
+    return is_valid_name(name, length_max=TABLE_NAME_LENGTH_MAX)
 
 
 def normalized(name: str | None) -> str:

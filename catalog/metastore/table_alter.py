@@ -11,7 +11,7 @@ from interbed.catalog.metastore.constraints import forget_columns
 from interbed.catalog.metastore.errors import InvalidObjectError, InvalidOperationError, MetastoreError
 from interbed.catalog.metastore.model import PARAMETER_DDL_TIME, Column, Database, StorageDescriptor, Table
 from interbed.catalog.metastore.moves import Mover, carry_out
-from interbed.catalog.metastore.names import is_valid_name, normalized, shortened
+from interbed.catalog.metastore.names import is_valid_table_name, normalized, shortened
 from interbed.catalog.metastore.table_rules import (
     BASIC_STATISTICS,
     CASCADE,
@@ -162,7 +162,7 @@ class TableChanges:
 
 
 def _check(changed: Table) -> None:
-    if not is_valid_name(changed.name):
+    if not is_valid_table_name(changed.name):
         raise InvalidOperationError(f"{shortened(changed.name)} is not a valid object name")
     try:
         check_columns(changed)

@@ -11,7 +11,7 @@ from interbed.catalog.metastore.model import (
     Column,
     Table,
 )
-from interbed.catalog.metastore.names import is_valid_name, shortened
+from interbed.catalog.metastore.names import is_valid_table_name, shortened
 
 EXPECTED_PARAMETER_KEY = "expected_parameter_key"
 EXPECTED_PARAMETER_VALUE = "expected_parameter_value"
@@ -25,7 +25,7 @@ CASCADE = "CASCADE"
 
 def check_table(table: Table) -> None:
     """InvalidObjectError if the table's name or columns cannot be stored."""
-    if not is_valid_name(table.name):
+    if not is_valid_table_name(table.name):
         raise InvalidObjectError(f"{shortened(table.name)} is not a valid object name")
     check_columns(table)
 

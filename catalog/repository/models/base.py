@@ -1,10 +1,14 @@
 """The declarative base of all tables of the metastore's own database."""
 
-from sqlalchemy import BigInteger, Integer, MetaData
+from sqlalchemy import BigInteger, Integer, MetaData, String
 from sqlalchemy.orm import DeclarativeBase
 
 # SQLite gives out row ids by itself only for a column of exactly the type INTEGER.
 RowId = BigInteger().with_variant(Integer(), "sqlite")
+
+# SQLite keeps the declaration of the first migration: it does not hold names to a length, and changing it means a new
+# table there.
+TableName = String(256).with_variant(String(128), "sqlite")
 
 # Constraints get predictable names, so that a migration can refer to them on every database.
 _NAMING = {

@@ -3,7 +3,7 @@
 from sqlalchemy import BigInteger, ForeignKey, Index, LargeBinary, String, Text
 from sqlalchemy.orm import Mapped, mapped_column
 
-from interbed.catalog.repository.models.base import Base, RowId
+from interbed.catalog.repository.models.base import Base, RowId, TableName
 
 
 class EventRow(Base):
@@ -19,7 +19,7 @@ class EventRow(Base):
     type: Mapped[str] = mapped_column(String(64))
     catalog: Mapped[str | None] = mapped_column(String(128))
     database: Mapped[str | None] = mapped_column(String(128))
-    table: Mapped[str | None] = mapped_column(String(128))
+    table: Mapped[str | None] = mapped_column(TableName)
     previous: Mapped[str | None] = mapped_column(Text)
     body: Mapped[bytes] = mapped_column(LargeBinary)
 

@@ -3,7 +3,7 @@
 from sqlalchemy import BigInteger, ForeignKey, String, Text, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
-from interbed.catalog.repository.models.base import Base, RowId
+from interbed.catalog.repository.models.base import Base, RowId, TableName
 
 
 class CatalogRow(Base):
@@ -38,7 +38,7 @@ class TableRow(Base):
 
     id: Mapped[int] = mapped_column(RowId, primary_key=True)
     database_id: Mapped[int] = mapped_column(ForeignKey("databases.id"))
-    name: Mapped[str] = mapped_column(String(128))
+    name: Mapped[str] = mapped_column(TableName)
     table_type: Mapped[str] = mapped_column(String(32))
     comment: Mapped[str | None] = mapped_column(Text)
     document: Mapped[str] = mapped_column(Text)

@@ -149,15 +149,6 @@ def _dots_in_names(difference: Difference) -> bool:
     return difference.method in ("get_fields", "get_schema") and "." in difference.arguments[1]
 
 
-def _long_names(difference: Difference) -> bool:
-    java, ours = difference.java, difference.ours
-    return (
-        isinstance(java, Answered)
-        and isinstance(ours, Refused)
-        and re.search(r"\w{129,} is not a valid object name", ours.text) is not None
-    )
-
-
 def _java_leaves_directories(difference: Difference) -> bool:
     """Both refused a call for which Java had made a directory already."""
     java, ours = difference.java, difference.ours
@@ -211,7 +202,6 @@ KEPT = [
     Kept("Locks are granted in order of arrival; Java lets readers pass a waiting writer.", _passes_a_waiting_lock),
     Kept("Types of columns are the clients' affair; newer ones have newer types.", _column_types_are_not_checked),
     Kept("A table's name holds no dots.", _dots_in_names),
-    Kept("Names have at most 128 characters.", _long_names),
     Kept("Objects come in the order of their names; Java has none.", _in_another_order),
     Kept("Statistics come from the engines; directories are not measured.", _files_are_not_counted),
     Kept("Every column and key has a type and a name of its own.", _columns_need_names),

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interbed.catalog.metastore.model import Column
-from interbed.catalog.metastore.names import is_valid_name, matching, pattern_matcher
+from interbed.catalog.metastore.names import is_valid_name, is_valid_table_name, matching, pattern_matcher
 from interbed.catalog.metastore.partition_names import escaped, parsed_name, partition_name, unescaped, values_of_name
 
 
@@ -19,6 +19,12 @@ def test_letters_digits_and_underscores_make_a_name(name: str) -> None:
 @pytest.mark.parametrize("name", [None, "", "a-b", "a.b", "a b", "é", "a\n", "a/b", "..", "x" * 129])
 def test_nothing_else_does(name: str | None) -> None:
     assert not is_valid_name(name)
+
+
+def test_names_of_tables_may_be_longer() -> None:
+    assert is_valid_table_name("x" * 256)
+    assert not is_valid_table_name("x" * 257)
+    assert not is_valid_table_name("a-b")
 
 
 def test_no_pattern_makes_matching_slow() -> None:

@@ -57,6 +57,31 @@ def test_a_filled_database_goes_down_and_up_again(store: SqlStore, tmp_path: Pat
     assert metastore.tables.names("hive", "default") == []
 
 
+def test_names_that_an_older_version_has_no_room_for_are_not_cut(store: SqlStore, tmp_path: Path) -> None:
+    schema.upgrade(store.engine)
+    metastore = Metastore(store, f"file:{tmp_path / 'warehouse'}")
+    metastore.databases.bootstrap()
+    columns = (Column(name="id", type="int"),)
+    long_name = "t" * 256
+    location = f"file:{tmp_path / 'elsewhere'}"
+    table = Table(
+        database="default",
+        name=long_name,
+        table_type="EXTERNAL_TABLE",
+        parameters={"EXTERNAL": "TRUE"},
+        storage=StorageDescriptor(columns=columns, location=location),
+    )
+    metastore.tables.create(table)
+    with pytest.raises(DatabaseError, match="have more than 128 characters; rename or drop them first"):
+        schema.downgrade(store.engine, "0004")
+    assert metastore.tables.names("hive", "default") == [long_name]
+    metastore.tables.drop("hive", "default", long_name, delete_data=False)
+    schema.downgrade(store.engine, "0004")
+    assert not schema.is_current(store.engine)
+    schema.upgrade(store.engine)
+    assert schema.is_current(store.engine)
+
+
 def test_an_up_to_date_database_is_left_alone(store: SqlStore) -> None:
     schema.upgrade(store.engine)
     first = schema.current_revision(store.engine)
