@@ -7,7 +7,7 @@ from interbed.storage.errors import BranchNotFoundError, InvalidInputError
 from interbed.storage.fileio.api import FileIO
 from interbed.storage.fileio.resolve import file_io_for
 from interbed.storage.manifest.index_file import IndexFileMeta
-from interbed.storage.options import CoreOptions
+from interbed.storage.options import BUCKET, CoreOptions
 from interbed.storage.paths import MAIN_BRANCH, TablePaths
 from interbed.storage.schema.change import check_dynamic_options
 from interbed.storage.schema.manager import SchemaManager
@@ -57,6 +57,12 @@ class TableStore:
             dynamic_options={**self.dynamic_options, **dynamic_options},
             environment=self.environment,
         )
+
+    def with_buckets(self, buckets: int, options: Mapping[str, str]) -> "TableStore":
+        """The same table as if it had that fixed number of buckets, and other options, for those who move rows."""
+        changed = {**options, BUCKET: str(buckets)}
+        schema = replace(self.schema, options={**self.schema.options, **changed})
+        return replace(self, schema=schema, options=CoreOptions({**self.options.raw, **changed}))
 
     def index_path(self, partition: bytes, bucket: int, file: IndexFileMeta) -> str:
         """Where an index file of a bucket lives."""

@@ -14,19 +14,20 @@ from interbed.storage.lsm.write_buffer import Run
 
 def write_in_order(runs: Sequence[Run], layout: DataFileLayout, write: Callable[[pa.RecordBatch], None]) -> None:
     """Hand the rows in the file's layout to `write`; raises CorruptFileError for a spilled run."""
-    for batch in _batches(runs):
+    for batch in in_batches(runs):
         write(pa.RecordBatch.from_arrays(batch.columns, schema=layout.arrow))
 
 
 def small_batches(runs: Sequence[Run]) -> Iterator[pa.RecordBatch]:
     """The rows in order, in batches of a size to be spilled."""
-    for batch in _batches(runs):
+    for batch in in_batches(runs):
         rows = max(1, BATCH_BYTES * batch.num_rows // max(1, batch.nbytes))
         for start in range(0, batch.num_rows, rows):
             yield batch.slice(start, rows)
 
 
-def _batches(runs: Sequence[Run]) -> Iterator[pa.RecordBatch]:
+def in_batches(runs: Sequence[Run]) -> Iterator[pa.RecordBatch]:
+    """The rows in order."""
     for run in runs:
         if isinstance(run, SpilledRun):
             yield from run.batches()

@@ -31,6 +31,7 @@ Write: TypeAlias = Callable[[pa.RecordBatch], None]
 BLOCK_BYTES = 64 << 20
 """About what a block of a flush's merge takes in memory, however wide the rows are."""
 _MIN_BLOCK_ROWS = 1_024
+"""So many rows are sorted as a whole, which takes less than to set up a merge."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,14 +69,14 @@ class BufferMerge:
         block (BLOCK_BYTES) and of a batch of each spilled run. Raises CorruptFileError for a spilled one.
         """
         if len(runs) == 1 and self.keeps_last and isinstance(runs[0], pa.RecordBatch):
-            write(_file_batch(runs[0], self.layout))
+            write(file_batch(runs[0], self.layout))
             return
         function: MergeFunction = self.function
         if tell is not None:
             told = tell
-            function = TellingInput(inner=function, emit=lambda rows: told(_file_batch(rows, self.layout)))
+            function = TellingInput(inner=function, emit=lambda rows: told(file_batch(rows, self.layout)))
         for merged in self._merged(runs, function):
-            write(_file_batch(merged, self.layout))
+            write(file_batch(merged, self.layout))
 
     def arrange(self, runs: Sequence[Run]) -> Iterator[pa.RecordBatch]:
         """One sorted run of several, older ones first, as small batches to be spilled.
@@ -83,6 +84,7 @@ class BufferMerge:
         All rows of a key are in one batch. Only where a key's last row is all that counts others are dropped.
         """
         function: MergeFunction = self.function if self.keeps_last else _AllRows()
+        batches = [r for r in runs if isinstance(r, pa.RecordBatch)]
         for merged in self._merged(runs, function):
             rows = max(1, BATCH_BYTES * merged.num_rows // max(1, merged.nbytes))
             for batch in self._slices(merged, 0, rows):
@@ -155,7 +157,7 @@ def _with_kinds(rows: pa.RecordBatch) -> pa.RecordBatch:
     return rows if VALUE_KIND in rows.schema.names else with_kinds(rows, insertions(rows.num_rows))
 
 
-def _file_batch(rows: pa.RecordBatch, layout: DataFileLayout) -> pa.RecordBatch:
+def file_batch(rows: pa.RecordBatch, layout: DataFileLayout) -> pa.RecordBatch:
     """The rows with the file's columns; those of the key are the table's own once more, not copies."""
     has_kinds = rows.schema.get_field_index(VALUE_KIND) >= 0
     columns = [

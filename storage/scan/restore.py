@@ -1,6 +1,6 @@
 """What a writer must know of the files that exist in the buckets that it writes."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 
 from interbed.storage.manifest.data_file import DataFileMeta
@@ -22,6 +22,12 @@ class RestoredBuckets:
         self.snapshot_id = snapshot_id
         self._entries = entries
         self._indexes = by_bucket(indexes)
+
+    def without(self, partitions: Collection[bytes]) -> "RestoredBuckets":
+        """The same, but for some partitions."""
+        kept = RestoredBuckets(self.snapshot_id, [e for e in self._entries if e.partition not in partitions])
+        kept._indexes = {place: files for place, files in self._indexes.items() if place[0] not in partitions}
+        return kept
 
     def max_sequence_number(self, partition: bytes, bucket: int) -> int:
         """The highest sequence number in the bucket, -1 when it is empty."""

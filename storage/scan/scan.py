@@ -174,9 +174,9 @@ class TableScan:
         return entry.partition in partitions and (self._buckets is None or entry.bucket in self._buckets)
 
     def _is_bucket_meant(self, entry: ManifestEntry) -> bool:
-        # Postponed buckets are invisible until they are compacted into real ones.
+        # Postponed rows are invisible until a compaction takes them to real buckets; it asks for them by number.
         if entry.bucket < 0:
-            return False
+            return self._buckets is not None and entry.bucket in self._buckets
         possible = self._selector.buckets(entry.total_buckets)
         return possible is None or entry.bucket in possible
 

@@ -16,9 +16,9 @@ from interbed.storage.lsm.compact.compacted import CompactedFiles
 from interbed.storage.lsm.compact.manager import CompactManager
 from interbed.storage.lsm.compact.task import CompactionOutcome
 from interbed.storage.lsm.write_buffer import Run, Spill, WriteBuffer, concatenate, with_kinds
-from interbed.storage.lsm.writer import BufferMerge
 from interbed.storage.manifest.data_file import DataFileMeta, FileSource
 from interbed.storage.schema.table_schema import SEQUENCE_NUMBER
+from interbed.storage.write.flush_rows import FlushRows
 from interbed.storage.write.route import RoutedRows
 
 
@@ -49,7 +49,7 @@ class BucketWriter:
         layout: DataFileLayout,
         *,
         first_sequence: int,
-        merge: BufferMerge | None = None,
+        merge: FlushRows | None = None,
         compaction: CompactManager | None = None,
         discard: Callable[[CompactionOutcome], None] = lambda outcome: None,
         changelog_names: DataFileNames | None = None,
@@ -135,7 +135,7 @@ class BucketWriter:
         self._files.extend(written)
         return written
 
-    def _write_merged(self, merge: BufferMerge) -> list[DataFileMeta]:
+    def _write_merged(self, merge: FlushRows) -> list[DataFileMeta]:
         with self._file_writer(self._names) as writer, self._taken() as runs:
             if self._changelog_names is None or not merge.tells_input:
                 merge.write(runs, writer.write)
@@ -199,7 +199,7 @@ class BucketWriter:
         if changes.compaction is not None:
             self._discard(changes.compaction)
         files = (*changes.new_files, *changes.changelog_files)
-        self._file_io.delete_quietly([f"{self._directory}/{f.file_name}" for f in files])
+        self._file_io.delete_quietly([f"{self._directory}/{name}" for f in files for name in f.names])
 
     def _take_over(self, *, wait: bool) -> None:
         assert self._compaction is not None

@@ -6,7 +6,7 @@ are deleted by `abort` and `close`, and at once when writing fails.
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -16,31 +16,28 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interbed.storage.append.writer import small_batches
 from interbed.storage.bucket.choose import chooser_of
 from interbed.storage.bucket.dynamic import NO_INDEX_CHANGES, DynamicBuckets
 from interbed.storage.bucket.mode import BucketMode, bucket_mode
 from interbed.storage.errors import InvalidInputError, NotSupportedError, SchemaMismatchError
-from interbed.storage.format.layout import DataFileLayout, DataFileNames
+from interbed.storage.format.layout import DataFileNames
 from interbed.storage.lsm.compact.manager import CompactManager
 from interbed.storage.lsm.compact.planner import CompactionPlanner
 from interbed.storage.lsm.compact.task import discard
-from interbed.storage.lsm.merge_function.factory import merge_function_for
 from interbed.storage.lsm.spill import SpillFiles
-from interbed.storage.lsm.write_buffer import Kinds, Spill, WriteBufferPool
-from interbed.storage.lsm.writer import BufferMerge
+from interbed.storage.lsm.write_buffer import Kinds, WriteBufferPool
 from interbed.storage.lsm_options import ChangelogProducer
 from interbed.storage.options import CoreOptions
 from interbed.storage.row.kind import RowKind
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.support import check_writable
-from interbed.storage.schema.table_schema import TableSchema
 from interbed.storage.snapshot.snapshot import CommitKind
 from interbed.storage.store import TableStore
 from interbed.storage.types.arrow import cast_to_schema
 from interbed.storage.write.bucket_restore import BucketId, BucketRestore
 from interbed.storage.write.bucket_writer import BucketChanges, BucketWriter
 from interbed.storage.write.commit_message import CommitMessage
+from interbed.storage.write.flush_rows import flush_rows_of, layout_of, names_of, spill_of
 from interbed.storage.write.route import RoutedRows, Router
 from interbed.storage.write.row_kinds import RowKinds
 
@@ -52,6 +49,7 @@ FLUSH_THREADS = min(4, os.cpu_count() or 1)
 
 A flush merges the buffer's rows block by block, so that the write path holds `write-buffer-size` and, for each of these
 threads, a block (sort_merge.BLOCK_ROWS) and a row group."""
+
 
 class TableWrite:
     """A writer of one table; not for use by several threads at once.
@@ -70,22 +68,23 @@ class TableWrite:
         self._options = store.options
         self._restore = restore or (lambda: TableScan(store).restore_buckets())
         self._restored: BucketRestore | None = None
-        self._layout = DataFileLayout.of(store.schema, store.options)
-        self._names = DataFileNames(store.options.data_file_prefix)
-        self._changelog_names = DataFileNames(store.options.changelog_file_prefix)
         self._mode = bucket_mode(store.schema, store.options)
+        self._layout = layout_of(store, self._mode)
+        self._names = names_of(store, self._mode, commit_user)
+        self._changelog_names = DataFileNames(store.options.changelog_file_prefix)
         self._dynamic = DynamicBuckets(store, self._existing) if self._mode is BucketMode.DYNAMIC else None
-        self._router = Router(store.schema, store.options, self._dynamic or chooser_of(store))
+        postponed = self._mode is BucketMode.POSTPONED
+        self._router = Router(store.schema, store.options, self._dynamic or chooser_of(store), in_order=postponed)
         self._kinds = RowKinds(store.schema, store.options)
-        self._merge = _buffer_merge(store.schema, store.options, self._layout)
+        self._merge = flush_rows_of(store, self._mode, self._layout)
         self._pool = WriteBufferPool(store.options.write_buffer_size)
         self._spill_files = SpillFiles.of(store.options)
-        self._spill = _spill(store.options, self._spill_files, self._merge)
+        self._spill = spill_of(store.options, self._spill_files, self._merge)
         self._writers: dict[BucketId, BucketWriter] = {}
         # Rows handed to a commit that the restore may not see yet must not share their sequence numbers with new ones.
         self._next_sequences: dict[BucketId, int] = {}
         self._open = True
-        self._compacts = store.schema.has_primary_key and not store.options.write_only
+        self._compacts = store.schema.has_primary_key and not (store.options.write_only or postponed)
         self._planner: CompactionPlanner | None = None
         self._compaction_pool: ThreadPoolExecutor | None = None
 
@@ -144,7 +143,7 @@ class TableWrite:
         wait = wait_compaction or self._options.commit_force_compact or self._options.lookup_wait
         try:
             if self._full_compaction_is_due():
-                self._compact_all_fully()
+                self.compact_all()
                 wait = True
             self._for_all(lambda writer: writer.finish(wait=wait))
             indexes = NO_INDEX_CHANGES if self._dynamic is None else self._dynamic.prepare()
@@ -323,10 +322,14 @@ class TableWrite:
             count += snapshot.commit_kind is CommitKind.APPEND
         return count >= commits
 
-    def _compact_all_fully(self) -> None:
-        """Start a full compaction of every bucket, those included that other commits have written."""
+    def compact_all(self, partitions: Collection[bytes] | None = None) -> None:
+        """Start a full compaction of every bucket, those included that other commits have written.
+
+        `partitions` restricts it to some, which are serialised BinaryRows.
+        """
         places = {*self._writers, *(p for p in self._existing().buckets() if p[1] >= 0)}
-        for partition, bucket in sorted(places):
+        chosen = places if partitions is None else {p for p in places if p[0] in partitions}
+        for partition, bucket in sorted(chosen):
             writer = self._writers.get((partition, bucket)) or self._new_writer(partition, bucket)
             writer.compact(full=True)
 
@@ -382,28 +385,6 @@ class TableWrite:
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
-
-
-def _spill(options: CoreOptions, files: SpillFiles, merge: BufferMerge | None) -> Spill | None:
-    """How full buffers are spilled; None when they are flushed instead."""
-    if merge is not None:
-        spillable = options.write_buffer_spillable
-        return Spill(files=files, arrange=merge.arrange, fan_in=options.local_sort_fan_in) if spillable else None
-    # An append table with many buckets spills whatever the option says, as it has no other way to save memory.
-    spillable = options.write_buffer_spillable or not options.write_buffer_for_append
-    return Spill(files=files, arrange=small_batches) if spillable else None
-
-
-def _buffer_merge(schema: TableSchema, options: CoreOptions, layout: DataFileLayout) -> BufferMerge | None:
-    if not schema.has_primary_key:
-        return None
-    function = merge_function_for(schema, options, drop_deletes=False, looked_up=False)
-    return BufferMerge(
-        layout=layout,
-        function=function,
-        descending=options.descending_sequence_fields,
-        tells_input=options.changelog_producer is ChangelogProducer.INPUT,
-    )
 
 
 def _check_rows_writable(options: CoreOptions) -> None:

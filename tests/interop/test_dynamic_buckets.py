@@ -77,9 +77,7 @@ def test_both_give_the_same_keys_the_same_buckets(java_paimon: JavaPaimon, tmp_p
     assert found[0] == found[1]
 
 
-def test_three_writers_extend_one_index(
-    pypaimon: PyPaimon, java_paimon: JavaPaimon, tmp_path: Path
-) -> None:
+def test_three_writers_extend_one_index(pypaimon: PyPaimon, java_paimon: JavaPaimon, tmp_path: Path) -> None:
     python, ours, java = (
         pypaimon.table(tmp_path, "db.t"),
         interbed_table(tmp_path, "db.t"),

@@ -8,6 +8,8 @@ from functools import partial
 from typing import Any
 
 from interbed.storage.append.compact import FileConcatenator, plan_append_compaction
+from interbed.storage.bucket.mode import BucketMode, bucket_mode
+from interbed.storage.bucket.postponed_compact import PostponedPartition, postponed_partitions, take_up
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.errors import InvalidInputError
 from interbed.storage.lsm.compact.planner import CompactionPlanner
@@ -16,6 +18,7 @@ from interbed.storage.lsm.compact.strategy import PickReason, pick_full
 from interbed.storage.lsm.compact.task import run_compaction
 from interbed.storage.lsm.compact.unit import CompactionUnit, Rewrite
 from interbed.storage.lsm.levels import Levels
+from interbed.storage.paths import POSTPONE_BUCKET
 from interbed.storage.scan.restore import RestoredBuckets
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.support import check_writable
@@ -101,7 +104,16 @@ def compact_table(
     partition column that the table does not have. After an error nothing is left of the compaction.
     """
     check_writable(store)
-    messages = compact_buckets(store, _restored(store, partition, bucket), full=full, progress=progress)
+    restored = _restored(store, partition, bucket)
+    waiting = _waiting(store, restored, partition, bucket)
+    # Writers of the waiting rows compact the buckets that these go to themselves.
+    others = restored.without({p.partition for p in waiting}) if waiting else restored
+    messages = compact_buckets(store, others, full=full, progress=progress)
+    try:
+        messages += take_up(store, waiting, commit_user, full=full)
+    except BaseException:
+        FileStoreCommit(store, commit_user).abort(messages)
+        raise
     if not messages:
         return _result(None, [])
     # A COMPACT snapshot only: the messages hold no new rows.
@@ -120,7 +132,7 @@ def plan_table_compaction(
     check_writable(store)
     restored = _restored(store, partition, bucket)
     planner = CompactionPlanner(store)
-    plans = []
+    plans = [_planned_take_up(store, p) for p in _waiting(store, restored, partition, bucket)]
     for place in restored.buckets():
         if not store.schema.has_primary_key:
             plans += _planned_concatenation(store, restored, *place)
@@ -171,6 +183,15 @@ def _restored(store: TableStore, partition: Mapping[str, object] | None, bucket:
         there = "makes them as rows come" if fixed < 0 else f"counts them from 0 to {fixed - 1}"
         raise InvalidInputError(f"The table has no bucket {bucket}; it {there}.")
     return restored
+
+
+def _waiting(
+    store: TableStore, restored: RestoredBuckets, partition: Mapping[str, object] | None, bucket: int | None
+) -> list[PostponedPartition]:
+    """Partitions with postponed rows to take up; a compaction of one bucket leaves them."""
+    if bucket is not None or bucket_mode(store.schema, store.options) is not BucketMode.POSTPONED:
+        return []
+    return postponed_partitions(store, restored, partition)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -268,6 +289,22 @@ def _planned(store: TableStore, partition: bytes, bucket: int, due: _Due, levels
         files_moved=len(moved),
         runs_before=len(levels.runs),
         runs_after=left + 1,
+    )
+
+
+def _planned_take_up(store: TableStore, waiting: PostponedPartition) -> PlannedCompaction:
+    return PlannedCompaction(
+        partition=store.paths.partition_spec(waiting.partition),
+        bucket=POSTPONE_BUCKET,
+        reason="postponed rows",
+        detail=f"they go to {waiting.buckets} bucket(s)",
+        output_level=0,
+        files_rewritten=len(waiting.files),
+        bytes_rewritten=sum(f.file_size for f in waiting.files),
+        rows_rewritten=sum(f.row_count for f in waiting.files),
+        files_moved=0,
+        runs_before=len(waiting.files),
+        runs_after=0,
     )
 
 

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-import interbed
 import pyarrow as pa
+
+import interbed
 from interbed.storage.manifest.index_file import HASH_INDEX
 from interbed.storage.scan.restore import RestoredBuckets
 from interbed.storage.scan.scan import TableScan

@@ -5,9 +5,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+
 from interbed.storage.errors import CommitConflictError, CorruptFileError, InvalidOptionError
 from interbed.storage.write.commit_message import CommitMessage
-
 from tests.storage.bucket.tables import expected, index_counts, index_directory, make_table, read, restored, rows
 
 OPTIONS = {"dynamic-bucket.target-row-num": "4"}

@@ -5,6 +5,7 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from interbed.storage.bucket.partition_buckets import MAX_BUCKET, DynamicBucketRules, PartitionBuckets
 from interbed.storage.errors import InvalidInputError
 
