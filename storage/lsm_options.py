@@ -197,6 +197,11 @@ class LsmOptions(OptionReader):
         )
 
     @property
+    def compactions_look_up(self) -> bool:
+        """Whether compactions do look up: not where a full one writes the changelog, even with `force-lookup`."""
+        return self.needs_lookup and self.changelog_producer is not ChangelogProducer.FULL_COMPACTION
+
+    @property
     def lookup_wait(self) -> bool:
         """Whether a commit waits for the compaction that looks up."""
         return self.needs_lookup and self.boolean(self.first("lookup-wait", "changelog-producer.lookup-wait"), True)

@@ -37,7 +37,7 @@ def rules_for(store: TableStore, *, drop_deletes: bool, emit: Emit | None) -> Ch
         keys=schema.trimmed_primary_keys,
         ties=(*options.sequence_fields, SEQUENCE_NUMBER),
         descending=options.descending_sequence_fields,
-        inner=merge_function_for(store, drop_deletes=False, merges_alone=options.needs_lookup),
+        inner=merge_function_for(store, drop_deletes=False, merges_alone=options.compactions_look_up),
         emit=emit,
         compared=compared,
         drop_deletes=drop_deletes,

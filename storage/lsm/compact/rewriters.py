@@ -27,7 +27,7 @@ class Rewriters:
         self._layout = DataFileLayout.of(store.schema, options)
         self._names = DataFileNames(options.data_file_prefix)
         self._changelog_names = DataFileNames(options.changelog_file_prefix)
-        self._lookup_files = LookupFiles(store) if options.needs_lookup else None
+        self._lookup_files = LookupFiles(store) if options.compactions_look_up else None
 
     def of(self, partition: bytes, bucket: int, levels: Levels, index_files: Sequence[IndexFileMeta]) -> BucketRewriter:
         """The rewriter for one compaction of a bucket with these live files and index files."""

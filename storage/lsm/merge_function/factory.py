@@ -49,7 +49,7 @@ def merge_function_for(
         function = _partial_update(schema, options, drop_deletes=drop_deletes, merges_alone=merges_alone)
     else:
         function = _aggregate(schema, options, drop_deletes=drop_deletes, merges_alone=merges_alone)
-    return LowestLevel(inner=function) if looked_up and options.needs_lookup else function
+    return LowestLevel(inner=function) if looked_up and options.compactions_look_up else function
 
 
 def check_merge_options(schema: TableSchema, options: CoreOptions) -> None:
