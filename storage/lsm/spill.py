@@ -61,7 +61,8 @@ class SpillFiles:
         compression: Any = None
         if codec is not None:
             compression = pa.Codec(codec, zstd_level) if codec == "zstd" else pa.Codec(codec)
-        self._write_options = pa.ipc.IpcWriteOptions(compression=compression)
+        # Most runs are small, and other threads compact meanwhile.
+        self._write_options = pa.ipc.IpcWriteOptions(compression=compression, use_threads=False)
         self._guard = threading.Lock()
         self._directory: Path | None = None
         self._count = 0

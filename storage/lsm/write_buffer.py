@@ -28,6 +28,10 @@ Run: TypeAlias = pa.RecordBatch | SpilledRun
 SMALL_CHUNKS = 32
 """That many small batches in a row are joined: it frees the larger batches that they are slices of."""
 SMALL_ROWS = 4096
+LOOSE_BYTES = 64 << 20
+"""That many bytes of small batches may be slices of larger ones before all of them get memory of their own.
+
+Until then the pool holds the larger batches, too, beside its capacity."""
 _COLUMN_OVERHEAD_BYTES = 256
 """What an Arrow array takes beside its values; it is most of the memory when many buckets get few rows each."""
 
@@ -66,7 +70,7 @@ class WriteBuffer:
         self.bytes += _size(batch)
         self._small = self._small + 1 if batch.num_rows < SMALL_ROWS else 0
         if self._small == SMALL_CHUNKS:
-            self._join_small()
+            self.join_small()
 
     def spill(self) -> bool:
         """Put the rows in memory aside on local disk; False, and they stay, where that is not wanted or has no room."""
@@ -115,10 +119,13 @@ class WriteBuffer:
                 self._spilled += [] if merged is None else [merged]
                 self.release(group)
 
-    def _join_small(self) -> None:
-        small = self._chunks[-SMALL_CHUNKS:]
-        joined = self._join(small)
-        self._chunks[-SMALL_CHUNKS:] = [joined]
+    def join_small(self) -> None:
+        """Make one batch, with memory of its own, of the small ones that came last."""
+        if not self._small:
+            return
+        small = self._chunks[-self._small :]
+        joined = self._join(small) if len(small) > 1 else _copied(small[0])
+        self._chunks[-self._small :] = [joined]
         self.rows += joined.num_rows - sum(c.num_rows for c in small)
         self.bytes += _size(joined) - sum(_size(c) for c in small)
         self._small = 0
@@ -156,6 +163,7 @@ class WriteBufferPool:
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.bytes = 0
+        self._loose = 0
         self._members: dict[WriteBuffer, Callable[[], None]] = {}
 
     def register(self, buffer: WriteBuffer, relieve: Callable[[], None]) -> None:
@@ -167,8 +175,19 @@ class WriteBufferPool:
         before = buffer.bytes
         buffer.append(batch)
         self.bytes += buffer.bytes - before
+        if batch.num_rows < SMALL_ROWS:
+            self._loose += batch.nbytes
+            if self._loose > LOOSE_BYTES:
+                self._tie_up()
         while self.bytes > self.capacity:
             self._relieve(max(self._members, key=lambda b: b.bytes))
+
+    def _tie_up(self) -> None:
+        for member in self._members:
+            before = member.bytes
+            member.join_small()
+            self.bytes += member.bytes - before
+        self._loose = 0
 
     def _relieve(self, buffer: WriteBuffer) -> None:
         self.bytes -= buffer.bytes
@@ -179,7 +198,12 @@ class WriteBufferPool:
         for buffer in self._members:
             buffer.clear()
         self._members.clear()
-        self.bytes = 0
+        self.bytes = self._loose = 0
+
+
+def _copied(batch: pa.RecordBatch) -> pa.RecordBatch:
+    copied: pa.RecordBatch = pa.concat_batches([batch])  # type: ignore[attr-defined]  # The stubs lack it.
+    return copied
 
 
 def _size(batch: pa.RecordBatch) -> int:

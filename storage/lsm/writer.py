@@ -31,6 +31,8 @@ Write: TypeAlias = Callable[[pa.RecordBatch], None]
 BLOCK_BYTES = 64 << 20
 """About what a block of a flush's merge takes in memory, however wide the rows are."""
 _MIN_BLOCK_ROWS = 1_024
+_FEW_ROWS = 4_096
+"""So many rows are sorted as a whole, which takes less than to set up a merge."""
 """So many rows are sorted as a whole, which takes less than to set up a merge."""
 
 

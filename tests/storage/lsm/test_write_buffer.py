@@ -1,7 +1,9 @@
 """The write buffer: what it counts, when it flushes, and what it keeps of small batches."""
 
 import pyarrow as pa
+import pytest
 
+from interbed.storage.lsm import write_buffer
 from interbed.storage.lsm.write_buffer import (
     SMALL_CHUNKS,
     WriteBuffer,
@@ -16,14 +18,16 @@ def rows(*ids: int) -> pa.RecordBatch:
     return pa.record_batch({"id": pa.array(ids, pa.int64())})
 
 
+def taken(buffer: WriteBuffer) -> list[int]:
+    return [i for run in buffer.take() if isinstance(run, pa.RecordBatch) for i in run.column("id").to_pylist()]
+
+
 def test_the_largest_buffer_is_flushed_when_the_pool_is_full() -> None:
     small, large = WriteBuffer(concatenate), WriteBuffer(concatenate)
     flushed: list[list[int]] = []
     pool = WriteBufferPool(5_000)
     for buffer in (small, large):
-        pool.register(
-            buffer, lambda b=buffer: flushed.append([i for c in b.take() for i in c.column("id").to_pylist()])
-        )
+        pool.register(buffer, lambda b=buffer: flushed.append(taken(b)))
     pool.append(small, rows(1))
     pool.append(large, rows(*range(300)))
     assert flushed == []
@@ -42,6 +46,7 @@ def test_many_small_batches_become_one_in_their_order() -> None:
     for i in range(SMALL_CHUNKS):
         buffer.append(rows(i))
     (joined,) = buffer.take()
+    assert isinstance(joined, pa.RecordBatch)
     assert joined.column("id").to_pylist() == list(range(SMALL_CHUNKS))
 
 
@@ -60,3 +65,23 @@ def test_batches_without_kinds_are_insertions_beside_those_with() -> None:
     assert joined.column("_VALUE_KIND").to_pylist() == [0, 0, 3]
     assert concatenate([rows(1), rows(2)]).schema.names == ["id"]
     assert insertions(2).to_pylist() == [0, 0]
+
+
+def test_small_slices_get_memory_of_their_own_before_they_keep_many_large_batches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(write_buffer, "LOOSE_BYTES", 3000)
+    pool = WriteBufferPool(1 << 30)
+    buffers = [WriteBuffer(concatenate) for _ in range(10)]
+    for buffer in buffers:
+        pool.register(buffer, lambda: None)
+    held = pa.total_allocated_bytes()
+    for turn in range(20):
+        large = rows(*range(turn * 10_000, turn * 10_000 + 10_000))
+        for i, buffer in enumerate(buffers):
+            pool.append(buffer, large.slice(i, 8))
+    del large
+    # Of 20 batches of 80 kB those are still there whose slices came last.
+    assert pa.total_allocated_bytes() - held < 6 * 80_000
+    assert pool.bytes == sum(b.bytes for b in buffers)
+    assert taken(buffers[3]) == [turn * 10_000 + 3 + i for turn in range(20) for i in range(8)]
