@@ -33,7 +33,6 @@ BLOCK_BYTES = 64 << 20
 _MIN_BLOCK_ROWS = 1_024
 _FEW_ROWS = 4_096
 """So many rows are sorted as a whole, which takes less than to set up a merge."""
-"""So many rows are sorted as a whole, which takes less than to set up a merge."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,9 +84,10 @@ class BufferMerge:
 
         All rows of a key are in one batch. Only where a key's last row is all that counts others are dropped.
         """
-        function: MergeFunction = self.function if self.keeps_last else _AllRows()
         batches = [r for r in runs if isinstance(r, pa.RecordBatch)]
-        for merged in self._merged(runs, function):
+        function: MergeFunction = self.function if self.keeps_last else _AllRows()
+        few = len(batches) == len(runs) and sum(r.num_rows for r in runs) <= _FEW_ROWS
+        for merged in [self.join(batches)] if few else self._merged(runs, function):
             rows = max(1, BATCH_BYTES * merged.num_rows // max(1, merged.nbytes))
             for batch in self._slices(merged, 0, rows):
                 yield batch.rows
