@@ -29,12 +29,12 @@ def downgrade() -> None:
     names = TABLES.c.name
     found = op.get_bind().scalar(sa.select(sa.func.count()).select_from(TABLES).where(sa.func.length(names) > SHORT))
     if found:
-        raise CommandError(f"the names of {found} table(s) have more than {SHORT} characters; rename or drop them first")
+        raise CommandError(
+            f"the names of {found} table(s) have more than {SHORT} characters; rename or drop them first"
+        )
     # The body of an event has the name in full.
     logged = EVENTS.c.table
-    op.execute(
-        sa.update(EVENTS).where(sa.func.length(logged) > SHORT).values(table=sa.func.substr(logged, 1, SHORT))
-    )
+    op.execute(sa.update(EVENTS).where(sa.func.length(logged) > SHORT).values(table=sa.func.substr(logged, 1, SHORT)))
     _resize(SHORT)
 
 

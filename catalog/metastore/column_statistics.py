@@ -12,11 +12,14 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
-from interbed.catalog.metastore.model import StorageDescriptor
+from interbed.catalog.metastore.model import PARAMETER_DDL_TIME, StorageDescriptor
 
 COLUMN_STATS_ACCURATE = "COLUMN_STATS_ACCURATE"
 """The parameter that says of which columns the statistics still hold: `{"BASIC_STATS":"true","COLUMN_STATS":{"a":
 "true"}}`."""
+
+BASIC_STATISTICS = ("numRows", "numFiles", "totalSize", "rawDataSize", "numFilesErasureCoded")
+"""Parameters with counts of what a table or a partition holds."""
 
 DEFAULT_ENGINE = "hive"
 
@@ -70,7 +73,8 @@ def merged(parts: Sequence[ColumnStatistics]) -> ColumnStatistics:
     """The statistics of all parts together, by Hive's rules: the least low, the greatest high, lengths and number of
     distinct values, the sum of the rest. The number of distinct values is no greater than the range of whole numbers.
 
-    ValueError if their kinds differ. Sketches of distinct values are kept only where there is one part.
+    ValueError if their kinds differ. Sketches of distinct values are kept only where there is one part: Hive merges
+    them only with `metastore.stats.fetch.bitvector`, which is off by default.
     """
     if len(parts) == 1:
         return dataclasses.replace(parts[0], data=_bounded(parts[0].data))
@@ -126,6 +130,16 @@ def with_accurate_columns(parameters: Mapping[str, str], columns: Iterable[str])
 def with_accurate_basics(parameters: Mapping[str, str]) -> dict[str, str]:
     """The parameters with COLUMN_STATS_ACCURATE naming the counts, and no column."""
     return _with_accurate(parameters, True, set())
+
+
+def emptied(parameters: Mapping[str, str], now: int) -> dict[str, str]:
+    """The parameters of something without rows: its counts are zero, which is certain, and what is known of its columns
+    is no longer so. The statistics of columns stay to be asked for, as in Hive.
+    """
+    zero = {each: "0" for each in BASIC_STATISTICS if each in parameters}
+    if zero or COLUMN_STATS_ACCURATE in parameters:
+        return {**with_accurate_basics({**parameters, **zero}), PARAMETER_DDL_TIME: str(now)}
+    return {**parameters, PARAMETER_DDL_TIME: str(now)}
 
 
 def without_accurate_columns(parameters: Mapping[str, str], columns: Iterable[str] | None) -> dict[str, str]:

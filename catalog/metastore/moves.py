@@ -78,7 +78,11 @@ def carry_out(store: Store, work: Callable[[Transaction, Mover], T]) -> T:
 
 
 def settle_all(store: Store) -> int:
-    """Settle the moves that a crash left behind and return how many there were. MetastoreError."""
+    """Settle the moves that a crash left behind and return how many there were. MetastoreError.
+
+    One that is being carried out right now comes to no harm: its announcement is gone when it looks for it, so that it
+    announces itself anew.
+    """
     pending = store.read(lambda transaction: transaction.moves.pending())
     for number in pending:
         settle(store, number)

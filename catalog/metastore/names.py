@@ -1,8 +1,8 @@
 """Names: which are valid, how they are compared, and the patterns that select them.
 
 Names of databases, tables and functions are case-insensitive: they are stored, compared and returned in lower case. A
-valid name is 1 to 128 letters, digits or underscores, that of a table up to 256. Patterns are Hive's: alternatives separated by `|`, `*` for any
-run of characters, `.` for any one character, compared without regard to case.
+valid name is 1 to 128 letters, digits or underscores, that of a table up to 256. Patterns are Hive's: alternatives
+separated by `|`, `*` for any run of characters, `.` for any one character, compared without regard to case.
 """
 
 import re
@@ -11,8 +11,8 @@ from collections.abc import Iterable
 NAME_LENGTH_MAX = 128
 """Characters in the name of a catalog, a database or a function, as Hive's own database schema has it."""
 TABLE_NAME_LENGTH_MAX = 256
-"""Characters in the name of a table; most file systems have no directories of more than 255, so that such a table has to
-live somewhere else.
+"""Characters in the name of a table; most file systems have no directories of more than 255, so that such a table has
+to live somewhere else.
 """
 
 _VALID_NAME = re.compile(r"\w+", re.ASCII)

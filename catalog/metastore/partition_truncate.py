@@ -1,16 +1,15 @@
 """Emptying partitions: their data goes, they themselves stay and know that they are empty."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from interbed.catalog.metastore import events
 from interbed.catalog.metastore import warehouse as files
-from interbed.catalog.metastore.column_statistics import with_accurate_basics
+from interbed.catalog.metastore.column_statistics import emptied
 from interbed.catalog.metastore.errors import MetastoreError
-from interbed.catalog.metastore.model import PARAMETER_DDL_TIME
 from interbed.catalog.metastore.partition_names import partition_name
 from interbed.catalog.metastore.partition_reads import TableKey, canonical_names, find_table
-from interbed.catalog.metastore.table_rules import BASIC_STATISTICS, owns_data
+from interbed.catalog.metastore.table_rules import owns_data
 from interbed.catalog.metastore.warehouse import Warehouse
 from interbed.catalog.repository.api import Store, Transaction
 
@@ -64,10 +63,3 @@ def _truncate(
             transaction.events.append(*told)
 
     store.write(work)
-
-
-def emptied(parameters: Mapping[str, str], now: int) -> dict[str, str]:
-    """The parameters of something without rows: its counts are zero, which is certain."""
-    zero = {each: "0" for each in BASIC_STATISTICS if each in parameters}
-    known = with_accurate_basics({**parameters, **zero}) if zero else dict(parameters)
-    return {**known, PARAMETER_DDL_TIME: str(now)}

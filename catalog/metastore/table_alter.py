@@ -6,14 +6,13 @@ from collections.abc import Callable, Mapping
 
 from interbed.catalog.metastore import events
 from interbed.catalog.metastore import warehouse as files
-from interbed.catalog.metastore.column_statistics import statistics_to_keep
+from interbed.catalog.metastore.column_statistics import emptied, statistics_to_keep
 from interbed.catalog.metastore.constraints import forget_columns
 from interbed.catalog.metastore.errors import InvalidObjectError, InvalidOperationError, MetastoreError
 from interbed.catalog.metastore.model import PARAMETER_DDL_TIME, Column, Database, StorageDescriptor, Table
 from interbed.catalog.metastore.moves import Mover, carry_out
 from interbed.catalog.metastore.names import is_valid_table_name, normalized, shortened
 from interbed.catalog.metastore.table_rules import (
-    BASIC_STATISTICS,
     CASCADE,
     check_columns,
     check_expected_parameter,
@@ -89,9 +88,7 @@ class TableChanges:
             if stored is None:
                 raise table_not_found(database, name)
             old = stored.value
-            emptied = {each: "0" for each in BASIC_STATISTICS if each in old.parameters}
-            now = str(int(self._clock()))
-            new = dataclasses.replace(old, parameters={**old.parameters, **emptied, PARAMETER_DDL_TIME: now})
+            new = dataclasses.replace(old, parameters=emptied(old.parameters, int(self._clock())))
             transaction.tables.replace(stored.id, self._database_id(transaction, old), new)
             transaction.events.append(events.alter_table(old, new, truncated=True))
 

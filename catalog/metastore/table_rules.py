@@ -16,9 +16,6 @@ from interbed.catalog.metastore.names import is_valid_table_name, shortened
 EXPECTED_PARAMETER_KEY = "expected_parameter_key"
 EXPECTED_PARAMETER_VALUE = "expected_parameter_value"
 
-BASIC_STATISTICS = ("numRows", "numFiles", "totalSize", "rawDataSize", "numFilesErasureCoded")
-"""Parameters with counts of what a table or a partition holds."""
-
 CASCADE = "CASCADE"
 """The environment context's key by which changed columns go to the partitions, too."""
 

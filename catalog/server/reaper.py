@@ -1,5 +1,6 @@
 """The reaper: a thread that removes what has run out: locks whose holder is silent, old notification events, and the
-partitions of dropped tables.
+partitions of dropped tables. It also settles the moves of directories that nobody finished, for instance because
+another server of the same database was killed.
 
 Locks expire also when somebody looks at them; the reaper is there for those that nobody looks at. Several servers on
 one database may each have one: both removals are a single statement with the condition in it, so that the second to
@@ -14,6 +15,7 @@ from collections.abc import Callable
 
 from interbed.catalog.metastore.errors import MetastoreError
 from interbed.catalog.metastore.locks import LockService
+from interbed.catalog.metastore.moves import settle_all
 from interbed.catalog.repository.api import Store
 
 logger = logging.getLogger(__name__)
@@ -59,6 +61,10 @@ class Reaper:
         if events:
             logger.info("removed %d notification events older than %.0f s", events, self._events_ttl_seconds)
         self._purge()
+        # Last, for a directory that can't be moved back now must not keep the rest from being removed.
+        settled = settle_all(self._store)
+        if settled:
+            logger.info("settled %d moves of directories that were not finished", settled)
         return locks, events
 
     def _purge(self) -> None:

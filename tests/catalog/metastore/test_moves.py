@@ -16,6 +16,7 @@ from interbed.catalog.metastore.service import Metastore
 from interbed.catalog.repository import schema
 from interbed.catalog.repository.api import Transaction
 from interbed.catalog.repository.session import SqlStore
+from interbed.catalog.server.reaper import Reaper
 from tests.support.metastore import BACKENDS, new_database
 from tests.support.postgres import postgres_server
 
@@ -86,6 +87,20 @@ def test_a_server_killed_while_it_renames_leaves_data_where_readers_look(
     again.tables.alter("hive", "default", name, dataclasses.replace(table, name="third"))
     assert (tmp_path / "warehouse" / "third" / "part-0").read_text() == "data"
     _store(again).close()
+
+
+def test_the_reaper_of_another_server_settles_what_a_killed_one_left(
+    metastore: Metastore, store: SqlStore, db: str, tmp_path: Path
+) -> None:
+    root = f"file:{tmp_path}/warehouse"
+    arguments = [sys.executable, "-m", "tests.catalog.metastore.rename_process", db, root, "after"]
+    ended = subprocess.run(arguments, capture_output=True, timeout=120, check=False)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
+    assert (tmp_path / "warehouse" / "new").exists()
+    Reaper(store, metastore.locks, every_seconds=60, events_ttl_seconds=3600).look()
+    assert (tmp_path / "warehouse" / "old" / "part-0").read_text() == "data"
+    assert not (tmp_path / "warehouse" / "new").exists()
+    assert settle_all(store) == 0
 
 
 def test_a_unit_of_work_that_fails_after_the_move_takes_it_back(

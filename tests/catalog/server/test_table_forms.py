@@ -1,5 +1,6 @@
 """The requests of Hive 3 and 4 about tables: choices, projections, filters, cascades, and changes of type and place."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,15 @@ def test_a_managed_table_becomes_external_and_back(wire: Any, database: str, met
     wire.truncate_table(database, "t", [])
     wire.drop_table(database, "t", True)
     assert not (metastore.warehouse / f"{database}.db" / "t").exists()
+
+
+def test_an_emptied_table_knows_that_it_has_no_rows(wire: Any, database: str) -> None:
+    parameters = {"numRows": "7", "COLUMN_STATS_ACCURATE": '{"BASIC_STATS":"true","COLUMN_STATS":{"id":"true"}}'}
+    wire.create_table(table(database, "t", parameters=parameters))
+    wire.truncate_table(database, "t", [])
+    found = wire.get_table(database, "t").parameters
+    assert found["numRows"] == "0"
+    assert json.loads(found["COLUMN_STATS_ACCURATE"]) == {"BASIC_STATS": "true"}
 
 
 def test_a_table_takes_a_new_place_and_bare_paths_are_local_ones(wire: Any, database: str, tmp_path: Path) -> None:
