@@ -21,7 +21,7 @@ class PlainBlocks:
 
     `field_types` are the types of the outermost record's fields by name, as the file has them, and `reader_schema`
     tells a decoder to leave out those that are not among `names`; None when it has no others. Raises ValueError for
-    bytes that are no such file, NotSupportedError for an unknown codec.
+    bytes that are no such file, ArrowNotImplementedError for an unknown codec.
     """
 
     def __init__(self, source: Any, names: Sequence[str]) -> None:

@@ -13,8 +13,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from interbed.storage.errors import NotSupportedError
-
 if sys.version_info >= (3, 14):
     from compression import zstd
 else:
@@ -41,7 +39,7 @@ def compressor(codec: str, zstd_level: int) -> Callable[[bytes], bytes]:
 
 
 def decompressor(codec: str) -> Callable[[bytes], bytes]:
-    """What makes a block plain again; raises NotSupportedError for an unknown codec, ValueError for bad bytes."""
+    """What makes a block plain again; raises ArrowNotImplementedError for an unknown codec."""
     match codec:
         case "null":
             return lambda block: block
@@ -56,7 +54,7 @@ def decompressor(codec: str) -> Callable[[bytes], bytes]:
         case "xz":
             return lzma.decompress
         case _:
-            raise NotSupportedError(f"Blocks of the codec '{codec}' are not read by this version.")
+            raise pa.ArrowNotImplementedError(f"the codec '{codec}' is unknown")
 
 
 def _deflate(block: bytes) -> bytes:

@@ -17,7 +17,7 @@ from pyarrow import orc
 
 from interbed.storage.errors import InvalidInputError
 from interbed.storage.format.encoding import leaves
-from interbed.storage.format.sink import OpenSink
+from interbed.storage.format.sink import QuietSink
 from interbed.storage.options import CoreOptions
 from interbed.storage.types.arrow import FIELD_ID
 
@@ -37,7 +37,7 @@ class OrcFileWriter:
     """One ORC file, whose stripes liborc cuts. `schema` carries field ids as Parquet's does."""
 
     def __init__(self, sink: Any, schema: pa.Schema, options: CoreOptions, *, codec: str | None) -> None:
-        self._sink = OpenSink(sink)
+        self._sink = QuietSink(sink)
         self._schema = schema
         self._physical = pa.schema([_orc_field(f) for f in schema])
         self._timestamps = [i for i, f in enumerate(schema) if _has_timestamps(f.type)]
@@ -61,6 +61,7 @@ class OrcFileWriter:
         """Append the batches."""
         physical = [self._to_physical(b) for b in batches]
         self._writer.write(pa.Table.from_batches(physical, self._physical))
+        self._sink.check()
         self._unflushed += sum(b.nbytes for b in physical)
         if self._sink.tell() > self._flushed_at:
             # A stripe went out; what is left of these rows in memory is at most a stripe.
@@ -74,6 +75,7 @@ class OrcFileWriter:
     def finish(self) -> int:
         """Write the last stripe and the footer; the size of the file."""
         self._writer.close()
+        self._sink.check()
         return self._sink.tell()
 
     def _to_physical(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -83,16 +85,16 @@ class OrcFileWriter:
         return pa.RecordBatch.from_arrays(columns, schema=self._physical)
 
 
-def _orc_field(field: "pa.Field[Any]") -> Any:
+def _orc_field(field: "pa.Field[Any]", *, key: bool = False) -> Any:
     """The field with its id where ORC has it; all columns of an ORC file admit nulls, but for the keys of maps."""
     number = (field.metadata or {}).get(FIELD_ID)
     metadata = {_ID: number} if number is not None else None
-    return pa.field(field.name, _orc_type(field.type), field.nullable, metadata)
+    return pa.field(field.name, _orc_type(field.type), not key, metadata)
 
 
 def _orc_type(arrow: pa.DataType) -> pa.DataType:
     if isinstance(arrow, pa.MapType):
-        stored: pa.DataType = pa.map_(_orc_field(arrow.key_field), _orc_field(arrow.item_field))
+        stored: pa.DataType = pa.map_(_orc_field(arrow.key_field, key=True), _orc_field(arrow.item_field))
         return stored
     if isinstance(arrow, pa.ListType):
         return pa.list_(_orc_field(arrow.value_field))

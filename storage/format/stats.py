@@ -2,14 +2,13 @@
 
 The modes are those of `metadata.stats-mode`: none, counts (null counts only), full, and truncate(n), which cuts
 strings to n characters: the least value is a prefix, the greatest is rounded up. Floats compare as in Java: -0.0 is
-less than 0.0, and NaN is greatest. Null stands for an unknown bound, which nested types always have. What is known of
-other columns is what Paimon finds in files of the format:
+less than 0.0, and NaN is greatest. Null stands for an unknown bound: of binaries and nested types always. What else is
+unknown is so because Paimon does not find it in files of the format:
 
-- Parquet: nothing of nested types, no bounds of binaries, nor of timestamps of more than 6 fractional digits (INT96);
-- ORC: null counts of all columns, no bounds of binaries;
-- Avro files say nothing about their columns. Paimon collects statistics from the rows: null counts of all columns, and
-  bounds of binaries, too, cut like strings, their bytes compared as unsigned. There modes count key and system columns
-  like any other.
+- Parquet: anything of nested types, bounds of timestamps of more than 6 fractional digits, which it keeps as INT96;
+- ORC: nothing else;
+- Avro: nothing else, because Paimon collects statistics from the rows there, as ORC's footer and Parquet's tell them.
+  But of Avro files key and system columns count like any others for modes.
 
 Source: specification page `spec/manifest`; Paimon's StatsCollectorFactories and the extractors of the formats.
 """
@@ -146,7 +145,7 @@ class _Column:
         self.arrow = type_to_arrow(field.type)
         self.is_known = mode.counts and (file_format != "parquet" or isinstance(field.type, AtomicType))
         self._bounded = self.is_known and mode.bounds and _has_bounds(field.type, file_format)
-        self._length = mode.length if is_atomic(field.type, *STRINGS, *BINARIES) else None
+        self._length = mode.length if is_atomic(field.type, *STRINGS) else None
         self._nulls = 0
         self._lows: list[Any] = []
         self._highs: list[Any] = []
@@ -194,13 +193,10 @@ class _Column:
         return pa.array([None, None], self.arrow)
 
 
-def truncate_up(value: str | bytes, length: int) -> str | bytes | None:
+def truncate_up(value: str, length: int) -> str | None:
     """The value if it is no longer than `length`, else a short one that is greater; None when there is none."""
     if len(value) <= length:
         return value
-    if isinstance(value, bytes):
-        start = value[:length].rstrip(b"\xff")
-        return start[:-1] + bytes([start[-1] + 1]) if start else None
     head = value[:length].rstrip("\U0010ffff")
     if not head:
         return None
@@ -232,9 +228,7 @@ def _to_stats(columns: Sequence[_Column]) -> SimpleStats:
 
 
 def _has_bounds(data_type: DataType, file_format: str) -> bool:
-    if not isinstance(data_type, AtomicType):
+    if not isinstance(data_type, AtomicType) or data_type.root in BINARIES:
         return False
-    if data_type.root in BINARIES:
-        return file_format == "avro"
     fine = data_type.root in TIMESTAMPS and (data_type.precision or 0) > _MICROS_DIGITS
     return not (fine and file_format == "parquet")

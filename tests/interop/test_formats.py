@@ -1,11 +1,14 @@
 """Tables whose files are ORC, Avro, or of several formats by level are the same to interbed and the peers."""
 
+import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.interop.limits import values_held_by
+from tests.interop.test_files_alike import files_of
+from tests.interop.test_lookup_compaction import changelog, changes
 from tests.support.peers_interbed import interbed_table
 from tests.support.peers_java import JavaPaimon
 from tests.support.peers_json import PeerType, TypeJson, comparable, parse_type
@@ -78,3 +81,99 @@ def test_java_and_interbed_read_all_types_of_each_other(
 def data_files(warehouse: Path) -> list[str]:
     """The data files of the table."""
     return [str(p) for p in (warehouse / "db.db" / "t").rglob("bucket-*/*") if p.is_file()]
+
+
+SIMPLE: list[tuple[str, TypeJson]] = [
+    ("id", "INT NOT NULL"),
+    ("name", "STRING"),
+    ("raw", "BYTES"),
+    ("l", {"type": "ARRAY", "element": "INT"}),
+    ("price", "DOUBLE"),
+    ("ts", "TIMESTAMP(3)"),
+]
+LONG = "a name of more than sixteen characters"
+SIMPLE_ROWS: list[list[Any]] = [
+    [1, LONG, "AAEC", [1, 2], "1.5", 0],
+    [2, None, "//////////////////////////////8=", None, None, None],
+    [3, "short", None, [], "-2.5", 86_400_000_000_000],
+    [4, LONG.upper(), "/w==", [None], "0.0", 1_000_000],
+]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"metadata.stats-mode": "full"},
+        {"metadata.stats-mode": "none"},
+        {"metadata.stats-mode": "counts", "metadata.stats-dense-store": "false"},
+        {"fields.raw.stats-mode": "truncate(4)", "fields.name.stats-mode": "none"},
+        {"metadata.stats-keep-first-n-columns": "4"},
+        {"data-file.thin-mode": "true", "metadata.stats-keep-first-n-columns": "3"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("file_format", FORMATS)
+def test_manifests_tell_of_files_what_java_tells(
+    java_paimon: JavaPaimon, tmp_path: Path, file_format: str, options: dict[str, str]
+) -> None:
+    for keys, more in (["id"], {"bucket": "1", "write-only": "true"}), ([], {}):
+        ours = interbed_table(tmp_path, f"db.ours{len(keys)}")
+        theirs = java_paimon.table(tmp_path, f"db.theirs{len(keys)}")
+        for table in (ours, theirs):
+            table.create(SIMPLE, primary_keys=keys, options={"file.format": file_format, **more, **options})
+            table.write(SIMPLE_ROWS)
+            table.write(SIMPLE_ROWS[:2], kinds=["-D", "+I"] if keys else None)
+        assert files_of(java_paimon.table(tmp_path, ours.name)) == files_of(theirs)
+
+
+BY_LEVEL = {
+    "file.format": "parquet",
+    "file.format.per.level": "0:avro,5:orc",
+    "file.compression.per.level": "0:snappy,5:zlib",
+    "metadata.stats-mode.per.level": "0:none,5:full",
+}
+CHANGELOG = {
+    "changelog-file.format": "avro",
+    "changelog-file.compression": "deflate",
+    "changelog-file.stats-mode": "counts",
+}
+LOOKUP = {"changelog-producer": "lookup"}
+VECTORS = {"deletion-vectors.enabled": "true"}
+TABLES: list[tuple[str, dict[str, str]]] = [
+    ("orc, lookup", {"file.format": "orc", **LOOKUP}),
+    ("avro, vectors", {"file.format": "avro", **VECTORS}),
+    ("orc, vectors and lookup", {"file.format": "orc", **VECTORS, **LOOKUP, "file.compression": "lz4"}),
+    ("by level, lookup", {**BY_LEVEL, **CHANGELOG, **LOOKUP}),
+    ("by level, vectors", {**BY_LEVEL, **VECTORS, "file.suffix.include.compression": "true"}),
+    ("by level, full compaction", {**BY_LEVEL, **CHANGELOG, "changelog-producer": "full-compaction"}),
+    ("by level", {**BY_LEVEL, "file.format.per.level": "5:avro", "file.compression.per.level": "5:none"}),
+]
+
+
+@pytest.mark.parametrize(("name", "options"), TABLES, ids=[name for name, _ in TABLES])
+def test_tables_of_any_formats_become_what_javas_become(
+    java_paimon: JavaPaimon, tmp_path: Path, name: str, options: dict[str, str]
+) -> None:
+    options = {"bucket": "1", "target-file-size": "2 kb", "num-sorted-run.compaction-trigger": "3", **options}
+    columns = [("id", "INT NOT NULL"), ("p", "STRING"), ("v", "INT")]
+    model, table = java_paimon.table(tmp_path, "db.model"), java_paimon.table(tmp_path, "db.t")
+    for java in (model, table):
+        java.create(columns, primary_keys=["id"], options=options)
+    ours = interbed_table(tmp_path, "db.t")
+    for turn, (rows, kinds) in enumerate(changes(random.Random(name))):
+        model.write(rows, kinds=kinds)
+        (table if turn % 3 == 2 else ours).write(rows, kinds=kinds)
+        if turn % 4 == 3:
+            model.compact()
+            ours.compact()
+        expected = model.read().comparable()
+        assert ours.read().comparable() == expected
+        assert table.read().comparable() == expected
+        if "vectors" in name:
+            assert ours.read(filter="v = 1").comparable() == [r for r in expected if r[2] == 1]
+    assert changelog(table) == changelog(model)
+    endings = {f["level"]: f["file_name"].partition(".")[2] for f in table.files()}
+    assert endings == {f["level"]: f["file_name"].partition(".")[2] for f in model.files()}
+    told = {p.name.partition(".")[2] for p in (tmp_path / "db.db" / "t").rglob("changelog-*")}
+    assert told == {p.name.partition(".")[2] for p in (tmp_path / "db.db" / "model").rglob("changelog-*")}
