@@ -69,6 +69,11 @@ class BloomFilterReader:
         if not len(self._bits) or self._functions < 1:
             raise ValueError(f"a bloom filter of {len(self._bits)} bytes and {self._functions} hash functions")
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the filter."""
+        return int(self._bits.nbytes)
+
     def rows(self, leaf: Leaf) -> Selection:
         """See IndexReader."""
         match leaf:

@@ -1,8 +1,8 @@
 """What the indexes of a data file say of a filter: which of its rows may match."""
 
 import struct
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -14,6 +14,8 @@ from interbed.storage.fileio.api import FileIO
 from interbed.storage.manifest.data_file import DataFileMeta
 from interbed.storage.predicate.expr import And, Leaf, Not, Or, Predicate, leaves_of, push_not
 from interbed.storage.types.data_type import DataField
+
+_T = TypeVar("_T")
 
 
 class ColumnReaders:
@@ -108,31 +110,39 @@ def has_index(file: DataFileMeta) -> bool:
     return file.embedded_file_index is not None or index_file_of(file) is not None
 
 
-def select_embedded(file: DataFileMeta, fields: Mapping[str, DataField], predicate: Predicate) -> Selection:
-    """What the indexes in the manifest say; everything when there are none there.
+def with_indexes(
+    file: DataFileMeta,
+    path: str,
+    fields: Mapping[str, DataField],
+    file_io: FileIO | None,
+    use: Callable[[ColumnReaders], _T],
+) -> _T | None:
+    """What `use` makes of the indexes of a data file at `path`; None when there are none.
 
-    Raises CorruptFileError and UnsupportedVersionError naming the data file.
+    Without `file_io` only those in the manifest are looked at. Raises CorruptFileError and UnsupportedVersionError
+    naming the file.
     """
-    if file.embedded_file_index is None:
-        return EVERYTHING
-    name = f"The manifest's entry of {file.file_name}"
-    source: Any = pa.BufferReader(file.embedded_file_index)
-    return ColumnReaders(IndexContainer(source, name), fields, name).select(predicate)
-
-
-def select_rows(
-    file: DataFileMeta, path: str, fields: Mapping[str, DataField], predicate: Predicate, file_io: FileIO
-) -> Selection:
-    """What the indexes of a data file at `path` say, wherever they are; raises as `select_embedded` does."""
-    beside = index_file_of(file)
-    if file.embedded_file_index is not None or beside is None:
-        return select_embedded(file, fields, predicate)
+    if file.embedded_file_index is not None:
+        name = f"The manifest's entry of {file.file_name}"
+        embedded: Any = pa.BufferReader(file.embedded_file_index)
+        return use(ColumnReaders(IndexContainer(embedded, name), fields, name))
+    beside = None if file_io is None else index_file_of(file)
+    if file_io is None or beside is None:
+        return None
     index_path = f"{path.rpartition('/')[0]}/{beside}"
     try:
         with file_io.open_input(index_path) as source:
-            return ColumnReaders(IndexContainer(source, index_path), fields, index_path).select(predicate)
+            return use(ColumnReaders(IndexContainer(source, index_path), fields, index_path))
     except FileNotFoundError:
         raise CorruptFileError(
             f"The file index {index_path} is missing. The snapshot that names it may have expired while it was read; "
             "read the newest. Otherwise set 'file-index.read.enabled' to 'false' to read without it."
         ) from None
+
+
+def select_rows(
+    file: DataFileMeta, path: str, fields: Mapping[str, DataField], predicate: Predicate, file_io: FileIO | None
+) -> Selection:
+    """What the indexes of a data file say of a predicate over its columns; see `with_indexes`."""
+    found = with_indexes(file, path, fields, file_io, lambda readers: readers.select(predicate))
+    return EVERYTHING if found is None else found

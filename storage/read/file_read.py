@@ -112,6 +112,8 @@ def _kept(
     if wanted is None:
         return kept
     low, high = np.searchsorted(wanted, (position, position + rows))
+    if high - low == rows:
+        return kept
     asked = np.zeros(rows, np.bool_)
     asked[wanted[low:high] - position] = True
     return asked if kept is None else asked & kept

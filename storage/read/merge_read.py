@@ -7,7 +7,7 @@ hold deletes.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +33,25 @@ def no_deletions(file: DataFileMeta) -> DeletionVector | None:
     return None
 
 
+class RowSource(Protocol):
+    """Gives the rows of files, as FileRead does."""
+
+    def batches(
+        self,
+        file: DataFileMeta,
+        path: str,
+        *,
+        batch_rows: int,
+        predicate: Predicate | None = None,
+        with_sequence: bool = False,
+        with_kind: bool = False,
+        use_threads: bool = False,
+        deleted: DeletionVector | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows of the file in key order, with at least the columns asked for; see FileRead."""
+        ...
+
+
 class MergeRead:
     """Merges sections of files, by a merge function, into rows of the output fields."""
 
@@ -46,7 +65,9 @@ class MergeRead:
         self._with_level = LEVEL in seen
         needed = [n for n in (*seen, *self._keys, *self._sequence_fields) if n in store.schema.by_name]
         fields = {f.name: f for f in (*output, *store.schema.fields_named(dict.fromkeys(needed)))}
-        self._files = FileRead(store, tuple(fields.values()))
+        self.fields = tuple(fields.values())
+        """The columns that are read of files: those of the output, and what they are merged by."""
+        self._files = FileRead(store, self.fields)
 
     def section(
         self,
@@ -60,12 +81,13 @@ class MergeRead:
         readers: int = 1,
         rows_of_block: int | None = None,
         deleted_of: DeletedOf = no_deletions,
+        source: RowSource | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """The merged rows of one section; in key order, or with `ordered` false block by block in some order.
 
         `predicate` only saves reading; rows are not filtered. `with_system` adds `_SEQUENCE_NUMBER` and `_VALUE_KIND`.
         `readers` says how many such streams are read at once, which share the memory for blocks. `deleted_of` gives
-        the deletion vectors of files.
+        the deletion vectors of files. `source` gives rows of files instead of the files themselves.
         """
         files = [f for run in runs for f in run.files]
         ages = file_ages(runs)
@@ -80,7 +102,7 @@ class MergeRead:
 
         def open_run(run: SortedRun, batch_rows: int) -> Iterator[RunBatch]:
             for file in run.files:
-                batches = self._files.batches(
+                batches = (source or self._files).batches(
                     file,
                     path_of(file),
                     batch_rows=batch_rows,

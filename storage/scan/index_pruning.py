@@ -5,7 +5,7 @@ Indexes beside a file are looked at when it is read, as in Paimon: planning open
 
 from collections.abc import Sequence
 
-from interbed.storage.file_index.evaluate import select_embedded
+from interbed.storage.file_index.evaluate import select_rows
 from interbed.storage.manifest.data_file import DataFileMeta
 from interbed.storage.predicate.expr import AlwaysTrue, Predicate, columns_of
 from interbed.storage.scan.pruning import Mask
@@ -35,5 +35,5 @@ def select_by_file_index(
             known[file.schema_id] = ({f.name: f for f in written.fields}, inside)
         fields, inside = known[file.schema_id]
         if inside is not None and not isinstance(inside, AlwaysTrue):
-            result[i] = not select_embedded(file, fields, inside).is_empty
+            result[i] = not select_rows(file, file.file_name, fields, inside, None).is_empty
     return result

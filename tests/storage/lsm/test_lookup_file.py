@@ -10,13 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import interbed
-from interbed.storage.lsm.lookup import lookup_file
-from interbed.storage.lsm.lookup.cache import LookupFiles
+from interbed.storage.lsm.lookup import sorted_keys
+from interbed.storage.lsm.lookup.cache import LookupFiles, shared_lookup_files
 from interbed.storage.lsm.lookup.lookup_file import LookupFile, write_lookup_file
 from interbed.storage.manifest.stats import EMPTY_ROW
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
 from interbed.storage.store import TableStore
+from interbed.storage.table import Table
 
 _KEY = st.tuples(st.integers(-50, 50), st.text("ab\0ä", max_size=3))
 SCHEMA = pa.schema([("a", pa.int32()), ("b", pa.string()), ("v", pa.int64())])
@@ -41,7 +42,7 @@ def test_every_key_is_found_at_its_position(
     batches = (rows.slice(i, batch_rows) for i in range(0, len(keys), batch_rows))
     write_lookup_file(directory, batches, SCHEMA, ["a", "b"])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lookup_file, "SAMPLE_EVERY", every)
+        patch.setattr(sorted_keys, "SAMPLE_EVERY", every)
         file = LookupFile(directory, ["a", "b"])
         found = file.find(columns(asked))
     assert found.tolist() == [keys.index(k) if k in there else -1 for k in asked]
@@ -86,3 +87,46 @@ def test_the_cache_makes_a_file_once_and_drops_what_is_too_much_or_too_old(tmp_p
     assert [p.name for p in home.iterdir()] == [files[-1].file_name]
     small.close()
     assert not home.exists()
+
+
+def lookup_table(warehouse: Path, **options: str) -> Table:
+    catalog = interbed.load_catalog("test", warehouse=f"file:{warehouse}")
+    catalog.create_database("db", ignore_if_exists=True)
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.string())])
+    return catalog.create_table(
+        "db.t", schema, primary_keys=["id"], options={"bucket": "1", "changelog-producer": "lookup", **options}
+    )
+
+
+def kept(table: Table) -> set[str]:
+    """The names of the data files of which this process has lookup files."""
+    return set(shared_lookup_files(table.store)._known)
+
+
+def test_what_one_writer_looked_up_in_the_next_one_finds_made(tmp_path: Path) -> None:
+    table = lookup_table(tmp_path)
+    table.upsert(pa.table({"id": list(range(100)), "v": ["a"] * 100}))
+    table.upsert(pa.table({"id": [5], "v": ["b"]}))
+    made = dict(shared_lookup_files(table.store)._known)
+    table.upsert(pa.table({"id": [7, 200], "v": ["c", "c"]}))
+    again = shared_lookup_files(table.store)._known
+    assert made
+    assert all(again[name][0] is file for name, (file, _) in made.items() if name in again)
+    assert set(made) & set(again)
+    # Files that were compacted away take no local disk any more, nor do those of a table that is gone.
+    live = {f.file_name for f in TableScan(table.store).restore_buckets().files(EMPTY_ROW, 0)}
+    assert kept(table) <= live
+    table.compact(full=True)
+    assert kept(table) == set()
+    assert shared_lookup_files(table.store).bytes == 0
+
+
+def test_a_table_with_another_schema_has_lookup_files_of_its_own(tmp_path: Path) -> None:
+    table, other = lookup_table(tmp_path / "a"), lookup_table(tmp_path / "b")
+    files = shared_lookup_files(table.store)
+    assert shared_lookup_files(table.copy({"lookup.cache-max-disk-size": "1 mb"}).store) is files
+    assert shared_lookup_files(other.store) is not files
+    catalog = interbed.load_catalog("test", warehouse=f"file:{tmp_path / 'a'}")
+    catalog.drop_table("db.t")
+    catalog.create_table("db.t", pa.schema([pa.field("id", pa.int64(), nullable=False)]), primary_keys=["id"])
+    assert shared_lookup_files(catalog.get_table("db.t").store) is not files

@@ -1,0 +1,99 @@
+"""Finding many keys at once among keys in ascending order, each of which occurs once.
+
+One key of so many is compared with all keys asked for; of the others only those around a hit are, by the same sort of
+words as the merge.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interbed.storage.lsm.key_words import sort_groups
+
+Positions = npt.NDArray[np.int64]
+KeyColumns = Sequence["pa.Array[Any]"]
+
+SAMPLE_EVERY = 512
+"""One key of so many is a sample."""
+
+
+class SortedKeys:
+    """Key columns whose rows ascend; `find` copies none of them. Safe for several threads."""
+
+    def __init__(self, columns: KeyColumns) -> None:
+        self._columns = list(columns)
+        self._count = len(self._columns[0])
+        self._numbers = _numbers(self._columns[0]) if len(self._columns) == 1 else None
+        every = np.arange(0, self._count, SAMPLE_EVERY)
+        self._samples = [_taken(c, every) for c in self._columns]
+
+    def __len__(self) -> int:
+        return self._count
+
+    def find(self, keys: KeyColumns) -> Positions:
+        """For each key, given by columns in any order of rows, its position, -1 where it is not."""
+        asked = len(keys[0])
+        found = np.full(asked, -1, np.int64)
+        if not asked or not self._count:
+            return found
+        if self._numbers is not None:
+            wanted_numbers = _numbers(_as(keys[0], self._columns[0].type))
+            if wanted_numbers is not None:
+                places = np.minimum(np.searchsorted(self._numbers, wanted_numbers), self._count - 1)
+                return np.where(self._numbers[places] == wanted_numbers, places, -1)
+        blocks = count_below(self._samples, keys, or_equal=True) - 1
+        wanted = np.unique(blocks[blocks >= 0])
+        if not len(wanted):
+            return found
+        near = (wanted[:, None] * SAMPLE_EVERY + np.arange(SAMPLE_EVERY)).reshape(-1)
+        near = near[near < self._count]
+        candidates = [_taken(c, near) for c in self._columns]
+        order, starts = sort_groups([_joined(c, k) for c, k in zip(candidates, keys, strict=True)])
+        # The one here stands first among the equal ones, because it comes first.
+        first = order[np.flatnonzero(starts)][np.cumsum(starts) - 1]
+        hit = (order >= len(near)) & (first < len(near))
+        found[order[hit] - len(near)] = near[first[hit]]
+        return found
+
+
+def count_below(samples: KeyColumns, keys: KeyColumns, *, or_equal: bool) -> Positions:
+    """How many of the samples, which ascend, are less than each key, or equal to it, too."""
+    count = len(keys[0])
+    # Equal keys keep their order, so that what comes first is below.
+    pairs = zip(samples, keys, strict=True)
+    order, _ = sort_groups([_joined(s, k) if or_equal else _joined(_as(k, s.type), s) for s, k in pairs])
+    is_key = order >= len(samples[0]) if or_equal else order < count
+    below = np.cumsum(~is_key)
+    ranks = np.empty(count, np.int64)
+    ranks[order[is_key] - (len(samples[0]) if or_equal else 0)] = below[is_key]
+    return ranks
+
+
+def _numbers(column: "pa.Array[Any]") -> "npt.NDArray[Any] | None":
+    """The values of a column of integers or days without copying them; None for other types and for nulls."""
+    if column.null_count:
+        return None
+    if pa.types.is_date32(column.type):
+        column = column.view(pa.int32())
+    elif pa.types.is_timestamp(column.type):
+        column = column.view(pa.int64())
+    return column.to_numpy() if pa.types.is_signed_integer(column.type) else None
+
+
+def _as(column: "pa.Array[Any]", arrow: pa.DataType) -> "pa.Array[Any]":
+    return column if column.type == arrow else column.cast(arrow)
+
+
+def _joined(left: "pa.Array[Any]", right: "pa.Array[Any]") -> "pa.Array[Any]":
+    joined: pa.Array[Any] = pa.concat_arrays([left, _as(right, left.type)])
+    return joined
+
+
+def _taken(column: "pa.Array[Any]", numbers: Positions) -> "pa.Array[Any]":
+    indices: Any = pa.array(numbers)
+    taken: pa.Array[Any] = pc.take(column, indices, boundscheck=False)
+    return taken
