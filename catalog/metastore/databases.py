@@ -182,18 +182,19 @@ class DatabaseService:
                 raise InvalidOperationError(f"Database {key} is not empty. One or more tables exist.")
             if functions and not cascade:
                 raise InvalidOperationError(f"Database {key} is not empty. One or more functions exist.")
-            for table in tables:
-                row = transaction.tables.find(catalog, key, table.name, for_update=True)
-                if row is not None:
-                    transaction.tables.remove(row.id)
+            # Functions go first, as the notification log of Hive tells it.
             for function in functions:
                 found = transaction.functions.find(catalog, key, function.name)
                 if found is not None:
                     transaction.functions.remove(found.id)
+            for table in tables:
+                row = transaction.tables.find(catalog, key, table.name, for_update=True)
+                if row is not None:
+                    transaction.tables.remove(row.id)
             transaction.databases.remove(stored.id)
             transaction.events.append(
-                *(events.drop_table(table) for table in tables),
                 *(events.drop_function(function) for function in functions),
+                *(events.drop_table(table) for table in tables),
                 events.drop_database(stored.value),
             )
             return stored.value, tables

@@ -11,6 +11,12 @@ from tests.catalog.differential.sides import Answered, Outcome, Refused
 BEHIND_A_WAITING_LOCK = "lock behind a waiting one"
 """A `lock` that is asked for while another one waits."""
 
+CHECKED_BEHIND_A_WAITING_LOCK = "check_lock behind a waiting one"
+"""A `check_lock` while a lock that was asked for earlier waits."""
+
+BESIDE_A_DATABASE = " while somebody shares the database"
+"""What the name of a call about locks ends with while there is a shared lock on a whole database."""
+
 READS = ("get_", "show_")
 """How the names of methods begin that change nothing."""
 
@@ -87,10 +93,19 @@ def _other_words(difference: Difference) -> bool:
 
 def _passes_a_waiting_lock(difference: Difference) -> bool:
     """Java granted a lock although one that waits was asked for earlier."""
+    method = difference.method.removesuffix(BESIDE_A_DATABASE)
+    return method in (BEHIND_A_WAITING_LOCK, CHECKED_BEHIND_A_WAITING_LOCK) and _only_java_granted(difference)
+
+
+def _ends_its_search_at_a_shared_database(difference: Difference) -> bool:
+    """Java granted a lock without looking at all others: it stops at a pair of a shared database and a table."""
+    return difference.method.endswith(BESIDE_A_DATABASE) and _only_java_granted(difference)
+
+
+def _only_java_granted(difference: Difference) -> bool:
     java, ours = difference.java, difference.ours
     return (
-        difference.method == BEHIND_A_WAITING_LOCK
-        and isinstance(java, Answered)
+        isinstance(java, Answered)
         and isinstance(ours, Answered)
         and java.value["state"] == ttypes.LockState.ACQUIRED
         and ours.value["state"] == ttypes.LockState.WAITING
@@ -200,6 +215,9 @@ KEPT = [
     Kept("A call that fails leaves no directory behind.", _java_leaves_directories),
     Kept("Errors are worded for people; what clients match on is the same.", _other_words),
     Kept("Locks are granted in order of arrival; Java lets readers pass a waiting writer.", _passes_a_waiting_lock),
+    Kept(
+        "A lock looks at all others; Java stops at a shared one on the database.", _ends_its_search_at_a_shared_database
+    ),
     Kept("Types of columns are the clients' affair; newer ones have newer types.", _column_types_are_not_checked),
     Kept("A table's name holds no dots.", _dots_in_names),
     Kept("Objects come in the order of their names; Java has none.", _in_another_order),

@@ -7,7 +7,7 @@ from hypothesis.stateful import precondition, rule
 
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.catalog.differential import strategies as some
-from tests.catalog.differential.kept import BEHIND_A_WAITING_LOCK
+from tests.catalog.differential.kept import BEHIND_A_WAITING_LOCK, BESIDE_A_DATABASE, CHECKED_BEHIND_A_WAITING_LOCK
 from tests.catalog.differential.machine import Machine
 from tests.catalog.differential.sides import Answered, Outcome
 
@@ -47,6 +47,7 @@ class LocksMachine(Machine):
         super().__init__()
         self._locks: list[tuple[int, int]] = []
         self._waiting: set[int] = set()
+        self._shared_databases: set[int] = set()
 
     # A lock that is asked for while another waits may be granted by one server and not by the other (README.md), which
     # ends the example; most examples go on longer without.
@@ -75,6 +76,10 @@ class LocksMachine(Machine):
         if isinstance(java, Answered) and isinstance(ours, Answered):
             self._locks.append((java.value.lockid, ours.value.lockid))
         number = len(self._locks) - 1
+        if any(c.level == ttypes.LockLevel.DB and c.type == ttypes.LockType.SHARED_READ for c in request.component):
+            self._shared_databases.add(number)
+        if self._shared_databases:
+            method += BESIDE_A_DATABASE
         self.compare(method, (request,), *(self._named(outcome, number) for outcome in outcomes))
 
     def _named(self, outcome: Outcome, number: int) -> Outcome:
@@ -107,6 +112,11 @@ class LocksMachine(Machine):
         ]
         if method == "unlock" and all(isinstance(outcome, Answered) for outcome in outcomes):
             self._waiting.discard(number)
+            self._shared_databases.discard(number)
+        if method == "check_lock" and any(waiting < number for waiting in self._waiting):
+            method = CHECKED_BEHIND_A_WAITING_LOCK
+        if method.startswith("check_lock") and self._shared_databases:
+            method += BESIDE_A_DATABASE
         named = [self._without_id(self._named(o, number), lock_id) for o, lock_id in zip(outcomes, ids, strict=True)]
         self.compare(method, (f"lock {number}",), *named)
 
