@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Self
+from typing import Self, cast
 
 import pyarrow as pa
 
@@ -18,6 +18,7 @@ from interbed.catalog.identifier import Identifier, check_name
 from interbed.catalog.options import CatalogOptions
 from interbed.catalog.partition import PagedList, Partition, PartitionStatistics, partition_name, partitions_of
 from interbed.catalog.repair_report import RepairReport
+from interbed.storage.change_view import AUDIT_LOG, BINLOG, ChangeView
 from interbed.storage.errors import InvalidInputError, NotSupportedError
 from interbed.storage.fileio.api import FileIO
 from interbed.storage.lsm.merge_function.factory import check_merge_options
@@ -180,8 +181,14 @@ class Catalog(ABC):
         return True
 
     def get_table(self, identifier: "str | Identifier") -> Table:
-        """The table of that name, at its latest schema; raises TableNotFoundError."""
-        return self._load_table(parse_table_name(identifier))
+        """The table of that name, at its latest schema; raises TableNotFoundError.
+
+        `db.t$audit_log` and `db.t$binlog` are the changes of the table `db.t`, a ChangeView.
+        """
+        name, view = _split_view(identifier)
+        table = self._load_table(parse_table_name(name))
+        # Hardly a caller names a view, and those that do use what it shares with a table.
+        return table if view is None else cast(Table, ChangeView.of(table.name, table.store, view))
 
     def table_exists(self, identifier: "str | Identifier") -> bool:
         """Whether there is a table of that name."""
@@ -269,6 +276,15 @@ class Catalog(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _split_view(identifier: "str | Identifier") -> "tuple[str | Identifier, str | None]":
+    """The name of a table, and which of the views of its changes is meant."""
+    if isinstance(identifier, str):
+        name, separator, view = identifier.rpartition(SYSTEM_TABLE_SEPARATOR)
+        if separator and view in (AUDIT_LOG, BINLOG):
+            return name, view
+    return identifier, None
 
 
 def parse_table_name(identifier: "str | Identifier") -> Identifier:

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from interbed.storage.append.delete import delete_rows_by_rewrite
 from interbed.storage.bucket.mode import BucketMode, bucket_mode
+from interbed.storage.bucket.rescale import RescaleResult, rescale_table
 from interbed.storage.builder.read import ReadBuilder
 from interbed.storage.builder.write import BatchWriteBuilder, StreamWriteBuilder
-from interbed.storage.change_query import ChangeQuery
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.commit.retry import RetryPolicy
 from interbed.storage.errors import InvalidInputError, NotSupportedError
@@ -28,8 +28,10 @@ from interbed.storage.lsm.compact.table_compact import (
     plan_table_compaction,
 )
 from interbed.storage.options import CoreOptions
-from interbed.storage.predicate.expr import Predicate, bind
-from interbed.storage.predicate.parse import parse_filter
+from interbed.storage.point.keys import Key
+from interbed.storage.point.lookup import PointLookup
+from interbed.storage.predicate.expr import Predicate
+from interbed.storage.predicate.parse import bound_filter
 from interbed.storage.query import TableQuery
 from interbed.storage.read.table_read import TableRead
 from interbed.storage.row.kind import RowKind
@@ -38,6 +40,8 @@ from interbed.storage.scan.starting_point import at_snapshot
 from interbed.storage.schema.table_schema import TableSchema
 from interbed.storage.snapshot.snapshot import Snapshot
 from interbed.storage.store import TableStore, open_store
+from interbed.storage.table_changes import TableChanges
+from interbed.storage.table_versions import TableVersions
 from interbed.storage.types.data_type import DataField
 from interbed.storage.write.bucket_restore import NothingBefore
 from interbed.storage.write.table_write import TableWrite
@@ -45,6 +49,7 @@ from interbed.storage.write.table_write import TableWrite
 ArrowRows = pa.Table | pa.RecordBatch | pa.RecordBatchReader
 
 
+class Table(TableChanges, TableVersions):
     """A table at one version of its schema; reads see the latest snapshot unless told otherwise."""
 
     def __init__(self, name: str, store: TableStore) -> None:
@@ -114,6 +119,10 @@ ArrowRows = pa.Table | pa.RecordBatch | pa.RecordBatchReader
         With `scan.snapshot-id` or `scan.timestamp-millis` it has the columns that it had then.
         """
         return Table(self.name, at_snapshot(self.store.with_options(dynamic_options)))
+
+    def branch(self, name: str) -> "Table":
+        """A branch of this table, with its own schema and snapshots; `main` is the table. BranchNotFoundError."""
+        return Table(f"{self.name.partition('$')[0]}$branch_{name}", self.store.on_branch(name))
 
     # -- write -----------------------------------------------------------------------------------------------------
 
@@ -194,6 +203,23 @@ ArrowRows = pa.Table | pa.RecordBatch | pa.RecordBatchReader
         """What `compact` would do now, why, and what it would cost, bucket by bucket; nothing is changed."""
         return plan_table_compaction(self.store, full=full, partition=partition, bucket=bucket)
 
+    def rescale(
+        self,
+        bucket_num: int | None = None,
+        partitions: Sequence[Mapping[str, object]] | Mapping[str, object] | None = None,
+    ) -> RescaleResult:
+        """Spread the rows over another number of buckets, by default the one of the option `bucket`.
+
+        Without `partitions` those of the whole table, and the option `bucket` is changed; else those of one or several
+        (partial) specifications, and the option stays. The result is one OVERWRITE snapshot, or none when there was
+        nothing to do. Raises NotSupportedError for a table without fixed or postponed buckets, InvalidInputError for an
+        impossible number, CommitConflictError when other writers came first again and again.
+        """
+        specs = [partitions] if isinstance(partitions, Mapping) else partitions
+        result = rescale_table(self.store, _new_commit_user, bucket_num, specs)
+        self.store = self.store.refreshed()
+        return result
+
     # -- read ------------------------------------------------------------------------------------------------------
 
     def scan(
@@ -220,23 +246,21 @@ ArrowRows = pa.Table | pa.RecordBatch | pa.RecordBatchReader
         predicate = None if filter is None else _bound(filter, store)
         return TableQuery(store, None if columns is None else tuple(columns), predicate, limit, snapshot_id, threads)
 
-    def changes(
-        self,
-        from_snapshot: int | None = None,
-        to_snapshot: int | None = None,
-        *,
-        columns: Sequence[str] | None = None,
-        filter: str | Predicate | None = None,  # noqa: A002 - the field's word for it
-    ) -> ChangeQuery:
-        """What the snapshots from one to another, both included, changed: rows with a column `_row_kind` (0 insert,
-        1 update-before, 2 update-after, 3 delete), as `write_changes` takes them.
+    def get(self, key: Key, columns: Sequence[str] | None = None) -> dict[str, object] | None:
+        """The row of a primary key, given as a dict, a tuple or the only column's value; None when there is none.
 
-        By default all snapshots there are. Raises FilterError, InvalidInputError for an unknown column, and
-        SnapshotNotFoundError for a snapshot that there is not.
+        Raises InvalidInputError for a key that does not fit, NotSupportedError for a table without a primary key.
         """
-        predicate = None if filter is None else _bound(filter, self.store)
-        names = None if columns is None else tuple(columns)
-        return ChangeQuery(self.store, from_snapshot, to_snapshot, names, predicate)
+        rows = PointLookup(self.store, columns).rows([key]).to_pylist()
+        return rows[0] if rows else None
+
+    def get_many(self, keys: Any, columns: Sequence[str] | None = None) -> pa.Table:
+        """The rows of primary keys, in the order of the keys; those that are not there are left out.
+
+        `keys` are Arrow data with the key's columns (an array where there is one), or a sequence of what `get` takes.
+        What was decoded is kept for later lookups, up to `lookup.cache-max-memory-size` bytes. Raises as `get` does.
+        """
+        return PointLookup(self.store, columns).rows(keys)
 
     def explain(self, filter: str | Predicate | None = None, snapshot_id: int | None = None) -> Explanation:  # noqa: A002
         """What a scan with that filter would read and why: what was pruned, levels, splits."""
@@ -279,17 +303,6 @@ ArrowRows = pa.Table | pa.RecordBatch | pa.RecordBatchReader
     # -- inside ----------------------------------------------------------------------------------------------------
 
     def _write(self, data: ArrowRows, kind_column: str | None = None) -> int | None:
-        user = _new_commit_user()
-        with self.new_write(user) as write:
-            for batch in _batches(data):
-                if kind_column is None:
-                    write.write_arrow(batch)
-                else:
-                    rows, kinds = split_kinds(batch, kind_column)
-                    write.write_arrow(rows, kinds)
-            messages = write.prepare_commit()
-        if not messages:
-            return None
         if isinstance(data, pa.RecordBatchReader):
             # It is read once, so that what conflicts with another writer can't be redone here.
             return self._write_once(data, kind_column)
@@ -302,20 +315,20 @@ ArrowRows = pa.Table | pa.RecordBatch | pa.RecordBatchReader
         return RetryPolicy.of(self.options).redo(work)
 
     def _write_once(self, data: ArrowRows, kind_column: str | None) -> int | None:
+        user = _new_commit_user()
+        with self.new_write(user) as write:
+            for batch in _batches(data):
+                if kind_column is None:
+                    write.write_arrow(batch)
+                else:
+                    rows, kinds = split_kinds(batch, kind_column)
+                    write.write_arrow(rows, kinds)
+            messages = write.prepare_commit()
+        if not messages:
+            return None
         ids = FileStoreCommit(self.store, user, new_user=True).commit(messages)
         return ids[-1] if ids else None
 
-
-def load_table(location: str, *, schema_json: str | None = None, options: Mapping[str, str] | None = None) -> Table:
-    """The table at a location, without a catalog; `schema_json` saves reading the schema file.
-
-    For workers that were sent a location, and for tables that no catalog knows. Commits are not locked.
-    """
-    schema = None if schema_json is None else TableSchema.from_json(schema_json, source=location)
-    return Table(location.rstrip("/").rsplit("/", 1)[-1], open_store(location, schema=schema, dynamic_options=options))
-
-
-def split_kinds(data: pa.Table | pa.RecordBatch, kind_column: str) -> "tuple[pa.Table | pa.RecordBatch, pa.Array[Any]]":
     def _delete_once(self, predicate: Predicate) -> int | None:
         query = TableQuery(self.store, predicate=predicate)
         user = _new_commit_user()
@@ -330,6 +343,17 @@ def split_kinds(data: pa.Table | pa.RecordBatch, kind_column: str) -> "tuple[pa.
         ids = FileStoreCommit(self.store, user, new_user=True).commit(messages)
         return ids[-1] if ids else None
 
+
+def load_table(location: str, *, schema_json: str | None = None, options: Mapping[str, str] | None = None) -> Table:
+    """The table at a location, without a catalog; `schema_json` saves reading the schema file.
+
+    For workers that were sent a location, and for tables that no catalog knows. Commits are not locked.
+    """
+    schema = None if schema_json is None else TableSchema.from_json(schema_json, source=location)
+    return Table(location.rstrip("/").rsplit("/", 1)[-1], open_store(location, schema=schema, dynamic_options=options))
+
+
+def split_kinds(data: pa.Table | pa.RecordBatch, kind_column: str) -> "tuple[pa.Table | pa.RecordBatch, pa.Array[Any]]":
     """The rows without their column of row kinds, and the kinds as int8."""
     if not isinstance(data, pa.Table | pa.RecordBatch) or kind_column not in data.schema.names:
         raise InvalidInputError(f"The changes lack the column {kind_column!r} with the row kinds 0 to 3.")
@@ -342,7 +366,7 @@ def split_kinds(data: pa.Table | pa.RecordBatch, kind_column: str) -> "tuple[pa.
 
 def _bound(given: str | Predicate, store: TableStore) -> Predicate:
     """The filter, checked against the table's columns."""
-    return parse_filter(given, store.schema.fields) if isinstance(given, str) else bind(given, store.schema.fields)
+    return bound_filter(given, store.schema.fields)
 
 
 def _batches(data: ArrowRows) -> Sequence[pa.Table | pa.RecordBatch] | pa.RecordBatchReader:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from interbed.storage.builder.predicate import PredicateBuilder
 from interbed.storage.errors import InvalidInputError
 from interbed.storage.predicate.expr import Predicate, bind
-from interbed.storage.query import TableQuery
+from interbed.storage.read.arrow_rows import limited
 from interbed.storage.read.table_read import TableRead
 from interbed.storage.scan.plan import Plan
 from interbed.storage.scan.scan import TableScan
@@ -72,7 +72,7 @@ class BuiltRead:
         reader = self.read.to_reader(splits)
         if self.limit is None:
             return reader
-        return TableQuery.limited(reader, self.limit)
+        return limited(reader, self.limit)
 
     def to_arrow(self, splits: Sequence[Split]) -> pa.Table:
         """The rows of the splits as one Arrow table."""

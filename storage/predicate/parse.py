@@ -138,6 +138,11 @@ def parse_filter(text: str, fields: Sequence[DataField]) -> Predicate:
         raise FilterError("The filter is nested too deeply.") from None
 
 
+def bound_filter(given: str | Predicate, fields: Sequence[DataField]) -> Predicate:
+    """A condition or a predicate, bound to the columns; raises FilterError."""
+    return parse_filter(given, fields) if isinstance(given, str) else bind(given, fields)
+
+
 @lru_cache(maxsize=1)
 def _parser() -> Lark:
     return Lark(_GRAMMAR, parser="lalr", maybe_placeholders=False)

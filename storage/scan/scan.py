@@ -4,9 +4,13 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from interbed.storage.file_index.evaluate import index_file_of
+from interbed.storage.lsm_options import MergeEngine
 from interbed.storage.manifest.data_file import DataFileMeta
 from interbed.storage.manifest.entry import FileKind, ManifestEntry, ManifestFileMeta, merge_entries
 from interbed.storage.predicate.expr import AlwaysTrue, Predicate, bind, restrict_to
+from interbed.storage.scan.incremental import incremental_plan
+from interbed.storage.scan.index_pruning import select_by_file_index
 from interbed.storage.scan.index_reader import BucketId, deletion_files, index_entries
 from interbed.storage.scan.manifest_reader import ManifestReader
 from interbed.storage.scan.partition_filter import (
@@ -18,6 +22,7 @@ from interbed.storage.scan.partition_filter import (
 from interbed.storage.scan.plan import Plan, PlanStatistics
 from interbed.storage.scan.pruning import (
     BucketSelector,
+    Mask,
     select_by_key_stats,
     select_by_value_stats,
 )
@@ -35,6 +40,7 @@ from interbed.storage.scan.starting_point import starting_snapshot
 from interbed.storage.scan.support import check_readable
 from interbed.storage.snapshot.snapshot import Snapshot
 from interbed.storage.store import TableStore
+from interbed.storage.stream_options import StartupMode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +82,7 @@ class TableScan:
         self._level_filter = level_filter
         self._reader = ManifestReader(store.file_io, store.paths)
         self._skips_level_0 = store.schema.has_primary_key and store.options.scans_skip_level_0 and level_filter is None
+        self._after_statistics = 0
         self._deletions: Mapping[BucketId, Mapping[str, DeletionFile]] = {}
 
     def plan(self) -> Plan:
@@ -85,18 +92,20 @@ class TableScan:
         does not read.
         """
         check_readable(self._store)
+        if self._snapshot_id is None and self._store.options.startup_mode is StartupMode.INCREMENTAL:
+            return incremental_plan(self._store, self)
         snapshot = starting_snapshot(self._store, self._snapshot_id)
         if snapshot is None:
             return Plan(snapshot_id=None, schema_id=self._store.schema.id, splits=())
         entries, statistics = self._entries(snapshot)
-        self._deletions = deletion_files(self._store, index_entries(self._reader, snapshot))
+        self._deletions = self.deletions_of(snapshot)
         buckets = _by_bucket([e for e in entries if not (self._skips_level_0 and e.file.level == 0)])
         groups: list[tuple[_Bucket, FileGroup]] = []
         kept = 0
         for bucket, pruned in self._pruned(buckets):
             kept += sum(len(section) for section in pruned)
             groups += ((bucket, group) for group in self._groups(pruned))
-        statistics = replace(statistics, files_after_statistics=kept)
+        statistics = replace(statistics, files_after_statistics=self._after_statistics, files_after_indexes=kept)
         limited = self._limited(groups)
         splits = tuple(self._split(snapshot, bucket, group) for bucket, group in limited)
         return Plan(
@@ -111,6 +120,27 @@ class TableScan:
         check_readable(self._store)
         snapshot = starting_snapshot(self._store, self._snapshot_id)
         return [] if snapshot is None else self._entries(snapshot)[0]
+
+    def visible_entries(self, snapshot: Snapshot) -> list[ManifestEntry]:
+        """The files of the snapshot that reads look at, in the partitions and buckets asked for."""
+        entries, _ = self._entries(snapshot)
+        return [e for e in entries if not (self._skips_level_0 and e.file.level == 0)]
+
+    def changes_of(self, snapshot: Snapshot, *, changelog: bool) -> list[ManifestEntry]:
+        """What the snapshot added to its data or changelog files, in the partitions and buckets asked for."""
+        manifests: Sequence[ManifestFileMeta]
+        manifests = self._reader.changelog(snapshot) if changelog else self._reader.delta(snapshot)
+        for partitions in self._filters:
+            manifests = partitions.manifests(manifests)
+        entries = list(self._reader.entries(manifests))
+        meant = frozenset(e.partition for e in entries)
+        for partitions in self._filters:
+            meant = partitions.select(meant)
+        return [e for e in entries if self._is_meant(e, meant) and self._is_bucket_meant(e)]
+
+    def deletions_of(self, snapshot: Snapshot) -> Mapping[BucketId, Mapping[str, DeletionFile]]:
+        """The deletion vectors that the snapshot has, by bucket and name of the data file."""
+        return deletion_files(self._store, index_entries(self._reader, snapshot))
 
     def restore_buckets(self) -> RestoredBuckets:
         """What exists in the newest snapshot, whatever the scan options say, for writers and compaction."""
@@ -201,16 +231,32 @@ class TableScan:
         else:
             sections = [(b, [(f,) for f in b.files]) for b in buckets]
         if self._predicate is None:
-            return [(b, s) for b, s in sections if s]
+            kept = [(b, s) for b, s in sections if s]
+            self._after_statistics = _count_files(kept)
+            return kept
         # All files are looked at in one go: statistics are decoded by column, not by file.
         files = [f for _, bucket_sections in sections for section in bucket_sections for f in section]
-        chosen = iter(select_by_value_stats(files, self._predicate, schema, self._store.schemas).tolist())
+        chosen = select_by_value_stats(files, self._predicate, schema, self._store.schemas)
+        kept = self._matching(sections, chosen)
+        self._after_statistics = _count_files(kept)
+        if self._store.options.file_index_read_enabled and any(f.embedded_file_index for f in files):
+            chosen = select_by_file_index(files, chosen, self._predicate, schema, self._store.schemas)
+            kept = self._matching(sections, chosen)
+        return kept
+
+    def _matching(
+        self, sections: Sequence[tuple[_Bucket, list[Section]]], chosen: Mask
+    ) -> list[tuple[_Bucket, list[Section]]]:
+        """The sections with a file that may hold a row asked for; `chosen` has an entry for each file in turn."""
+        hits = iter(chosen.tolist())
+        # Where a row is put together from those of several files, it may match though none of those does.
+        whole = self._store.options.merge_engine in (MergeEngine.PARTIAL_UPDATE, MergeEngine.AGGREGATION)
         kept: list[tuple[_Bucket, list[Section]]] = []
         for bucket, bucket_sections in sections:
             # The visible row of a key may be in any file of its section, and a newer file without a match may hide an
             # older match: a section is read as a whole or not at all.
-            hits = [[next(chosen) for _ in section] for section in bucket_sections]
-            matching = [section for section, hit in zip(bucket_sections, hits, strict=True) if any(hit)]
+            hit = [[next(hits) for _ in section] for section in bucket_sections]
+            matching = [s for s, h in zip(bucket_sections, hit, strict=True) if any(h) or (whole and len(s) > 1)]
             if matching:
                 kept.append((bucket, matching))
         return kept
@@ -292,6 +338,10 @@ def _by_bucket(entries: Sequence[ManifestEntry]) -> list[_Bucket]:
     ]
 
 
+def _count_files(kept: Sequence[tuple[_Bucket, list[Section]]]) -> int:
+    return sum(len(section) for _, sections in kept for section in sections)
+
+
 def _may_hold_bucket(manifest: ManifestFileMeta, buckets: Collection[int]) -> bool:
     low, high = manifest.min_bucket, manifest.max_bucket
     return low is None or high is None or any(low <= b <= high for b in buckets)
@@ -302,6 +352,7 @@ def _completed(statistics: PlanStatistics, splits: Sequence[Split], *, limit_pus
     return replace(
         statistics,
         files_planned=len(files),
+        files_with_index_beside=sum(index_file_of(f) is not None for f in files),
         partitions=len({s.partition for s in splits}),
         buckets=len({(s.partition, s.bucket) for s in splits}),
         files_by_level=dict(sorted(Counter(f.level for f in files).items())),

@@ -5,6 +5,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from interbed.storage.errors import InvalidInputError
 from interbed.storage.manifest.data_file import DataFileMeta, data_file_from_json, data_file_to_json
@@ -27,6 +28,11 @@ class Split:
     `raw_convertible` says that the files' rows are the table's rows: no key occurs twice and none is deleted, so
     every file can be read by itself. `bucket_path` is the directory that holds the files (unless a file has an
     external path). `deletion_files` tells for data files by name which of their rows are gone.
+
+    Splits of changes are of three kinds. With `streaming` alone every record of the files is a row, with its kind, in
+    the order of the files. With `streaming` and `before` the rows that the files `before` amount to are taken back, and
+    those of `files` are added. With `before` alone the rows are the difference between the two.
+    `before_deletion_files` are the deletion vectors of the files `before`.
     """
 
     snapshot_id: int
@@ -37,16 +43,24 @@ class Split:
     files: tuple[DataFileMeta, ...]
     raw_convertible: bool
     deletion_files: Mapping[str, DeletionFile] = field(default_factory=dict)
+    streaming: bool = False
+    before: tuple[DataFileMeta, ...] | None = None
+    before_deletion_files: Mapping[str, DeletionFile] = field(default_factory=dict)
+
+    @property
+    def tells_changes(self) -> bool:
+        """Whether the rows are changes, some of which may take rows back, instead of rows of the table."""
+        return self.streaming or self.before is not None
 
     @cached_property
     def row_count(self) -> int:
         """Records in the files, before merging."""
-        return sum(f.row_count for f in self.files)
+        return sum(f.row_count for f in (*self.files, *(self.before or ())))
 
     @cached_property
     def byte_size(self) -> int:
         """Bytes of the files."""
-        return sum(f.file_size for f in self.files)
+        return sum(f.file_size for f in (*self.files, *(self.before or ())))
 
     @cached_property
     def deleted_row_count(self) -> int | None:
@@ -69,9 +83,10 @@ class Split:
                 "bucketPath": self.bucket_path,
                 "raw": self.raw_convertible,
                 "files": [data_file_to_json(f) for f in self.files],
-                "deletions": {
-                    name: [d.path, d.offset, d.length, d.cardinality] for name, d in self.deletion_files.items()
-                },
+                "streaming": self.streaming,
+                "before": None if self.before is None else [data_file_to_json(f) for f in self.before],
+                "deletions": _deletions_to_json(self.deletion_files),
+                "beforeDeletions": _deletions_to_json(self.before_deletion_files),
             },
             separators=(",", ":"),
         ).encode()
@@ -89,10 +104,21 @@ class Split:
                 bucket_path=value["bucketPath"],
                 raw_convertible=value["raw"],
                 files=tuple(data_file_from_json(f) for f in value["files"]),
-                deletion_files={
-                    name: DeletionFile(path=path, offset=offset, length=length, cardinality=cardinality)
-                    for name, (path, offset, length, cardinality) in value["deletions"].items()
-                },
+                streaming=value["streaming"],
+                before=None if value["before"] is None else tuple(data_file_from_json(f) for f in value["before"]),
+                deletion_files=_deletions_from_json(value["deletions"]),
+                before_deletion_files=_deletions_from_json(value["beforeDeletions"]),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise InvalidInputError(f"Not a split: {error}") from error
+
+
+def _deletions_to_json(deletions: Mapping[str, DeletionFile]) -> dict[str, list[Any]]:
+    return {name: [d.path, d.offset, d.length, d.cardinality] for name, d in deletions.items()}
+
+
+def _deletions_from_json(value: Mapping[str, list[Any]]) -> dict[str, DeletionFile]:
+    return {
+        name: DeletionFile(path=path, offset=offset, length=length, cardinality=cardinality)
+        for name, (path, offset, length, cardinality) in value.items()
+    }

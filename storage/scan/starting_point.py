@@ -1,46 +1,49 @@
-"""Which snapshot a scan reads."""
+"""Which snapshot a batch read sees."""
 
 from dataclasses import replace
 
-from interbed.storage.errors import InvalidOptionError, NotSupportedError
-from interbed.storage.snapshot.snapshot import Snapshot
+from interbed.storage.errors import SnapshotNotFoundError
+from interbed.storage.lsm_options import ChangelogProducer
+from interbed.storage.options import CoreOptions
+from interbed.storage.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 from interbed.storage.store import TableStore, open_store
+from interbed.storage.stream_options import SCAN_TAG_NAME, SCAN_VERSION, StartupMode
+from interbed.storage.version.tag import TagManager
 
-_SNAPSHOT_ID = "scan.snapshot-id"
-_TIMESTAMP_MILLIS = "scan.timestamp-millis"
-_UNSUPPORTED = ("scan.tag-name", "scan.timestamp", "scan.watermark", "scan.version", "incremental-between")
+_WATERMARK = "watermark-"
+_TRAVELS = (StartupMode.FROM_SNAPSHOT, StartupMode.FROM_SNAPSHOT_FULL, StartupMode.FROM_TIMESTAMP)
 
 
 def starting_snapshot(store: TableStore, snapshot_id: int | None = None) -> Snapshot | None:
     """The snapshot of that id; without one what the scan options say, and else the newest (None when there is none).
 
-    Raises SnapshotNotFoundError naming the snapshots that exist, InvalidOptionError and NotSupportedError.
+    Raises SnapshotNotFoundError and TagNotFoundError naming those that exist, InvalidOptionError.
     """
     if snapshot_id is not None:
         return store.snapshots.read(snapshot_id)
-    raw = store.options.raw
-    for key in _UNSUPPORTED:
-        if key in raw:
-            raise NotSupportedError(
-                f"Option '{key}' is not supported yet; use '{_SNAPSHOT_ID}' or '{_TIMESTAMP_MILLIS}'."
-            )
-    if _SNAPSHOT_ID in raw and _TIMESTAMP_MILLIS in raw:
-        raise InvalidOptionError(f"Give only one of the options '{_SNAPSHOT_ID}' and '{_TIMESTAMP_MILLIS}'.")
-    if _SNAPSHOT_ID in raw:
-        return store.snapshots.read(store.options.integer(_SNAPSHOT_ID, 0))
-    if _TIMESTAMP_MILLIS in raw:
-        return store.snapshots.by_time_millis(store.options.integer(_TIMESTAMP_MILLIS, 0))
+    options = store.options
+    mode = options.startup_mode
+    if mode in _TRAVELS:
+        return _travelled(store)
+    if mode is StartupMode.COMPACTED_FULL:
+        return compacted_snapshot(store)
     return store.snapshots.latest()
 
 
 def at_snapshot(store: TableStore, snapshot_id: int | None = None) -> TableStore:
     """The table as the snapshot knew it, for reads of the past: its columns, under the options of today.
 
-    Which snapshot, and errors, as in starting_snapshot; without anything that names one the table stays as it is.
+    Which snapshot, and errors, as in starting_snapshot; without anything that names one the table stays as it is, and
+    so it does when options name one that is not there: only a read needs it.
     """
-    if snapshot_id is None and not any(key in store.options.raw for key in (_SNAPSHOT_ID, _TIMESTAMP_MILLIS)):
+    if snapshot_id is None and not travels(store):
         return store
-    snapshot = starting_snapshot(store, snapshot_id)
+    try:
+        snapshot = starting_snapshot(store, snapshot_id)
+    except SnapshotNotFoundError:
+        if snapshot_id is not None:
+            raise
+        return store
     if snapshot is None or snapshot.schema_id == store.schema.id:
         return store
     then = replace(store.schemas.schema(snapshot.schema_id), options=store.schema.options)
@@ -50,4 +53,62 @@ def at_snapshot(store: TableStore, snapshot_id: int | None = None) -> TableStore
         schema=then,
         dynamic_options=store.dynamic_options,
         environment=store.environment,
+    )
+
+
+def travels(store: TableStore) -> bool:
+    """Whether the options name a snapshot of the past."""
+    return store.options.startup_mode in _TRAVELS
+
+
+def compacted_snapshot(store: TableStore) -> Snapshot | None:
+    """The newest snapshot of a compaction, of a full one where those are scheduled; without any the newest."""
+    newest = store.snapshots.latest()
+    found = (s for s in store.snapshots.descending() if is_compacted(s, store.options))
+    return None if newest is None else next(found, newest)
+
+
+def is_compacted(snapshot: Snapshot, options: CoreOptions) -> bool:
+    """Whether a compaction made the snapshot; where full ones are scheduled, whether one of those did."""
+    if snapshot.commit_kind is not CommitKind.COMPACT:
+        return False
+    commits = options.full_compaction_delta_commits
+    if options.changelog_producer is not ChangelogProducer.FULL_COMPACTION and commits is None:
+        return True
+    identifier = snapshot.commit_identifier
+    return identifier == BATCH_COMMIT_IDENTIFIER or identifier % (commits or 1) == 0
+
+
+def _travelled(store: TableStore) -> Snapshot:
+    """The snapshot of the past that the options name."""
+    options = store.options
+    snapshot_id, watermark = options.scan_snapshot_id, options.scan_watermark
+    tags = TagManager(store.file_io, store.paths)
+    version = options.raw.get(SCAN_VERSION)
+    # A tag comes first, as in Paimon: its name may be a number.
+    tag = None if version is None else tags.find(version)
+    if tag is not None:
+        return tag.snapshot
+    if version is not None and version.isdigit():
+        snapshot_id = int(version)
+    elif version is not None and version.startswith(_WATERMARK) and version[len(_WATERMARK) :].isdigit():
+        watermark = int(version[len(_WATERMARK) :])
+    elif version is not None or SCAN_TAG_NAME in options.raw:
+        return tags.get(options.raw[SCAN_TAG_NAME] if version is None else version).snapshot
+    if snapshot_id is not None:
+        return store.snapshots.read(snapshot_id)
+    if watermark is not None:
+        return _at_watermark(store, watermark)
+    millis = options.scan_time_millis
+    assert millis is not None, "the modes that travel name a snapshot, a watermark or a time"
+    return store.snapshots.by_time_millis(millis)
+
+
+def _at_watermark(store: TableStore, watermark: int) -> Snapshot:
+    """The oldest snapshot whose watermark is at least that."""
+    for snapshot in store.snapshots.all():
+        if snapshot.watermark is not None and snapshot.watermark >= watermark:
+            return snapshot
+    raise SnapshotNotFoundError(
+        f"No snapshot of {store.location} has a watermark of {watermark} or later; wait for it, or read the newest."
     )

@@ -59,6 +59,15 @@ class PeerRows:
         return rows_to_table(self.rows, self.names, self.types)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerStream:
+    """What a stream had: each plan's rows with the checkpoint after it, and where the stream stands."""
+
+    plans: list[tuple[int, PeerRows]]
+    checkpoint: int | None
+    ended: bool
+
+
 @dataclass(frozen=True, slots=True)
 class JavaTable:
     """One table of the peer; each method is one command."""
@@ -171,6 +180,31 @@ class JavaTable:
     def changes(self, first: int, last: int) -> PeerRows:
         """What the snapshots from one to another, both included, changed, as streaming readers see it."""
         return _peer_rows(self._call("changes", **{"from": first, "to": last}))
+
+    def stream(
+        self, *, options: Mapping[str, str] | None = None, restore: int | None = None, notify: bool = False
+    ) -> PeerStream:
+        """All plans that a stream has now, from the checkpoint `restore` or from where the options say; system tables
+        such as `t$audit_log` stream, too. With `notify` the progress is kept for the consumer that the options name.
+        """
+        answer = self._call("stream", dynamic_options=dict(options or {}), restore=restore, notify=notify)
+        return PeerStream(
+            plans=[
+                (plan["checkpoint"], _peer_rows({"fields": answer["fields"], "rows": plan["rows"]}))
+                for plan in answer["plans"]
+            ],
+            checkpoint=answer["checkpoint"],
+            ended=answer["ended"],
+        )
+
+    def read_table(self, *, options: Mapping[str, str] | None = None) -> PeerRows:
+        """A batch read of any table, system tables included."""
+        return _peer_rows(self._call("read_table", dynamic_options=dict(options or {})))
+
+    def version(self, action: str, **fields: Any) -> dict[str, Any]:
+        """Tags, branches, rollback, expiry (see VersionCommands.java); the tags by name, and the names of branches."""
+        answer: dict[str, Any] = self._call("version", action=action, **fields)
+        return answer
 
     def plan(
         self,

@@ -35,7 +35,7 @@ def change_records(
     was, is_now = before_of >= 0, after_of >= 0
     both = was & is_now
     if compared is not None and both.any():
-        same = _same_rows(before, after, before_of[both], after_of[both], compared)
+        same = same_rows(before, after, before_of[both], after_of[both], compared)
         both[np.flatnonzero(both)[same]] = False
     inserted, deleted = is_now & ~was, was & ~is_now
     keys = np.arange(len(was))
@@ -57,9 +57,10 @@ def change_records(
     return pa.RecordBatch.from_arrays(arrays, names=before.schema.names)
 
 
-def _same_rows(
+def same_rows(
     before: pa.RecordBatch, after: pa.RecordBatch, left: Numbers, right: Numbers, columns: Sequence[str]
 ) -> Mask:
+    """Which of the rows `left` of one batch have the same values in the columns as those `right` of the other."""
     same = np.ones(len(left), np.bool_)
     for name in columns:
         a, b = (_taken(batch.column(name), n) for batch, n in ((before, left), (after, right)))

@@ -26,6 +26,7 @@ import org.apache.paimon.shade.jackson2.com.fasterxml.jackson.databind.node.Arra
 import org.apache.paimon.shade.jackson2.com.fasterxml.jackson.databind.node.ObjectNode;
 import org.apache.paimon.table.BucketMode;
 import org.apache.paimon.table.FileStoreTable;
+import org.apache.paimon.table.Table;
 import org.apache.paimon.table.sink.BatchWriteBuilder;
 import org.apache.paimon.table.sink.CommitMessage;
 import org.apache.paimon.table.sink.InnerTableCommit;
@@ -81,6 +82,12 @@ public final class PaimonPeer {
                 return read(command);
             case "changes":
                 return ChangeCommands.changes(table(command), command, temporary);
+            case "version":
+                return VersionCommands.execute(table(command), command);
+            case "stream":
+                return StreamCommands.stream(anyTable(command), command, temporary);
+            case "read_table":
+                return StreamCommands.readTable(anyTable(command), temporary);
             case "plan":
                 return plan(command);
             case "snapshots":
@@ -111,7 +118,11 @@ public final class PaimonPeer {
     }
 
     private FileStoreTable table(JsonNode command) throws Exception {
-        FileStoreTable table = (FileStoreTable) catalog(command).getTable(identifier(command));
+        return (FileStoreTable) anyTable(command);
+    }
+
+    private Table anyTable(JsonNode command) throws Exception {
+        Table table = catalog(command).getTable(identifier(command));
         Map<String, String> options = CommandLoop.strings(command.get("dynamic_options"));
         if (command.hasNonNull("snapshot_id")) {
             options.put("scan.snapshot-id", command.get("snapshot_id").asText());

@@ -1,0 +1,49 @@
+"""Which columns a read hands out, and which it reads because its filter needs them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+
+from interbed.storage.errors import InvalidInputError
+from interbed.storage.predicate.evaluate import mask
+from interbed.storage.predicate.expr import AlwaysTrue, Predicate, bind, columns_of
+from interbed.storage.schema.table_schema import TableSchema
+from interbed.storage.types.arrow import fields_to_schema
+from interbed.storage.types.data_type import DataField
+
+
+@dataclass(frozen=True)
+class ReadColumns:
+    """`names` are handed out, `fields` are read; `predicate` is None when it would keep every row."""
+
+    names: tuple[str, ...]
+    fields: tuple[DataField, ...]
+    predicate: Predicate | None
+    table: TableSchema
+
+    @staticmethod
+    def of(table: TableSchema, columns: Sequence[str] | None, predicate: Predicate | None) -> "ReadColumns":
+        """Those asked for, all when None.
+
+        Raises InvalidInputError for an unknown column, FilterError for a predicate that does not fit the table.
+        """
+        names = table.names if columns is None else tuple(columns)
+        for name in names:
+            if name not in table.by_name:
+                raise InvalidInputError(f"The table has no column {name!r}; it has {', '.join(table.names)}.")
+        bound = None if predicate is None else bind(predicate, table.fields)
+        if isinstance(bound, AlwaysTrue):
+            bound = None
+        filtered = () if bound is None else sorted(columns_of(bound))
+        return ReadColumns(names, tuple(table.fields_named(dict.fromkeys((*names, *filtered)))), bound, table)
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the columns handed out."""
+        return fields_to_schema(self.table.fields_named(self.names))
+
+    def kept(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows that the predicate keeps, with all columns."""
+        return batch if self.predicate is None else batch.filter(mask(self.predicate, batch))

@@ -1,0 +1,154 @@
+"""Which files tell what a snapshot changed, and the splits of them.
+
+The rules are those of Paimon's follow-up scanners (ChangelogFollowUpScanner, DeltaFollowUpScanner). Splits are made
+bucket by bucket, each with all of a snapshot's files, so that the changes of a key keep their order; only append tables
+without buckets, whose rows have no order, have their files spread over several.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Protocol
+
+from interbed.storage.lsm_options import ChangelogProducer
+from interbed.storage.manifest.data_file import DataFileMeta
+from interbed.storage.manifest.entry import FileKind, ManifestEntry
+from interbed.storage.scan.split import DeletionFile, Split
+from interbed.storage.scan.split_generator import append_groups
+from interbed.storage.snapshot.snapshot import FIRST_SNAPSHOT_ID, CommitKind, Snapshot
+from interbed.storage.store import TableStore
+
+BucketId = tuple[bytes, int]
+DeletionFiles = Mapping[BucketId, Mapping[str, DeletionFile]]
+"""Deletion vectors by partition and bucket, then by name of the data file."""
+
+
+class ChangeFiles(Enum):
+    """What tells the changes of a snapshot."""
+
+    NOTHING = "nothing"
+    DELTA = "delta"
+    """The new files: they hold what was written."""
+    CHANGELOG = "changelog"
+    """The changelog files."""
+    REPLACED = "replaced"
+    """The files taken away, whose rows are gone, and the new ones."""
+
+
+class ChangedEntries(Protocol):
+    """Reads the manifests of one read, with its filters."""
+
+    def changes_of(self, snapshot: Snapshot, *, changelog: bool) -> list[ManifestEntry]:
+        """The entries that the snapshot added: of data files, or of changelog files."""
+        ...
+
+    def deletions_of(self, snapshot: Snapshot) -> DeletionFiles:
+        """The deletion vectors that the snapshot has."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeRules:
+    """What tells the changes of one table's snapshots. `overwrites` says whether those of overwrites are told, too."""
+
+    keyed: bool
+    producer: ChangelogProducer
+    overwrites: bool = False
+
+    @staticmethod
+    def of_stream(store: TableStore) -> "ChangeRules":
+        """The rules of a stream of the table."""
+        options, keyed = store.options, store.schema.has_primary_key
+        return ChangeRules(
+            keyed=keyed,
+            producer=options.changelog_producer if keyed else ChangelogProducer.NONE,
+            overwrites=options.streaming_read_overwrite if keyed else options.streaming_read_append_overwrite,
+        )
+
+    def files_of(self, snapshot: Snapshot) -> ChangeFiles:
+        """What tells the changes of the snapshot."""
+        if snapshot.commit_kind is CommitKind.OVERWRITE and self.overwrites:
+            return ChangeFiles.REPLACED if self.keyed else ChangeFiles.DELTA
+        if self.producer is ChangelogProducer.NONE:
+            return ChangeFiles.DELTA if snapshot.commit_kind is CommitKind.APPEND else ChangeFiles.NOTHING
+        return ChangeFiles.NOTHING if snapshot.changelog_manifest_list is None else ChangeFiles.CHANGELOG
+
+
+def splits_of_snapshot(
+    store: TableStore, source: ChangedEntries, snapshot: Snapshot, told_by: ChangeFiles
+) -> list[Split]:
+    """The splits of the changes of one snapshot; raises CorruptFileError naming a manifest that can't be read."""
+    if told_by is ChangeFiles.NOTHING:
+        return []
+    entries = source.changes_of(snapshot, changelog=told_by is ChangeFiles.CHANGELOG)
+    added = [e for e in entries if e.kind is FileKind.ADD]
+    if told_by is not ChangeFiles.REPLACED:
+        return record_splits(store, snapshot.id, added)
+    removed = [e for e in entries if e.kind is FileKind.DELETE]
+    deletions: DeletionFiles = {}
+    if removed and snapshot.id > FIRST_SNAPSHOT_ID and store.snapshots.exists(snapshot.id - 1):
+        deletions = source.deletions_of(store.snapshots.snapshot(snapshot.id - 1))
+    return _replaced_splits(store, snapshot.id, removed, added, deletions)
+
+
+def record_splits(store: TableStore, snapshot_id: int, entries: Iterable[ManifestEntry]) -> list[Split]:
+    """Splits whose rows are the records of the files, as they are."""
+    options = store.options
+    splits = []
+    for found in grouped(entries).values():
+        groups: Sequence[Sequence[DataFileMeta]] = [[e.file for e in found]]
+        if not store.schema.has_primary_key and options.bucket < 0:
+            target, cost = options.split_target_size, options.split_open_file_cost
+            groups = [g.files for g in append_groups(groups[0], target_size=target, open_file_cost=cost)]
+        whole = record_split(store, snapshot_id, found)
+        splits += (replace(whole, files=tuple(files)) for files in groups)
+    return splits
+
+
+def record_split(store: TableStore, snapshot_id: int, entries: Sequence[ManifestEntry]) -> Split:
+    """A split whose rows are the records of one bucket's files, as they are; there is at least one entry."""
+    partition, bucket = entries[0].partition, entries[0].bucket
+    return Split(
+        snapshot_id=snapshot_id,
+        partition=partition,
+        bucket=bucket,
+        total_buckets=entries[0].total_buckets,
+        bucket_path=store.paths.bucket_directory(partition, bucket),
+        files=tuple(e.file for e in entries),
+        raw_convertible=False,
+        streaming=True,
+    )
+
+
+def _replaced_splits(
+    store: TableStore,
+    snapshot_id: int,
+    removed: Iterable[ManifestEntry],
+    added: Iterable[ManifestEntry],
+    deletions: DeletionFiles,
+) -> list[Split]:
+    """A split for each bucket of what an overwrite took away and brought."""
+    gone, come = grouped(removed), grouped(added)
+    splits = []
+    for place in dict.fromkeys((*gone, *come)):
+        old, new = gone.get(place, []), come.get(place, [])
+        shared = {e.identifier for e in old} & {e.identifier for e in new}
+        before, after = ([e for e in side if e.identifier not in shared] for side in (old, new))
+        if before or after:
+            splits.append(
+                replace(
+                    record_split(store, snapshot_id, after or before),
+                    files=tuple(e.file for e in after),
+                    before=tuple(e.file for e in before),
+                    before_deletion_files=dict(deletions.get(place, {})),
+                )
+            )
+    return splits
+
+
+def grouped(entries: Iterable[ManifestEntry]) -> dict[BucketId, list[ManifestEntry]]:
+    """The entries by partition and bucket, in order of appearance."""
+    groups: dict[BucketId, list[ManifestEntry]] = {}
+    for entry in entries:
+        groups.setdefault((entry.partition, entry.bucket), []).append(entry)
+    return groups

@@ -1,0 +1,211 @@
+"""Batch reads of what changed between two snapshots: options `incremental-between` and `incremental-between-timestamp`.
+
+The first snapshot is excluded, the last one included. `incremental-between-scan-mode` says what tells the changes: new
+files (`delta`), changelog files (`changelog`), either by the table's producer (`auto`), or a comparison of the two
+snapshots (`diff`). Source: documentation page `flink/sql-query`, Batch Incremental.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from interbed.storage.errors import InvalidOptionError, NotSupportedError, SnapshotNotFoundError
+from interbed.storage.lsm.interval_partition import interval_partition
+from interbed.storage.lsm_options import ChangelogProducer
+from interbed.storage.manifest.entry import ManifestEntry
+from interbed.storage.scan.change_plan import (
+    ChangedEntries,
+    ChangeRules,
+    grouped,
+    record_split,
+    splits_of_snapshot,
+)
+from interbed.storage.scan.plan import Plan, PlanStatistics
+from interbed.storage.scan.split import Split
+from interbed.storage.snapshot.snapshot import FIRST_SNAPSHOT_ID, CommitKind, Snapshot
+from interbed.storage.store import TableStore
+from interbed.storage.stream_options import INCREMENTAL_BETWEEN, IncrementalScanMode
+
+
+class SnapshotFiles(ChangedEntries, Protocol):
+    """Reads the manifests of one read, with its filters."""
+
+    def visible_entries(self, snapshot: Snapshot) -> list[ManifestEntry]:
+        """The files of the snapshot that reads look at."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Between:
+    """A range of snapshots: those after `first`, up to and including `last`."""
+
+    first: int
+    last: int
+
+    @property
+    def snapshot_ids(self) -> range:
+        """The snapshots of the range."""
+        return range(self.first + 1, self.last + 1)
+
+
+def incremental_plan(store: TableStore, files: SnapshotFiles) -> Plan:
+    """The splits of the changes that the options ask for; none when the range is empty.
+
+    Raises InvalidOptionError, SnapshotNotFoundError for a range that has expired or is yet to come, and
+    NotSupportedError for a comparison of an append table.
+    """
+    between = chosen_range(store)
+    if between is None or not between.snapshot_ids:
+        return Plan(snapshot_id=None, schema_id=store.schema.id, splits=())
+    return plan_between(store, files, between, store.options.incremental_scan_mode)
+
+
+def plan_between(store: TableStore, files: SnapshotFiles, between: Between, mode: IncrementalScanMode) -> Plan:
+    """The splits of the changes in a range, which is not empty, in the order in which they became visible.
+
+    Errors are those of incremental_plan.
+    """
+    if mode is IncrementalScanMode.DIFF:
+        first = _compared(store, between)
+        last = _existing(store, between.last, between)
+        return plan_of(last, _difference(store, files, first, last))
+    rules = _rules(store, mode)
+    splits: list[Split] = []
+    snapshots = [_existing(store, i, between) for i in between.snapshot_ids]
+    for snapshot in snapshots:
+        # Overwrites are left out, as Paimon leaves them out.
+        if snapshot.commit_kind is not CommitKind.OVERWRITE:
+            splits += splits_of_snapshot(store, files, snapshot, rules.files_of(snapshot))
+    return plan_of(snapshots[-1], splits)
+
+
+def plan_of(snapshot: Snapshot, splits: Sequence[Split]) -> Plan:
+    """A plan of splits of changes."""
+    statistics = PlanStatistics(
+        files_planned=sum(len(s.files) + len(s.before or ()) for s in splits),
+        partitions=len({s.partition for s in splits}),
+        buckets=len({(s.partition, s.bucket) for s in splits}),
+        rows_planned=sum(s.row_count for s in splits),
+        bytes_planned=sum(s.byte_size for s in splits),
+        splits_merged=len(splits),
+    )
+    return Plan(snapshot_id=snapshot.id, schema_id=snapshot.schema_id, splits=tuple(splits), statistics=statistics)
+
+
+def chosen_range(store: TableStore) -> Between | None:
+    """The range that the options name; None while the table has no snapshot."""
+    options = store.options
+    oldest, newest = store.snapshots.earliest_id(), store.snapshots.latest_id()
+    pair = options.incremental_between
+    if pair is not None:
+        if not all(p.isdigit() for p in pair):
+            raise NotSupportedError(
+                f"Option '{INCREMENTAL_BETWEEN}' = '{','.join(pair)}' names tags, which this version does not know; "
+                "give two snapshot ids."
+            )
+        first, last = int(pair[0]), int(pair[1])
+        if last < first:
+            raise InvalidOptionError(f"Option '{INCREMENTAL_BETWEEN}' ends before it begins: '{','.join(pair)}'.")
+        return None if newest is None else Between(first=first, last=last)
+    millis = options.incremental_between_millis
+    if millis is None or oldest is None or newest is None:
+        return None
+    first, last = (_at_or_before(store, m) for m in millis)
+    if options.incremental_scan_mode is IncrementalScanMode.DIFF and oldest > FIRST_SNAPSHOT_ID:
+        # What came before the oldest snapshot has expired, so the comparison begins with it, as Paimon's does.
+        first = max(first, oldest)
+    return Between(first=first, last=last)
+
+
+def _at_or_before(store: TableStore, millis: int) -> int:
+    """The newest snapshot of that time or before it; the number before the oldest one when there is none."""
+    try:
+        return store.snapshots.by_time_millis(millis).id
+    except SnapshotNotFoundError:
+        return (store.snapshots.earliest_id() or 1) - 1
+
+
+def _rules(store: TableStore, mode: IncrementalScanMode) -> ChangeRules:
+    producer = store.options.changelog_producer if store.schema.has_primary_key else ChangelogProducer.NONE
+    if mode is IncrementalScanMode.DELTA:
+        producer = ChangelogProducer.NONE
+    elif mode is IncrementalScanMode.CHANGELOG and producer is ChangelogProducer.NONE:
+        # Whatever the table writes today, changelog files of the past are read.
+        producer = ChangelogProducer.INPUT
+    return ChangeRules(keyed=store.schema.has_primary_key, producer=producer)
+
+
+def _existing(store: TableStore, snapshot_id: int, between: Between) -> Snapshot:
+    try:
+        return store.snapshots.snapshot(snapshot_id)
+    except SnapshotNotFoundError as error:
+        raise SnapshotNotFoundError(
+            f"The changes after snapshot {between.first} up to {between.last} can't be read. {error} Give a range that "
+            "the table has, with one snapshot before it for a comparison."
+        ) from None
+
+
+def _compared(store: TableStore, between: Between) -> Snapshot | None:
+    """The snapshot to compare with; None for the empty table before the first one."""
+    return None if between.first == 0 else _existing(store, between.first, between)
+
+
+def _difference(store: TableStore, files: SnapshotFiles, first: Snapshot | None, last: Snapshot) -> list[Split]:
+    if not store.schema.has_primary_key:
+        raise NotSupportedError(
+            f"The table at {store.location} has no primary key to compare two snapshots by; read its changes with "
+            "'incremental-between-scan-mode' = 'delta'."
+        )
+    before = grouped([] if first is None else files.visible_entries(first))
+    after = grouped(files.visible_entries(last))
+    marks_before = {} if first is None else files.deletions_of(first)
+    marks_after = files.deletions_of(last)
+    splits = []
+    for place in dict.fromkeys((*before, *after)):
+        old, new = before.get(place, []), after.get(place, [])
+        _check_buckets(store, old, new)
+        split = replace(
+            record_split(store, last.id, new or old),
+            files=tuple(e.file for e in new),
+            before=tuple(e.file for e in old),
+            deletion_files=dict(marks_after.get(place, {})),
+            before_deletion_files=dict(marks_before.get(place, {})),
+            streaming=False,
+        )
+        changed = _changed_part(store, split)
+        if changed is not None:
+            splits.append(changed)
+    return splits
+
+
+def _changed_part(store: TableStore, split: Split) -> Split | None:
+    """The split without the sections of overlapping files that are the same before and after; None if nothing is left.
+
+    Single files that both sides have must stay in a section that differs: their rows may be hidden, or completed, by
+    those of the others.
+    """
+    assert split.before is not None
+    before, after = ({f.file_name: f for f in side} for side in (split.before, split.files))
+    marks = (split.before_deletion_files, split.deletion_files)
+    same = {name for name in before.keys() & after.keys() if marks[0].get(name) == marks[1].get(name)}
+    differing: set[str] = set()
+    for section in interval_partition(list({**before, **after}.values()), store.schema.key_types):
+        names = {f.file_name for run in section for f in run.files}
+        if not names <= same:
+            differing |= names
+    if not differing:
+        return None
+    return replace(
+        split,
+        before=tuple(f for name, f in before.items() if name in differing),
+        files=tuple(f for name, f in after.items() if name in differing),
+    )
+
+
+def _check_buckets(store: TableStore, old: Sequence[ManifestEntry], new: Sequence[ManifestEntry]) -> None:
+    if old and new and old[0].total_buckets != new[0].total_buckets:
+        where = store.paths.partition_directory(new[0].partition) or "the table"
+        raise NotSupportedError(
+            f"The snapshots to compare spread {where} at {store.location} over {old[0].total_buckets} and "
+            f"{new[0].total_buckets} buckets; compare snapshots from before or from after the rescaling."
+        )

@@ -1,0 +1,194 @@
+"""Options of reads: where one starts, and how changes are read as a stream or between two points.
+
+Names and defaults are Paimon's (documentation: maintenance/configurations).
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from interbed.storage.errors import InvalidOptionError
+from interbed.storage.option_reader import OptionReader
+
+SCAN_MODE = "scan.mode"
+SCAN_SNAPSHOT_ID = "scan.snapshot-id"
+SCAN_TIMESTAMP = "scan.timestamp"
+SCAN_TIMESTAMP_MILLIS = "scan.timestamp-millis"
+SCAN_WATERMARK = "scan.watermark"
+SCAN_VERSION = "scan.version"
+SCAN_TAG_NAME = "scan.tag-name"
+INCREMENTAL_BETWEEN = "incremental-between"
+INCREMENTAL_BETWEEN_TIMESTAMP = "incremental-between-timestamp"
+
+_TIMES = (SCAN_TIMESTAMP_MILLIS, "log.scan.timestamp-millis", SCAN_TIMESTAMP)
+_SNAPSHOTS = (SCAN_SNAPSHOT_ID, SCAN_TAG_NAME, SCAN_WATERMARK, SCAN_VERSION)
+_INCREMENTS = (INCREMENTAL_BETWEEN, INCREMENTAL_BETWEEN_TIMESTAMP)
+
+
+class StartupMode(StrEnum):
+    """Where a read starts."""
+
+    DEFAULT = "default"
+    LATEST_FULL = "latest-full"
+    FULL = "full"
+    LATEST = "latest"
+    COMPACTED_FULL = "compacted-full"
+    FROM_TIMESTAMP = "from-timestamp"
+    FROM_SNAPSHOT = "from-snapshot"
+    FROM_SNAPSHOT_FULL = "from-snapshot-full"
+    INCREMENTAL = "incremental"
+
+
+class IncrementalScanMode(StrEnum):
+    """What tells the changes between two snapshots: new files, changelog files, a comparison, or what the table has."""
+
+    AUTO = "auto"
+    DELTA = "delta"
+    CHANGELOG = "changelog"
+    DIFF = "diff"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOptions(OptionReader):
+    """The options of reads. Times in milliseconds since the epoch, durations in milliseconds."""
+
+    @property
+    def startup_mode(self) -> StartupMode:
+        """The mode that `scan.mode` names, or else the one that the other options mean; raises InvalidOptionError."""
+        mode = self.choice(self.first(SCAN_MODE, "log.scan"), StartupMode.DEFAULT)
+        if mode is StartupMode.FULL:
+            mode = StartupMode.LATEST_FULL
+        elif mode is StartupMode.DEFAULT:
+            implied = (
+                (StartupMode.FROM_TIMESTAMP, _TIMES),
+                (StartupMode.FROM_SNAPSHOT, _SNAPSHOTS),
+                (StartupMode.INCREMENTAL, _INCREMENTS),
+            )
+            found = (m for m, keys in implied if any(k in self.raw for k in keys))
+            mode = next(found, StartupMode.LATEST_FULL)
+        self._check_startup(mode)
+        return mode
+
+    @property
+    def scan_snapshot_id(self) -> int | None:
+        """The snapshot that a read starts from."""
+        return self.optional_integer(SCAN_SNAPSHOT_ID)
+
+    @property
+    def scan_time_millis(self) -> int | None:
+        """The time that a read starts from; `scan.timestamp` is in the local time zone."""
+        key = self.first(SCAN_TIMESTAMP_MILLIS, "log.scan.timestamp-millis")
+        if key in self.raw:
+            return self.integer(key, 0)
+        text = self.raw.get(SCAN_TIMESTAMP)
+        return None if text is None else parse_local_millis(SCAN_TIMESTAMP, text)
+
+    @property
+    def scan_watermark(self) -> int | None:
+        """A read is of the first snapshot whose watermark is at least this."""
+        return self.optional_integer(SCAN_WATERMARK)
+
+    @property
+    def bounded_watermark(self) -> int | None:
+        """A stream ends at the first snapshot whose watermark is greater."""
+        return self.optional_integer("scan.bounded.watermark")
+
+    @property
+    def streaming_read_overwrite(self) -> bool:
+        """Whether streams of a primary-key table tell what overwrites changed."""
+        return self.boolean("streaming-read-overwrite", False)
+
+    @property
+    def streaming_read_append_overwrite(self) -> bool:
+        """Whether streams of an append table have the new rows of overwrites."""
+        return self.boolean("streaming-read-append-overwrite", False)
+
+    @property
+    def streaming_read_delay_millis(self) -> int | None:
+        """How old a snapshot must be before a stream reads it."""
+        return self.optional_duration_millis("streaming.read.snapshot.delay")
+
+    @property
+    def discovery_interval_millis(self) -> int:
+        """How often a stream looks for new snapshots."""
+        return self.duration_millis("continuous.discovery-interval", 10_000)
+
+    @property
+    def consumer_id(self) -> str | None:
+        """Under which name a stream keeps its progress with the table."""
+        return self.text("consumer-id", "") or None
+
+    @property
+    def consumer_ignore_progress(self) -> bool:
+        """Whether a stream starts anew although progress was kept."""
+        return self.boolean("consumer.ignore-progress", False)
+
+    @property
+    def incremental_between(self) -> tuple[str, str] | None:
+        """The snapshot after which the changes to read begin, and the last one, both as text."""
+        return self._pair(INCREMENTAL_BETWEEN, "two snapshot ids such as '5,10'")
+
+    @property
+    def incremental_between_millis(self) -> tuple[int, int] | None:
+        """The time after which the changes to read were committed, and the last time."""
+        key = INCREMENTAL_BETWEEN_TIMESTAMP
+        pair = self._pair(key, "two times such as '2026-01-01 00:00:00,2026-01-02 00:00:00'")
+        if pair is None:
+            return None
+        numbers = all(t.lstrip("-").isdigit() for t in pair)
+        first, last = (int(t) if numbers else parse_local_millis(key, t) for t in pair)
+        if last < first:
+            raise InvalidOptionError(f"Option '{key}' ends before it begins: '{self.raw[key]}'.")
+        return first, last
+
+    @property
+    def incremental_scan_mode(self) -> IncrementalScanMode:
+        """What tells the changes between two snapshots."""
+        return self.choice("incremental-between-scan-mode", IncrementalScanMode.AUTO)
+
+    @property
+    def reads_sequence_numbers(self) -> bool:
+        """Whether audit log and binlog have a column with sequence numbers."""
+        return self.boolean("table-read.sequence-number.enabled", False)
+
+    def _pair(self, key: str, takes: str) -> tuple[str, str] | None:
+        text = self.raw.get(key)
+        if text is None:
+            return None
+        parts = [p.strip() for p in text.split(",")]
+        if len(parts) != 2 or not all(parts):
+            raise InvalidOptionError(f"Option '{key}' takes {takes}, not '{text}'.")
+        return parts[0], parts[1]
+
+    def _check_startup(self, mode: StartupMode) -> None:
+        """Raise InvalidOptionError unless exactly the options that the mode takes are given."""
+        takes: tuple[str, ...] = ()
+        if mode is StartupMode.FROM_TIMESTAMP:
+            takes = _TIMES
+        elif mode is StartupMode.FROM_SNAPSHOT:
+            takes = _SNAPSHOTS
+        elif mode is StartupMode.FROM_SNAPSHOT_FULL:
+            takes = (SCAN_SNAPSHOT_ID,)
+        elif mode is StartupMode.INCREMENTAL:
+            takes = _INCREMENTS
+        given = [k for k in (*_TIMES, *_SNAPSHOTS, *_INCREMENTS) if k in self.raw]
+        wrong = [k for k in given if k not in takes]
+        if wrong and given != wrong:
+            raise InvalidOptionError(
+                f"Give only one of the options '{wrong[0]}' and '{next(k for k in given if k in takes)}'."
+            )
+        if wrong:
+            raise InvalidOptionError(f"Option '{wrong[0]}' must not be given with '{SCAN_MODE}' = '{mode}'.")
+        if len(given) > 1:
+            raise InvalidOptionError(f"Give only one of the options '{given[0]}' and '{given[1]}'.")
+        if takes and not given:
+            raise InvalidOptionError(f"'{SCAN_MODE}' = '{mode}' needs the option '{takes[0]}'.")
+
+
+def parse_local_millis(key: str, text: str) -> int:
+    """A date, or date and time, of the local time zone in milliseconds since the epoch; raises InvalidOptionError."""
+    try:
+        moment = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise InvalidOptionError(f"Option '{key}' takes a time such as '2026-01-31 12:30:00', not '{text}'.") from None
+    return int(moment.astimezone().timestamp() * 1000)
