@@ -7,15 +7,11 @@ of them when the module was loaded: its way to a cursor would take longer than t
 """
 
 import json
-import sqlite3
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, case, delete, func, insert, or_, select, update
-from sqlalchemy.dialects import sqlite
-from sqlalchemy.exc import DBAPIError
-from sqlalchemy.sql import Executable
 
 from interbed.catalog.metastore.lock_model import (
     EarlierLock,
@@ -28,40 +24,26 @@ from interbed.catalog.metastore.lock_model import (
     LockType,
 )
 from interbed.catalog.repository.models import LockRow, SequenceRow
+from interbed.catalog.repository.statement import Statement
 
 LOCK_SEQUENCE = "lock"
 EXPIRED_SEQUENCE = "lock_expired"
 
-_SQLITE = sqlite.dialect(paramstyle="named")
-
-
-class _Statement:
-    """A statement for both kinds of database, with its text and constants for SQLite's driver."""
-
-    __slots__ = ("constants", "core", "text")
-
-    def __init__(self, core: Executable) -> None:
-        self.core = core
-        compiled = core.compile(dialect=_SQLITE)  # type: ignore[attr-defined]
-        self.text = str(compiled)
-        self.constants = dict(compiled.params)
-
-
-_NEXT_ID = _Statement(
+_NEXT_ID = Statement(
     update(SequenceRow)
     .where(SequenceRow.name == LOCK_SEQUENCE)
     .values(value=SequenceRow.value + 1)
     .returning(SequenceRow.value)
 )
-_INSERT = _Statement(insert(LockRow))
-_FIND = _Statement(select(*LockRow.__table__.columns).where(LockRow.id == bindparam("lock_id")))
+_INSERT = Statement(insert(LockRow))
+_FIND = Statement(select(*LockRow.__table__.columns).where(LockRow.id == bindparam("lock_id")))
 _EARLIER = (
     select(LockRow.id, LockRow.components, LockRow.heartbeat_at_ms)
     .where(LockRow.id < bindparam("before"))
     .order_by(LockRow.id)
 )
 # Each is one range of the index, or two: a lock without a database or table stands for many.
-_EARLIER_OF_TABLE = _Statement(
+_EARLIER_OF_TABLE = Statement(
     _EARLIER.where(
         or_(
             LockRow.database_name.is_(None),
@@ -70,13 +52,13 @@ _EARLIER_OF_TABLE = _Statement(
         )
     )
 )
-_EARLIER_OF_DATABASE = _Statement(
+_EARLIER_OF_DATABASE = Statement(
     _EARLIER.where(or_(LockRow.database_name.is_(None), LockRow.database_name == bindparam("database")))
 )
 _EARLIER_OF_DATABASES = _EARLIER.where(
     or_(LockRow.database_name.is_(None), LockRow.database_name.in_(bindparam("databases", expanding=True)))
 )
-_ACQUIRE = _Statement(
+_ACQUIRE = Statement(
     update(LockRow)
     .where(LockRow.id == bindparam("lock_id"))
     .values(
@@ -86,36 +68,35 @@ _ACQUIRE = _Statement(
         heartbeat_count=LockRow.heartbeat_count + 1,
     )
 )
-_RENEW = _Statement(
+_RENEW = Statement(
     update(LockRow)
     .where(LockRow.id == bindparam("lock_id"), LockRow.heartbeat_at_ms >= bindparam("oldest"))
     .values(heartbeat_at_ms=bindparam("now"), heartbeat_count=LockRow.heartbeat_count + 1)
 )
-_REMOVE = _Statement(delete(LockRow).where(LockRow.id == bindparam("lock_id")))
+_REMOVE = Statement(delete(LockRow).where(LockRow.id == bindparam("lock_id")))
 
 
 class SqlLocks:
     """Locks in order of arrival."""
 
-    __slots__ = ("_connection", "_sqlite")
+    __slots__ = ("_connection",)
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._sqlite: sqlite3.Connection | None = None
 
     def next_id(self) -> int:
         """The next lock id; the counter's row stays locked until the end of the transaction, so that ids are the
         order of arrival.
         """
-        [(number,)] = self._rows(_NEXT_ID, {})
+        [(number,)] = _NEXT_ID.rows(self._connection, {})
         return int(number)
 
     def add(self, lock: Lock) -> None:
         """Store a new lock."""
         request = lock.request
         database, table = _names(request.components)
-        self._change(
-            _INSERT,
+        _INSERT.change(
+            self._connection,
             {
                 "id": lock.id,
                 "state": int(lock.state),
@@ -134,8 +115,8 @@ class SqlLocks:
 
     def find(self, lock_id: int) -> Lock | None:
         """The lock, or None if it was released or has expired."""
-        rows = self._rows(_FIND, {"lock_id": lock_id})
-        return _lock(rows[0]) if rows else None
+        row = _FIND.row(self._connection, {"lock_id": lock_id})
+        return None if row is None else _lock(row)
 
     def earlier(self, lock_id: int, request: LockRequest) -> list[EarlierLock]:
         """Locks that arrived before this one and may touch what the request names, oldest first."""
@@ -145,9 +126,9 @@ class SqlLocks:
             databases = sorted({component.database for component in request.components})
             rows = self._connection.execute(_EARLIER_OF_DATABASES, {"before": lock_id, "databases": databases}).all()
         elif table is None:
-            rows = self._rows(_EARLIER_OF_DATABASE, {"before": lock_id, "database": database})
+            rows = _EARLIER_OF_DATABASE.rows(self._connection, {"before": lock_id, "database": database})
         else:
-            rows = self._rows(_EARLIER_OF_TABLE, {"before": lock_id, "database": database, "table": table})
+            rows = _EARLIER_OF_TABLE.rows(self._connection, {"before": lock_id, "database": database, "table": table})
         return [
             EarlierLock(id=number, components=_components(document), heartbeat_at_ms=heartbeat)
             for number, document, heartbeat in rows
@@ -159,15 +140,15 @@ class SqlLocks:
 
     def acquire(self, lock_id: int, now_ms: int) -> bool:
         """Store that the lock is held from now on, and renew its lease; False if it is gone."""
-        return self._change(_ACQUIRE, {"lock_id": lock_id, "now": now_ms})
+        return _ACQUIRE.change(self._connection, {"lock_id": lock_id, "now": now_ms}) == 1
 
     def renew(self, lock_id: int, now_ms: int, heartbeat_after_ms: int) -> bool:
         """Renew the lease; False if the lock is gone or its last heartbeat is older."""
-        return self._change(_RENEW, {"lock_id": lock_id, "now": now_ms, "oldest": heartbeat_after_ms})
+        return _RENEW.change(self._connection, {"lock_id": lock_id, "now": now_ms, "oldest": heartbeat_after_ms}) == 1
 
     def remove(self, lock_id: int) -> bool:
         """Remove the lock; False if it is gone already."""
-        return self._change(_REMOVE, {"lock_id": lock_id})
+        return _REMOVE.change(self._connection, {"lock_id": lock_id}) == 1
 
     def expire(self, heartbeat_before_ms: int, lock_ids: Collection[int] | None = None) -> list[Lock]:
         """Remove, count and return the locks (of these, or of all) whose last heartbeat is older."""
@@ -195,30 +176,6 @@ class SqlLocks:
             stale=numbers.get(0, 0),
             expired_total=expired or 0,
         )
-
-    def _rows(self, statement: _Statement, values: Mapping[str, Any]) -> Sequence[Sequence[Any]]:
-        if self._driver() is None:
-            return self._connection.execute(statement.core, values).all()
-        return self._on_sqlite(statement, values).fetchall()
-
-    def _change(self, statement: _Statement, values: Mapping[str, Any]) -> bool:
-        """Whether a row was changed."""
-        if self._driver() is None:
-            return self._connection.execute(statement.core, values).rowcount == 1
-        return self._on_sqlite(statement, values).rowcount == 1
-
-    def _driver(self) -> sqlite3.Connection | None:
-        if self._sqlite is None and self._connection.dialect.name == "sqlite":
-            self._sqlite = self._connection.connection.driver_connection
-        return self._sqlite
-
-    def _on_sqlite(self, statement: _Statement, values: Mapping[str, Any]) -> sqlite3.Cursor:
-        assert self._sqlite is not None
-        try:
-            return self._sqlite.execute(statement.text, {**statement.constants, **values})
-        except sqlite3.Error as error:
-            # As it would come through SQLAlchemy: the store knows by it what may be tried again.
-            raise DBAPIError.instance(statement.text, None, error, sqlite3.Error) from error
 
 
 def _names(components: tuple[LockComponent, ...]) -> tuple[str | None, str | None]:
