@@ -81,8 +81,10 @@ def new_scratch_directory(purpose: str) -> Path:
 
 
 def remove_scratch_directory(path: Path) -> None:
-    """Remove a directory before the process ends; never raises."""
-    shutil.rmtree(path, ignore_errors=True)
+    """Remove a directory of this process before it ends; never raises. Leaves alone what a forked process inherited."""
+    own = _own
+    if own is not None and path.parent == own.path:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _claim(parent: Path) -> tuple[Path, int]:

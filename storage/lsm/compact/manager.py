@@ -103,6 +103,7 @@ class CompactManager:
         outcome = running.result()
         for file in outcome.before:
             self._files.pop(file.file_name, None)
+        self._planner.forget(outcome.replaced)
         self.add(outcome.after)
         gone = {f.file_name for f in outcome.deleted_index_files}
         self._index_files = (

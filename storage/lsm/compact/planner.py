@@ -1,7 +1,7 @@
 """What a table's compactions have in common: from the files of a bucket to the unit that is due, and its rewriter."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 
 from interbed.storage.lsm.compact.rewriter import BucketRewriter
@@ -55,9 +55,9 @@ class CompactionPlanner:
         """The rewriter for one compaction of a bucket."""
         return self._rewriters.of(partition, bucket, levels, index_files)
 
-    def close(self) -> None:
-        """Give back local files."""
-        self._rewriters.close()
+    def forget(self, files: Iterable[DataFileMeta]) -> None:
+        """Give back the local disk that data files have taken which were compacted away."""
+        self._rewriters.forget(files)
 
     def unit(self, pick: Pick, levels: Levels, rewriter: BucketRewriter) -> CompactionUnit | None:
         """How to carry out a pick; None when it changes nothing."""

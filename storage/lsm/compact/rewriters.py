@@ -1,6 +1,6 @@
 """Which rewriter a table's compactions need."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from interbed.storage.deletion.bucket_deletions import BucketDeletions
 from interbed.storage.format.layout import DataFileLayout, DataFileNames
@@ -11,15 +11,16 @@ from interbed.storage.lsm.compact.changes import (
 )
 from interbed.storage.lsm.compact.rewriter import BucketFiles, BucketRewriter, ChangelogRewriter, MergeRewriter
 from interbed.storage.lsm.levels import Levels
-from interbed.storage.lsm.lookup.cache import LookupFiles
+from interbed.storage.lsm.lookup.cache import shared_lookup_files
 from interbed.storage.lsm.lookup.older_rows import OlderRows
 from interbed.storage.lsm_options import ChangelogProducer
+from interbed.storage.manifest.data_file import DataFileMeta
 from interbed.storage.manifest.index_file import DELETION_VECTORS, IndexFileMeta
 from interbed.storage.store import TableStore
 
 
 class Rewriters:
-    """Makes the rewriter of each bucket of one table; may be shared by threads. Close it to give back local files."""
+    """Makes the rewriter of each bucket of one table; may be shared by threads."""
 
     def __init__(self, store: TableStore) -> None:
         options = store.options
@@ -27,7 +28,7 @@ class Rewriters:
         self._layout = DataFileLayout.of(store.schema, options)
         self._names = DataFileNames(options.data_file_prefix)
         self._changelog_names = DataFileNames(options.changelog_file_prefix)
-        self._lookup_files = LookupFiles(store) if options.compactions_look_up else None
+        self._lookup_files = shared_lookup_files(store) if options.compactions_look_up else None
 
     def of(self, partition: bytes, bucket: int, levels: Levels, index_files: Sequence[IndexFileMeta]) -> BucketRewriter:
         """The rewriter for one compaction of a bucket with these live files and index files."""
@@ -53,7 +54,7 @@ class Rewriters:
         lookups = LookupCompactionChanges(store=store, max_level=levels.max_level, older=older, deletions=deletions)
         return ChangelogRewriter(files, lookups, produce_changelog=produces_changelog(store))
 
-    def close(self) -> None:
-        """Remove local lookup files."""
+    def forget(self, files: Iterable[DataFileMeta]) -> None:
+        """Give back the local disk that data files have taken which were compacted away."""
         if self._lookup_files is not None:
-            self._lookup_files.close()
+            self._lookup_files.forget(files)

@@ -234,6 +234,7 @@ def _merge_bucket(
     if due is None:
         return None
     outcome = run_compaction(store, due.rewriter, due.unit, partition, bucket)
+    planner.forget(outcome.replaced)
     return CommitMessage(
         partition=partition,
         bucket=bucket,

@@ -21,6 +21,12 @@ class CompactionOutcome:
     deleted_index_files: tuple[IndexFileMeta, ...] = ()
 
     @property
+    def replaced(self) -> tuple[DataFileMeta, ...]:
+        """The files that the bucket does not have any more: not those merely moved."""
+        kept = {f.file_name for f in self.after}
+        return tuple(f for f in self.before if f.file_name not in kept)
+
+    @property
     def written(self) -> tuple[DataFileMeta, ...]:
         """The data and changelog files that exist for the compaction's sake: not those merely moved."""
         moved = {f.file_name for f in self.before}

@@ -1,20 +1,23 @@
 """Lookup files made of data files when they are first asked for, kept on local disk within bounds.
 
-`lookup.cache-max-disk-size` bounds the bytes, `lookup.cache-file-retention` how long a file that nobody uses stays.
-The directory goes with the cache, or with the process.
+A process has one cache for each table, which its writers and compactions share one after the other. A table's
+`lookup.cache-max-disk-size` bounds the bytes, `lookup.cache-file-retention` how long a file that nobody uses stays. The
+directory goes with the process at the latest.
 """
 
+import os
 import shutil
-import tempfile
 import threading
 import time
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
+from interbed.storage.fileio.scratch import new_scratch_directory, remove_scratch_directory
 from interbed.storage.lsm.lookup.lookup_file import LookupFile, write_lookup_file
 from interbed.storage.manifest.data_file import DataFileMeta
 from interbed.storage.read.file_read import FileRead, block_rows
@@ -32,18 +35,21 @@ class LookupFiles:
     """
 
     def __init__(self, store: TableStore, clock: Callable[[], float] = time.monotonic) -> None:
-        options = store.options
-        self._store = store
         self._keys = store.schema.trimmed_primary_keys
-        self._files = FileRead(store, store.schema.fields)
         self._schema = fields_to_schema(store.schema.fields)
-        self._max_bytes = options.lookup_cache_max_disk_size
-        self._retention_seconds = options.lookup_cache_file_retention_millis / 1000
         self._clock = clock
+        self.used_by(store)
         self._known: OrderedDict[str, tuple[LookupFile, float]] = OrderedDict()
         self._building: dict[str, threading.Lock] = {}
         self._guard = threading.Lock()
         self._directory: Path | None = None
+
+    def used_by(self, store: TableStore) -> None:
+        """Read data files by this store from now on, and keep to the limits of its options; the schema is the same."""
+        self._store = store
+        self._files = FileRead(store, store.schema.fields)
+        self._max_bytes = store.options.lookup_cache_max_disk_size
+        self._retention_seconds = store.options.lookup_cache_file_retention_millis / 1000
 
     @property
     def bytes(self) -> int:
@@ -70,13 +76,28 @@ class LookupFiles:
                 self._evict(keep=file.file_name)
             return made
 
+    def forget(self, files: Iterable[DataFileMeta]) -> None:
+        """Remove what was made of data files that the table does not need any more; never raises."""
+        with self._guard:
+            for file in files:
+                known = self._known.pop(file.file_name, None)
+                if known is not None:
+                    # Whoever reads it keeps its mapping; the space is free once that is gone.
+                    shutil.rmtree(known[0].directory, ignore_errors=True)
+
+    def evict_stale(self) -> bool:
+        """Remove what was not used for too long; whether nothing is left."""
+        with self._guard:
+            self._evict(keep="")
+            return not self._known and not self._building
+
     def close(self) -> None:
         """Remove all files."""
         with self._guard:
             self._known.clear()
             directory, self._directory = self._directory, None
         if directory is not None:
-            shutil.rmtree(directory, ignore_errors=True)
+            remove_scratch_directory(directory)
 
     def _touched(self, name: str) -> LookupFile | None:
         found = self._known.get(name)
@@ -93,7 +114,6 @@ class LookupFiles:
             stale = now - used > self._retention_seconds
             if name == keep or not (stale or (self._max_bytes is not None and total > self._max_bytes)):
                 continue
-            # Whoever reads it keeps its mapping; the space is free once that is gone.
             del self._known[name]
             total -= file.bytes
             shutil.rmtree(file.directory, ignore_errors=True)
@@ -119,6 +139,34 @@ class LookupFiles:
     def _home(self) -> Path:
         with self._guard:
             if self._directory is None:
-                self._directory = Path(tempfile.mkdtemp(prefix="interbed-lookup-"))
-                weakref.finalize(self, shutil.rmtree, str(self._directory), ignore_errors=True)
+                self._directory = new_scratch_directory("lookup")
+                weakref.finalize(self, remove_scratch_directory, self._directory)
             return self._directory
+
+
+_guard = threading.Lock()
+_shared: dict[tuple[Any, ...], LookupFiles] = {}
+
+
+def shared_lookup_files(store: TableStore) -> LookupFiles:
+    """This process's lookup files of the table in its schema; nobody closes them."""
+    schema = store.schema
+    key = (store.location, schema.id, schema.fields, schema.primary_keys)
+    with _guard:
+        for other in [k for k, files in _shared.items() if k != key and files.evict_stale()]:
+            del _shared[other]
+        files = _shared.get(key)
+        if files is None:
+            files = _shared[key] = LookupFiles(store)
+        files.used_by(store)
+        return files
+
+
+def _forget_in_child() -> None:
+    """A forked process leaves its parent's files alone."""
+    global _guard, _shared
+    _guard, _shared = threading.Lock(), {}
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_in_child)

@@ -105,7 +105,7 @@ def kept(table: Table) -> set[str]:
 
 def test_what_one_writer_looked_up_in_the_next_one_finds_made(tmp_path: Path) -> None:
     table = lookup_table(tmp_path)
-    table.upsert(pa.table({"id": list(range(100)), "v": ["a"] * 100}))
+    table.upsert(pa.table({"id": list(range(50_000)), "v": [f"{i * 7919}" for i in range(50_000)]}))
     table.upsert(pa.table({"id": [5], "v": ["b"]}))
     made = dict(shared_lookup_files(table.store)._known)
     table.upsert(pa.table({"id": [7, 200], "v": ["c", "c"]}))
