@@ -1,10 +1,14 @@
 """What the commands have in common: catalog options, KEY=VALUE pairs, JSON for programs and text for people."""
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
 import click
+
+from interbed.catalog.factory import open_catalog
+from interbed.storage.table import Table
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -50,6 +54,13 @@ def partition_options(command: _Command) -> _Command:
 def partition_spec(given: Iterable[str]) -> dict[str, object] | None:
     """The partition specification; None for the whole table."""
     return dict(pairs(given, form="COLUMN=VALUE", hint="--partition")) or None
+
+
+@contextmanager
+def opened_table(options: dict[str, str], name: str) -> Iterator[Table]:
+    """A table of the catalog that the options describe."""
+    with open_catalog("interbed", options) as catalog:
+        yield catalog.get_table(name)
 
 
 def show(view: View, as_json: bool) -> None:

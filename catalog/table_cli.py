@@ -1,8 +1,7 @@
 """The command line of tables: `interbed table -o warehouse=file:/tmp/lake levels shop.orders`."""
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from interbed.catalog.changes_view import ROWS_SHOWN, print_changes
 from interbed.catalog.cli_parts import (
     catalog_options,
     json_flag,
+    opened_table,
     pairs,
     partition_options,
     partition_spec,
@@ -22,8 +22,8 @@ from interbed.catalog.cli_parts import (
 from interbed.catalog.compact_cli import scope_options, shown_progress
 from interbed.catalog.factory import open_catalog
 from interbed.catalog.table_compaction import CompactionScope, compact_one_table
+from interbed.catalog.version_cli import VERSION_COMMANDS
 from interbed.storage.figure import require_drawing
-from interbed.storage.table import Table
 
 
 @click.group()
@@ -59,7 +59,7 @@ def levels(
     """The LSM tree of every bucket: its files by level and key range, and its sorted runs against the triggers."""
     if plot is not None:
         require_drawing(plot)
-    with _opened(options, name) as opened:
+    with opened_table(options, name) as opened:
         found = opened.levels(partition=partition_spec(partition), bucket=bucket)
     if plot is not None:
         found.plot(plot)
@@ -78,7 +78,7 @@ def levels(
 @click.pass_obj
 def explain(options: dict[str, str], name: str, as_json: bool, text: str | None) -> None:
     """What a scan would read, and what was pruned."""
-    with _opened(options, name) as opened:
+    with opened_table(options, name) as opened:
         show(opened.explain(filter=text), as_json)
 
 
@@ -88,7 +88,7 @@ def explain(options: dict[str, str], name: str, as_json: bool, text: str | None)
 @click.pass_obj
 def snapshots(options: dict[str, str], name: str, as_json: bool) -> None:
     """All snapshots, oldest first."""
-    with _opened(options, name) as opened:
+    with opened_table(options, name) as opened:
         found = opened.snapshots()
     if as_json:
         show_json([json.loads(s.to_json()) for s in found])
@@ -147,12 +147,10 @@ def changes(
     as_json: bool,
 ) -> None:
     """What snapshots changed: rows with their kind, +I, -U, +U or -D."""
-    with _opened(options, name) as opened:
+    with opened_table(options, name) as opened:
         query = opened.changes(from_snapshot, to_snapshot, columns=columns or None, filter=text)
         print_changes(query.to_arrow_batch_reader(), limit, as_json=as_json)
 
 
-@contextmanager
-def _opened(options: dict[str, str], name: str) -> Iterator[Table]:
-    with open_catalog("interbed", options) as catalog:
-        yield catalog.get_table(name)
+for _command in VERSION_COMMANDS:
+    table.add_command(_command)

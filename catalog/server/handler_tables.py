@@ -201,7 +201,8 @@ class TableHandler:
 
 
 def _named_database(database: str | None) -> str:
-    if not database or not database.strip():
+    # A blank name is not empty to Hive: it is that of a database which there is not.
+    if not database:
         raise UnknownDatabaseError("DB name is null or empty")
     return database
 

@@ -137,6 +137,20 @@ class SnapshotManager:
         except OSError as error:
             _log.warning("Left the hints in %s as they are: %s", self._directory, error)
 
+    def note_earliest(self, earliest: int) -> None:
+        """Note the oldest snapshot, after those before it are gone; a failure is logged, as hints are optional."""
+        self._write_hint(self._paths.earliest_hint, earliest)
+
+    def note_latest(self, latest: int) -> None:
+        """Note the newest snapshot, before those after it are taken back."""
+        self._write_hint(self._paths.latest_hint, latest)
+
+    def _write_hint(self, path: str, snapshot_id: int) -> None:
+        try:
+            self._file_io.overwrite(path, str(snapshot_id).encode())
+        except OSError as error:
+            _log.warning("Left the hint %s as it is: %s", path, error)
+
     def _read(self, snapshot_id: int) -> Snapshot:
         path = self._paths.snapshot(snapshot_id)
         snapshot = Snapshot.from_json(self._file_io.read_bytes(path), source=path)

@@ -1,7 +1,7 @@
 """Tags: names for snapshots, which stay readable by them when the snapshot itself expires.
 
-`tag/tag-<name>` holds the snapshot's JSON. A tag with a time to live also has `tagCreateTime` (local time as an array of
-year, month, day, hour, minute, second, nanosecond) and `tagTimeRetained` (seconds). Source: documentation page
+`tag/tag-<name>` holds the snapshot's JSON. A tag with a time to live also has `tagCreateTime` (local time as an array
+of year, month, day, hour, minute, second, nanosecond) and `tagTimeRetained` (seconds). Source: documentation page
 `maintenance/manage-tags`, paimon-core's Tag.
 """
 

@@ -1,0 +1,200 @@
+"""The versions of a table as its methods: tags, branches, rollback, expiry, removal of orphan files.
+
+Times are given as datetimes (local without a zone), ISO text or milliseconds since the epoch; spans as timedeltas or as
+text such as '7 d'. Names of methods and arguments follow Paimon's procedures.
+"""
+
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from interbed.storage.errors import InvalidInputError, SnapshotNotFoundError
+from interbed.storage.option_reader import parse_duration_millis
+from interbed.storage.snapshot.consumer import ConsumerManager
+from interbed.storage.snapshot.snapshot import Snapshot
+from interbed.storage.version.branch import BranchManager
+from interbed.storage.version.expire import ExpiryResult, SnapshotExpiry
+from interbed.storage.version.orphans import OrphansResult, remove_orphan_files
+from interbed.storage.version.rollback import roll_back, roll_back_to_time
+from interbed.storage.version.tag import Tag, TagManager, new_tag
+from interbed.storage.version.tag_deletion import delete_tag, expire_tags
+
+if TYPE_CHECKING:
+    from interbed.storage.store import TableStore
+
+Moment = datetime | str | int
+Span = timedelta | str
+
+
+class TableVersions:
+    """What `Table` can do with its versions; `store` is the table's."""
+
+    name: str
+    store: "TableStore"
+
+    # -- tags ------------------------------------------------------------------------------------------------------
+
+    def tags(self) -> list[Tag]:
+        """All tags, by the ids of their snapshots."""
+        return self._tags.all()
+
+    def create_tag(
+        self,
+        name: str,
+        snapshot_id: int | None = None,
+        *,
+        time_retained: Span | None = None,
+        ignore_if_exists: bool = False,
+    ) -> Tag:
+        """Name a snapshot, the newest one by default, so that it stays readable when it expires.
+
+        `time_retained` is how long the tag stays, by default what `tag.default-time-retained` says. Raises
+        InvalidInputError for a name that is taken, SnapshotNotFoundError.
+        """
+        tag = new_tag(name, self._version(snapshot_id), self._retained(time_retained))
+        if self._tags.create(tag):
+            return tag
+        if ignore_if_exists:
+            return self._tags.get(name)
+        raise InvalidInputError(f"There is a tag {name!r} of the table '{self.name}' already; replace_tag replaces it.")
+
+    def replace_tag(self, name: str, snapshot_id: int | None = None, *, time_retained: Span | None = None) -> Tag:
+        """Make a tag stand for another snapshot; raises TagNotFoundError, SnapshotNotFoundError."""
+        tag = new_tag(name, self._version(snapshot_id), self._retained(time_retained))
+        self._tags.replace(tag)
+        return tag
+
+    def rename_tag(self, name: str, new_name: str) -> None:
+        """Give a tag another name; raises TagNotFoundError, InvalidInputError for a name that is taken."""
+        self._tags.rename(name, new_name)
+
+    def delete_tag(self, name: str) -> Tag:
+        """Delete a tag, and the files that only it kept; it is returned. Raises TagNotFoundError."""
+        return delete_tag(self.store, name)
+
+    def expire_tags(self, older_than: Moment | None = None) -> list[str]:
+        """Delete the tags whose time is over, and those made before `older_than`; their names."""
+        moment = None if older_than is None else datetime.fromtimestamp(_millis(older_than) / 1000)
+        return expire_tags(self.store, datetime.now(), moment)
+
+    # -- branches --------------------------------------------------------------------------------------------------
+
+    def branches(self) -> list[str]:
+        """The names of all branches but `main`."""
+        return BranchManager(self.store).names()
+
+    def create_branch(self, name: str, tag: str | None = None, *, ignore_if_exists: bool = False) -> None:
+        """Make a branch: empty, or with the rows that a tag keeps. Raises InvalidInputError, TagNotFoundError."""
+        BranchManager(self.store).create(name, tag, ignore_if_exists=ignore_if_exists)
+
+    def delete_branch(self, name: str) -> None:
+        """Delete a branch; raises BranchNotFoundError."""
+        BranchManager(self.store).delete(name)
+
+    def rename_branch(self, name: str, new_name: str) -> None:
+        """Give a branch another name; raises BranchNotFoundError, InvalidInputError for a name that is taken."""
+        BranchManager(self.store).rename(name, new_name)
+
+    def fast_forward(self, branch: str) -> None:
+        """Make the table what the branch is; raises BranchNotFoundError, InvalidInputError for an empty branch."""
+        BranchManager(self.store).fast_forward(branch)
+
+    # -- what goes -------------------------------------------------------------------------------------------------
+
+    def rollback_to(self, version: int | str) -> Snapshot:
+        """Take back all that was committed after a snapshot (its id) or a tag (its name); that snapshot is returned.
+
+        Raises SnapshotNotFoundError, TagNotFoundError.
+        """
+        return roll_back(self.store, version)
+
+    def rollback_to_timestamp(self, timestamp: Moment) -> Snapshot:
+        """Take back all that was committed after a time; raises SnapshotNotFoundError."""
+        return roll_back_to_time(self.store, _millis(timestamp))
+
+    def expire_snapshots(
+        self,
+        *,
+        retain_max: int | None = None,
+        retain_min: int | None = None,
+        older_than: Moment | None = None,
+        max_deletes: int | None = None,
+        dry_run: bool = False,
+        clock: Callable[[], float] = time.time,
+    ) -> ExpiryResult:
+        """Delete old snapshots, and the files that no newer one, no tag and no branch needs.
+
+        What is not given is as the options `snapshot.num-retained.max`, `snapshot.num-retained.min`,
+        `snapshot.time-retained` and `snapshot.expire.limit` say. Raises as SnapshotExpiry.run does.
+        """
+        return SnapshotExpiry(self.store, dry_run=dry_run, clock=clock).run(
+            retain_max=retain_max,
+            retain_min=retain_min,
+            older_than_millis=None if older_than is None else _millis(older_than),
+            max_deletes=max_deletes,
+        )
+
+    def remove_orphan_files(self, older_than: Moment | None = None, *, dry_run: bool = False) -> OrphansResult:
+        """Delete files that no snapshot, tag or branch names and that are older than a day, or than the time given.
+
+        Raises InvalidInputError for a time in the future.
+        """
+        limit = None if older_than is None else _millis(older_than)
+        return remove_orphan_files(self.store, older_than_millis=limit, dry_run=dry_run)
+
+    # -- consumers -------------------------------------------------------------------------------------------------
+
+    def consumers(self) -> dict[str, int]:
+        """The first snapshot that each consumer has not read."""
+        return ConsumerManager(self.store.file_io, self.store.paths).all()
+
+    def reset_consumer(self, consumer_id: str, next_snapshot: int | None = None) -> None:
+        """Let a consumer go on from a snapshot, or forget it without one."""
+        consumers = ConsumerManager(self.store.file_io, self.store.paths)
+        if next_snapshot is None:
+            consumers.delete(consumer_id)
+        else:
+            consumers.reset(consumer_id, next_snapshot)
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    @property
+    def _tags(self) -> TagManager:
+        return TagManager(self.store.file_io, self.store.paths)
+
+    def _version(self, snapshot_id: int | None) -> Snapshot:
+        snapshots = self.store.snapshots
+        if snapshot_id is None:
+            latest = snapshots.latest()
+            if latest is None:
+                raise SnapshotNotFoundError(f"The table '{self.name}' has no snapshot to name yet.")
+            return latest
+        try:
+            return snapshots.read(snapshot_id)
+        except SnapshotNotFoundError:
+            tag = self._tags.of_snapshot(snapshot_id)
+            if tag is None:
+                raise
+            return tag.snapshot
+
+    def _retained(self, given: Span | None) -> timedelta | None:
+        if isinstance(given, timedelta):
+            return given
+        if given is not None:
+            return timedelta(milliseconds=parse_duration_millis("time_retained", given))
+        default = self.store.options.tag_default_time_retained_millis
+        return None if default is None else timedelta(milliseconds=default)
+
+
+def _millis(moment: Moment) -> int:
+    """The time in milliseconds since the epoch; raises InvalidInputError."""
+    if isinstance(moment, bool):
+        raise InvalidInputError(f"Not a time: {moment!r}.")
+    if isinstance(moment, int):
+        return moment
+    try:
+        parsed = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
+    except ValueError:
+        raise InvalidInputError(f"Not a time: {moment!r}; write '2026-01-31 12:00:00', or milliseconds.") from None
+    return int(parsed.timestamp() * 1000)

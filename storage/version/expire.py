@@ -1,0 +1,212 @@
+"""Expiry of snapshots: old ones go, with every file that no newer snapshot, no tag and no branch needs.
+
+The decision which snapshots go is pure (`first_kept`). The data files come first, then the manifests, then the snapshot
+files, oldest first, and the hint: a process killed in between leaves a table whose kept snapshots are whole, and the
+next expiry goes on where it stopped. Source: documentation page `maintenance/manage-snapshots`, paimon-core's
+ExpireSnapshotsImpl.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from interbed.storage.errors import InvalidInputError, NotSupportedError
+from interbed.storage.options import CoreOptions
+from interbed.storage.snapshot.consumer import ConsumerManager
+from interbed.storage.snapshot.snapshot import Snapshot
+from interbed.storage.store import TableStore
+from interbed.storage.version.lines import roots_of_others, tagged_snapshots
+from interbed.storage.version.references import References
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retention:
+    """How many snapshots stay at most and at least, how old they may get, and how many go at a time."""
+
+    retain_max: int
+    retain_min: int
+    older_than_millis: int
+    max_deletes: int
+
+    @staticmethod
+    def of(
+        options: CoreOptions,
+        now_millis: int,
+        *,
+        retain_max: int | None = None,
+        retain_min: int | None = None,
+        older_than_millis: int | None = None,
+        max_deletes: int | None = None,
+    ) -> "Retention":
+        """The options of a table, and what the caller says instead; raises InvalidInputError if they contradict."""
+        retention = Retention(
+            retain_max=options.snapshot_retain_max if retain_max is None else retain_max,
+            retain_min=options.snapshot_retain_min if retain_min is None else retain_min,
+            older_than_millis=(
+                now_millis - options.snapshot_time_retained_millis if older_than_millis is None else older_than_millis
+            ),
+            max_deletes=options.snapshot_expire_limit if max_deletes is None else max_deletes,
+        )
+        if retention.retain_min < 1:
+            raise InvalidInputError(f"At least one snapshot stays, so retain_min can't be {retention.retain_min}.")
+        if retention.retain_max < retention.retain_min:
+            raise InvalidInputError(
+                f"retain_max ({retention.retain_max}) can't be less than retain_min ({retention.retain_min})."
+            )
+        return retention
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpiryResult:
+    """The snapshots that went (would go, in a dry run), and how many files of data and of metadata with them."""
+
+    snapshots: tuple[int, ...] = ()
+    data_files: int = 0
+    metadata_files: int = 0
+    dry_run: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as JSON values."""
+        return {
+            "expired_snapshots": list(self.snapshots),
+            "deleted_data_files": self.data_files,
+            "deleted_metadata_files": self.metadata_files,
+            "dry_run": self.dry_run,
+        }
+
+    def __str__(self) -> str:
+        if not self.snapshots:
+            return "no snapshot to expire"
+        verb = "would expire" if self.dry_run else "expired"
+        return (
+            f"{verb} {len(self.snapshots)} snapshots ({self.snapshots[0]} to {self.snapshots[-1]}) with "
+            f"{self.data_files} data files and {self.metadata_files} files of metadata"
+        )
+
+
+def first_kept(
+    earliest: int, latest: int, retention: Retention, time_of: Callable[[int], int | None], consumed: int | None
+) -> int:
+    """The id of the first snapshot that stays; those before it go.
+
+    `time_of` gives the time of a snapshot in milliseconds, None when it is gone; a snapshot may only go when its
+    successor is old enough. `consumed` is the first snapshot that a consumer has yet to read.
+    """
+    least = max(latest - retention.retain_max + 1, earliest)
+    end = min(latest - retention.retain_min + 1, earliest + retention.max_deletes)
+    if consumed is not None:
+        end = min(end, consumed)
+    for snapshot_id in range(least, end):
+        successor = time_of(snapshot_id + 1)
+        if successor is not None and retention.older_than_millis <= successor:
+            return snapshot_id
+    return max(end, earliest)
+
+
+@dataclass(slots=True)
+class SnapshotExpiry:
+    """Expires snapshots of one line of a table."""
+
+    store: TableStore
+    dry_run: bool = False
+    clock: Callable[[], float] = field(default=time.time)
+
+    def run(
+        self,
+        *,
+        retain_max: int | None = None,
+        retain_min: int | None = None,
+        older_than_millis: int | None = None,
+        max_deletes: int | None = None,
+    ) -> ExpiryResult:
+        """Expire what the table's options and the arguments, which are stronger, say.
+
+        Raises InvalidInputError for arguments that contradict each other, NotSupportedError for a table whose changelog
+        lives longer than its snapshots, CorruptFileError when it can't be told what must be kept (nothing is deleted
+        then).
+        """
+        _check_changelog_retention(self.store)
+        options = self.store.options
+        retention = Retention.of(
+            options,
+            int(self.clock() * 1000),
+            retain_max=retain_max,
+            retain_min=retain_min,
+            older_than_millis=older_than_millis,
+            max_deletes=max_deletes,
+        )
+        snapshots = self.store.snapshots
+        earliest, latest = snapshots.earliest_id(), snapshots.latest_id()
+        if earliest is None or latest is None:
+            return ExpiryResult(dry_run=self.dry_run)
+        if first_kept(earliest, latest, retention, self._time_of, None) == earliest:
+            # After most commits nothing is due, which is found out without a look at the consumers.
+            return ExpiryResult(dry_run=self.dry_run)
+        consumed = None
+        if not options.boolean("consumer.changelog-only", False):
+            consumed = ConsumerManager(self.store.file_io, self.store.paths).min_next_snapshot()
+        end = first_kept(earliest, latest, retention, self._time_of, consumed)
+        return self._expire(earliest, end)
+
+    def _time_of(self, snapshot_id: int) -> int | None:
+        try:
+            return self.store.snapshots.snapshot(snapshot_id).time_millis
+        except LookupError:
+            return None
+
+    def _expire(self, begin: int, end: int) -> ExpiryResult:
+        store = self.store
+        going = [s for s in (self._find(i) for i in range(begin, end)) if s is not None]
+        kept = self._find(end)
+        if not going or kept is None:
+            return ExpiryResult(dry_run=self.dry_run)
+        references = References(store)
+        tagged = _needed_tags(tagged_snapshots(store), going[0].id, end)
+        others = roots_of_others(store)
+        # What must stay is found out before anything goes, and an error ends it here.
+        kept_data = set().union(*(references.live_data(s) for s in (*tagged, *others)))
+        kept_metadata = set().union(*(references.metadata(s, changelog=s is kept) for s in (kept, *tagged, *others)))
+        data = set().union(*(references.deleted_data(s) for s in (*going[1:], kept))) - kept_data
+        data |= set().union(*(references.changelog_data(s) for s in going))
+        metadata = set().union(*(references.metadata(s, lenient=True) for s in going)) - kept_metadata
+        result = ExpiryResult(
+            snapshots=tuple(s.id for s in going),
+            data_files=len(data),
+            metadata_files=len(metadata),
+            dry_run=self.dry_run,
+        )
+        if self.dry_run:
+            return result
+        store.file_io.delete_quietly(sorted(data))
+        store.file_io.delete_quietly(sorted(metadata))
+        store.file_io.delete_quietly([store.paths.snapshot(s.id) for s in going])
+        store.snapshots.note_earliest(end)
+        _log.info("%s of %s", result, store.location)
+        return result
+
+    def _find(self, snapshot_id: int) -> Snapshot | None:
+        try:
+            return self.store.snapshots.read(snapshot_id)
+        except LookupError:
+            return None
+
+
+def _needed_tags(tagged: Sequence[Snapshot], begin: int, end: int) -> list[Snapshot]:
+    """The tagged snapshots that files of the snapshots from `begin` to before `end` may live on in."""
+    before = [s for s in tagged if s.id <= begin]
+    return before[-1:] + [s for s in tagged if begin < s.id < end]
+
+
+def _check_changelog_retention(store: TableStore) -> None:
+    keys = ("changelog.num-retained.max", "changelog.num-retained.min", "changelog.time-retained")
+    for key in keys:
+        value = store.options.raw.get(key)
+        if value is not None and value != store.options.raw.get(key.replace("changelog.", "snapshot.")):
+            raise NotSupportedError(
+                f"The table at {store.location} has '{key}' = '{value}': interbed does not keep changelogs longer than "
+                "snapshots yet. Remove the option to expire both together."
+            )

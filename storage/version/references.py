@@ -1,0 +1,113 @@
+"""Which files a snapshot refers to, as paths: what may only be deleted when no snapshot, tag or branch does any more.
+
+A process that was killed while it deleted a snapshot's files leaves a snapshot whose manifests are gone in part. Where
+files are to be deleted such manifests count as empty; where files are to be kept they are an error. A changelog goes
+with its snapshot, also when a tag keeps the rows. Source: paimon-core's FileDeletionBase.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+
+from interbed.storage.errors import CorruptFileError
+from interbed.storage.manifest.entry import FileKind, ManifestEntry, merge_entries
+from interbed.storage.manifest.index_manifest import read_index_manifest
+from interbed.storage.scan.manifest_reader import ManifestReader
+from interbed.storage.snapshot.snapshot import Snapshot
+from interbed.storage.store import TableStore
+
+
+class References:
+    """The files of snapshots of one table, on any of its branches; keeps nothing."""
+
+    def __init__(self, store: TableStore) -> None:
+        self._store = store
+        self._reader = ManifestReader(store.file_io, store.paths)
+
+    def live_data(self, snapshot: Snapshot) -> set[str]:
+        """The data files that a read of the snapshot needs, with the files beside them; raises CorruptFileError."""
+        return self._paths(merge_entries(self._reader.entries(self._reader.data(snapshot))))
+
+    def deleted_data(self, snapshot: Snapshot) -> set[str]:
+        """The data files that the snapshot was the first not to have; none when that can't be told any more.
+
+        A file that moves to another level is deleted and added by the same snapshot, and stays.
+        """
+        deleted: set[str] = set()
+        try:
+            for entry in self._reader.entries(self._reader.delta(snapshot)):
+                change = self._paths([entry])
+                deleted = deleted | change if entry.kind is FileKind.DELETE else deleted - change
+        except CorruptFileError:
+            return set()
+        return deleted
+
+    def changelog_data(self, snapshot: Snapshot) -> set[str]:
+        """The changelog files of the snapshot; those that can still be told."""
+        found: set[str] = set()
+        try:
+            manifests = self._reader.changelog(snapshot)
+        except CorruptFileError:
+            return found
+        for manifest in manifests:
+            with suppress(CorruptFileError):
+                found |= self._paths(self._reader.manifest(manifest))
+        return found
+
+    def named_data(self, snapshot: Snapshot, *, changelog: bool, known: set[str]) -> Iterator[str]:
+        """Every data file, and with `changelog` changelog file, that a manifest of the snapshot names, deleted or not.
+
+        Manifests in `known`, to which those read are added, are passed over. Raises CorruptFileError.
+        """
+        for manifest in [*self._reader.data(snapshot), *(self._reader.changelog(snapshot) if changelog else ())]:
+            if manifest.file_name not in known:
+                known.add(manifest.file_name)
+                yield from self._paths(self._reader.manifest(manifest))
+
+    def metadata(self, snapshot: Snapshot, *, changelog: bool = True, lenient: bool = False) -> set[str]:
+        """Manifest lists, manifests, the index manifest, index files and statistics.
+
+        `lenient` counts what can't be read as empty; otherwise CorruptFileError is raised.
+        """
+        paths = self._store.paths
+        lists = [
+            (snapshot.base_manifest_list, self._reader.base),
+            (snapshot.delta_manifest_list, self._reader.delta),
+        ]
+        if changelog:
+            lists.append((snapshot.changelog_manifest_list or "", self._reader.changelog))
+        found: set[str] = set()
+        for name, read in lists:
+            if not name:
+                continue
+            found.add(paths.manifest(name))
+            try:
+                found |= {paths.manifest(manifest.file_name) for manifest in read(snapshot)}
+            except CorruptFileError:
+                if not lenient:
+                    raise
+        if snapshot.index_manifest is not None:
+            found |= self._index_files(snapshot.index_manifest, lenient=lenient)
+        if snapshot.statistics is not None:
+            found.add(paths.statistics(snapshot.statistics))
+        return found
+
+    def _index_files(self, name: str, *, lenient: bool) -> set[str]:
+        found = {self._store.paths.manifest(name)}
+        try:
+            for entry in read_index_manifest(self._reader.content(name), source=name):
+                found.add(self._store.index_path(entry.partition, entry.bucket, entry.file))
+        except CorruptFileError:
+            if not lenient:
+                raise
+        return found
+
+    def _paths(self, entries: Iterable[ManifestEntry]) -> set[str]:
+        found: set[str] = set()
+        for entry in entries:
+            directory = self._store.paths.bucket_directory(entry.partition, entry.bucket)
+            file = entry.file
+            path = file.external_path or f"{directory}/{file.file_name}"
+            beside = path.rpartition("/")[0]
+            found.add(path)
+            found.update(f"{beside}/{name}" for name in file.extra_files)
+        return found

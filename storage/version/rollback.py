@@ -1,0 +1,59 @@
+"""Rollback: what was committed after a snapshot or a tag is taken back.
+
+The hint goes first, then the newer snapshots, newest first, then the tags on them: a process killed in between leaves
+the table at some snapshot between the two. Data files of what was taken back stay until orphan files are removed.
+Source: paimon-core's RollbackHelper.
+"""
+
+from interbed.storage.errors import InvalidInputError, SnapshotNotFoundError
+from interbed.storage.snapshot.lock import NoLock
+from interbed.storage.snapshot.snapshot import Snapshot
+from interbed.storage.store import TableStore
+from interbed.storage.version.tag import TagManager
+
+
+def roll_back(store: TableStore, version: int | str) -> Snapshot:
+    """Make the snapshot of that id, or that of the tag of that name, the newest; it is returned.
+
+    A snapshot that has expired is found by its tag. Raises SnapshotNotFoundError, TagNotFoundError.
+    """
+    tags = TagManager(store.file_io, store.paths)
+    target = tags.get(version).snapshot if isinstance(version, str) else _snapshot(store, tags, version)
+    _take_back(store, tags, target)
+    return target
+
+
+def roll_back_to_time(store: TableStore, time_millis: int) -> Snapshot:
+    """Make the newest snapshot of that time (milliseconds since the epoch) or before the newest of all."""
+    target = store.snapshots.by_time_millis(time_millis)
+    _take_back(store, TagManager(store.file_io, store.paths), target)
+    return target
+
+
+def _snapshot(store: TableStore, tags: TagManager, snapshot_id: int) -> Snapshot:
+    if snapshot_id < 1:
+        raise InvalidInputError(f"A snapshot's id is 1 or more, not {snapshot_id}.")
+    try:
+        return store.snapshots.read(snapshot_id)
+    except SnapshotNotFoundError:
+        tag = tags.of_snapshot(snapshot_id)
+        if tag is None:
+            raise
+        return tag.snapshot
+
+
+def _take_back(store: TableStore, tags: TagManager, target: Snapshot) -> None:
+    lock = store.environment.lock() if store.environment.lock else NoLock()
+    with lock.hold():
+        expired = not store.snapshots.exists(target.id)
+        store.snapshots.note_latest(target.id)
+        newer = [number for number in store.snapshots.ids() if number > target.id]
+        for number in sorted(newer, reverse=True):
+            store.file_io.delete(store.paths.snapshot(number))
+        if expired:
+            # All that was left was newer: the tag's snapshot is the only one from now on.
+            store.file_io.create_exclusive(store.paths.snapshot(target.id), target.to_json().encode())
+            store.snapshots.note_earliest(target.id)
+        for tag in tags.all():
+            if tag.snapshot.id > target.id:
+                tags.delete(tag.name)

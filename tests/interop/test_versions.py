@@ -1,0 +1,134 @@
+"""Tags, branches, rollback and expiry by Java Paimon and by interbed, on one table: each honours what the other did."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from interbed.storage.errors import TagNotFoundError
+from interbed.storage.version.orphans import remove_orphan_files
+from tests.support.peers_interbed import interbed_table
+from tests.support.peers_java import JavaPaimon, JavaTable
+
+LATER = 4_102_444_800
+"""Seconds since the epoch: long after every file of the test was written."""
+
+
+def made_table(java_paimon: JavaPaimon, warehouse: Path, **options: str) -> JavaTable:
+    table = java_paimon.table(warehouse, "d.t")
+    table.create(
+        [("id", "INT NOT NULL"), ("v", "STRING")],
+        primary_keys=["id"],
+        options={"bucket": "1", "num-sorted-run.compaction-trigger": "2", **options},
+    )
+    return table
+
+
+def written(table: JavaTable, *values: str) -> None:
+    for value in values:
+        table.write([[1, value], [2, value]])
+
+
+def ours_read(table: Any) -> list[list[Any]]:
+    return sorted([row["id"], row["v"]] for row in table.scan().to_arrow().to_pylist())
+
+
+def both(value: str) -> list[list[Any]]:
+    return [[1, value], [2, value]]
+
+
+def test_a_tag_of_either_is_read_by_the_other_also_when_its_snapshot_has_expired(
+    java_paimon: JavaPaimon, tmp_path: Path
+) -> None:
+    table = made_table(java_paimon, tmp_path)
+    written(table, "a", "b")
+    theirs = interbed_table(tmp_path, "d.t").load()
+    first = theirs.snapshots()[-1].id
+    table.version("create_tag", name="of_java", snapshot=first, retained_seconds=3600)
+    theirs.create_tag("of_interbed", first, time_retained="2 h")
+    theirs.create_tag("for_ever", first)
+    written(table, "c", "d", "e")
+    assert table.version("tags")["tags"] == dict.fromkeys(["for_ever", "of_interbed", "of_java"], first)
+    by_java = next(tag for tag in theirs.tags() if tag.name == "of_java")
+    assert by_java.retained is not None
+    assert by_java.retained.total_seconds() == 3600
+    assert by_java.created is not None
+    result = theirs.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER)
+    assert result.snapshots
+    for name in ("of_java", "of_interbed", "for_ever"):
+        options = {"scan.tag-name": name}
+        assert table.read(options=options).comparable() == both("b")
+        assert ours_read(theirs.copy(options)) == both("b")
+    assert table.read().comparable() == both("e")
+
+
+@pytest.mark.parametrize("by_java", [True, False])
+def test_an_expiry_deletes_the_same_files_whoever_makes_it(
+    java_paimon: JavaPaimon, tmp_path: Path, by_java: bool
+) -> None:
+    left: list[list[str]] = []
+    for side in ("java", "interbed"):
+        warehouse = tmp_path / side
+        table = made_table(java_paimon, warehouse, **{"changelog-producer": "lookup"})
+        written(table, "a", "b", "c")
+        theirs = interbed_table(warehouse, "d.t").load()
+        theirs.create_tag("kept", 2)
+        written(table, "d", "e")
+        if side == "java":
+            table.version("expire", left=2)
+        else:
+            theirs.expire_snapshots(retain_max=2, retain_min=2, clock=lambda: LATER)
+        if by_java:
+            table.version("delete_tag", name="kept")
+        else:
+            theirs.delete_tag("kept")
+        assert table.version("orphans")["files"] == []
+        orphans = remove_orphan_files(
+            theirs.store, older_than_millis=(LATER - 1) * 1000, dry_run=True, clock=lambda: LATER
+        )
+        assert orphans.files == ()
+        files = [path for path in (warehouse / "d.db" / "t").rglob("*") if path.is_file()]
+        left.append(sorted(path.parent.name + "/" + path.name.partition("-")[0] for path in files))
+        assert ours_read(theirs) == table.read().comparable() == both("e")
+    assert left[0] == left[1]
+
+
+def test_a_branch_of_either_is_written_and_read_by_the_other(java_paimon: JavaPaimon, tmp_path: Path) -> None:
+    table = made_table(java_paimon, tmp_path)
+    written(table, "a")
+    theirs = interbed_table(tmp_path, "d.t").load()
+    theirs.create_tag("start")
+    theirs.create_branch("ours", "start")
+    table.version("create_branch", name="javas", tag="start")
+    assert theirs.branches() == ["javas", "ours"]
+    for name in ("ours", "javas"):
+        branch = java_paimon.table(tmp_path, f"d.t$branch_{name}")
+        branch.write([[1, "of java"]])
+        theirs.branch(name).upsert(pa.table({"id": pa.array([3], pa.int32()), "v": ["of interbed"]}))
+        rows = [[1, "of java"], [2, "a"], [3, "of interbed"]]
+        assert branch.read().comparable() == ours_read(theirs.branch(name)) == rows
+    assert table.read().comparable() == both("a")
+    theirs.fast_forward("javas")
+    assert table.read().comparable() == ours_read(interbed_table(tmp_path, "d.t").load()) == rows
+    table.version("fast_forward", name="ours")
+    assert ours_read(interbed_table(tmp_path, "d.t").load()) == rows
+
+
+def test_a_rollback_of_either_is_seen_by_the_other(java_paimon: JavaPaimon, tmp_path: Path) -> None:
+    table = made_table(java_paimon, tmp_path)
+    written(table, "a")
+    theirs = interbed_table(tmp_path, "d.t").load()
+    theirs.create_tag("first")
+    written(table, "b")
+    theirs.create_tag("second")
+    written(table, "c")
+    table.version("rollback", name="second")
+    assert ours_read(theirs) == both("b")
+    theirs.rollback_to("first")
+    assert table.read().comparable() == both("a")
+    assert table.version("tags")["tags"] == {"first": 1}
+    with pytest.raises(TagNotFoundError, match="the table has 'first'"):
+        theirs.rollback_to("second")
+    written(table, "d")
+    assert ours_read(theirs) == both("d")

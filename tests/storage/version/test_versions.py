@@ -1,0 +1,265 @@
+"""What tags, branches, rollback, expiry and the removal of orphan files answer, and what they refuse."""
+
+import json
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import interbed
+from interbed.storage.errors import (
+    BranchNotFoundError,
+    CorruptFileError,
+    InvalidInputError,
+    NotSupportedError,
+    SnapshotNotFoundError,
+    TagNotFoundError,
+)
+from interbed.storage.snapshot.snapshot import Snapshot
+from interbed.storage.table import Table
+from interbed.storage.version.expire import Retention, first_kept
+from interbed.storage.version.tag import Tag
+
+LATER = 4_102_444_800
+SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    catalog = interbed.load_catalog("lake", warehouse=str(tmp_path))
+    catalog.create_database("d")
+    return catalog.create_table("d.t", SCHEMA, primary_keys=["id"], options={"bucket": "1", "write-only": "true"})
+
+
+def filled(table: Table, commits: int) -> Table:
+    for value in range(commits):
+        table.upsert(pa.table({"id": [1], "v": [value]}, schema=SCHEMA))
+    return table
+
+
+def value(table: Table) -> int:
+    return int(table.scan().to_arrow()["v"][0].as_py())
+
+
+@given(
+    created=st.datetimes(datetime(1970, 1, 1), datetime(2100, 1, 1)),
+    retained=st.timedeltas(timedelta(seconds=1), timedelta(days=9999)),
+)
+def test_a_tag_is_read_as_it_was_written(created: datetime, retained: timedelta) -> None:
+    snapshot = Snapshot.from_json(
+        json.dumps(
+            {
+                "version": 3,
+                "id": 7,
+                "schemaId": 0,
+                "baseManifestList": "b",
+                "deltaManifestList": "d",
+                "commitUser": "u",
+                "commitIdentifier": 1,
+                "commitKind": "APPEND",
+                "timeMillis": 1,
+                "someLaterMember": [1],
+            }
+        )
+    )
+    for tag in (
+        Tag(name="t", snapshot=snapshot, created=created, retained=retained),
+        Tag(name="t", snapshot=snapshot),
+    ):
+        assert Tag.from_json("t", tag.to_json().encode(), source="t") == tag
+
+
+def test_names_that_cannot_be_are_refused(table: Table) -> None:
+    filled(table, 1)
+    for name in ("", " ", "a/b", "x" * 300, "a\nb"):
+        with pytest.raises(InvalidInputError, match="Not a tag name"):
+            table.create_tag(name)
+        with pytest.raises(InvalidInputError, match="Not a branch name"):
+            table.create_branch(name)
+    for name, message in (("main", "is the table itself"), ("12", "is not a number")):
+        with pytest.raises(InvalidInputError, match=message):
+            table.create_branch(name)
+
+
+def test_a_table_without_a_snapshot_has_nothing_to_name_or_to_expire(table: Table) -> None:
+    with pytest.raises(SnapshotNotFoundError, match="has no snapshot to name yet"):
+        table.create_tag("a")
+    assert str(table.expire_snapshots()) == "no snapshot to expire"
+    assert str(table.remove_orphan_files()) == "no orphan files"
+
+
+def test_a_name_is_taken_once_and_what_is_missing_is_named(table: Table) -> None:
+    filled(table, 3)
+    table.create_tag("a", 1)
+    with pytest.raises(InvalidInputError, match="already; replace_tag"):
+        table.create_tag("a", 2)
+    assert table.create_tag("a", 2, ignore_if_exists=True).snapshot.id == 1
+    assert table.replace_tag("a", 2).snapshot.id == 2
+    table.create_tag("b", 3)
+    with pytest.raises(InvalidInputError, match="a tag 'a' already"):
+        table.rename_tag("b", "a")
+    table.rename_tag("b", "c")
+    assert [tag.name for tag in table.tags()] == ["a", "c"]
+    missing: list[tuple[type[Exception], str, Callable[[], Any]]] = [
+        (TagNotFoundError, "the table has 'a', 'c'", lambda: table.delete_tag("x")),
+        (TagNotFoundError, "no tag 'x'", lambda: table.replace_tag("x")),
+        (TagNotFoundError, "no tag 'x'", lambda: table.rename_tag("x", "y")),
+        (TagNotFoundError, "no tag 'x'", lambda: table.rollback_to("x")),
+        (TagNotFoundError, "no tag 'x'", lambda: table.copy({"scan.tag-name": "x"})),
+        (TagNotFoundError, "no tag 'x'", lambda: table.create_branch("b", "x")),
+        (SnapshotNotFoundError, "the snapshots 1 to 3", lambda: table.rollback_to(9)),
+        (SnapshotNotFoundError, "the snapshots 1 to 3", lambda: table.create_tag("y", 9)),
+        (BranchNotFoundError, "the table has no branches", lambda: table.delete_branch("b")),
+        (BranchNotFoundError, "no branch 'b'", lambda: table.branch("b")),
+        (BranchNotFoundError, "no branch 'b'", lambda: table.fast_forward("b")),
+    ]
+    for kind, message, call in missing:
+        with pytest.raises(kind, match=message):
+            call()
+
+
+def test_a_tag_ends_with_its_time_and_one_without_only_when_asked_for(table: Table) -> None:
+    filled(table, 1)
+    table.create_tag("short", time_retained=timedelta(microseconds=1))
+    table.create_tag("long", time_retained="1 d")
+    table.create_tag("for_ever")
+    assert table.expire_tags() == ["short"]
+    assert table.expire_tags(older_than=LATER * 1000) == ["for_ever", "long"]
+    with pytest.raises(InvalidInputError, match="can't be retained for"):
+        table.create_tag("never", time_retained=timedelta(0))
+
+
+def test_a_version_is_a_tag_before_it_is_a_number(table: Table) -> None:
+    filled(table, 3)
+    table.create_tag("2", 1)
+    assert value(table.copy({"scan.version": "2"})) == 0
+    assert value(table.copy({"scan.version": "3"})) == 2
+
+
+def test_an_empty_branch_has_the_schema_and_its_own_snapshots(table: Table) -> None:
+    filled(table, 2)
+    table.create_branch("b")
+    with pytest.raises(InvalidInputError, match="has no snapshot to go forward to"):
+        table.fast_forward("b")
+    branch = filled(table.branch("b"), 1)
+    assert [s.id for s in branch.snapshots()] == [1]
+    assert (value(branch), value(table)) == (0, 1)
+    with pytest.raises(InvalidInputError, match="a branch 'b' already"):
+        table.create_branch("b")
+    table.create_branch("b", ignore_if_exists=True)
+    table.rename_branch("b", "c")
+    assert table.branches() == ["c"]
+    assert value(table.branch("c")) == 0
+    table.delete_branch("c")
+    assert table.branches() == []
+
+
+def test_orphans_are_only_files_older_than_the_limit(table: Table, tmp_path: Path) -> None:
+    filled(table, 2)
+    stray = tmp_path / "d.db" / "t" / "bucket-0" / "data-stray-0.parquet"
+    stray.write_bytes(b"left behind")
+    assert table.remove_orphan_files().files == ()
+    with pytest.raises(InvalidInputError, match="must be in the past"):
+        table.remove_orphan_files(older_than=LATER * 1000)
+    soon = int(stray.stat().st_mtime * 1000) + 1
+    assert table.remove_orphan_files(older_than=soon, dry_run=True).files == (str(stray),)
+    assert stray.exists()
+    result = table.remove_orphan_files(older_than=soon)
+    assert (result.files, result.bytes) == ((str(stray),), 11)
+    assert not stray.exists()
+    assert value(table) == 1
+
+
+def test_nothing_is_deleted_when_it_cannot_be_told_what_is_needed(table: Table, tmp_path: Path) -> None:
+    filled(table, 4)
+    table.create_tag("kept", 2)
+    root = tmp_path / "d.db" / "t"
+    (root / "manifest" / table.tags()[0].snapshot.base_manifest_list).write_bytes(b"not a manifest list")
+    before = sorted(path for path in root.rglob("*") if path.is_file())
+    with pytest.raises(CorruptFileError, match="manifest-list-"):
+        table.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER)
+    with pytest.raises(CorruptFileError, match="manifest-list-"):
+        table.remove_orphan_files(older_than=int(datetime.now().timestamp() * 1000) - 1)
+    assert sorted(path for path in root.rglob("*") if path.is_file()) == before
+
+
+def test_expiry_keeps_what_consumers_have_yet_to_read(table: Table) -> None:
+    filled(table, 5)
+    table.reset_consumer("job", 3)
+    assert table.consumers() == {"job": 3}
+    assert table.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER).snapshots == (1, 2)
+    table.reset_consumer("job")
+    assert table.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER).snapshots == (3, 4)
+
+
+def test_arguments_and_options_that_contradict_are_refused(table: Table) -> None:
+    filled(table, 2)
+    with pytest.raises(InvalidInputError, match=r"retain_max \(1\) can't be less than retain_min \(3\)"):
+        table.expire_snapshots(retain_max=1, retain_min=3)
+    with pytest.raises(InvalidInputError, match="At least one snapshot stays"):
+        table.expire_snapshots(retain_min=0)
+    with pytest.raises(NotSupportedError, match="Remove the option"):
+        table.copy({"changelog.num-retained.max": "9"}).expire_snapshots()
+    with pytest.raises(InvalidInputError, match="Not a time"):
+        table.expire_snapshots(older_than="yesterday")
+
+
+@given(
+    earliest=st.integers(1, 50),
+    count=st.integers(1, 30),
+    retain_min=st.integers(1, 10),
+    more=st.integers(0, 20),
+    limit=st.integers(1, 20),
+    consumed=st.none() | st.integers(1, 80),
+    older_than=st.integers(0, 100),
+)
+def test_the_first_kept_snapshot_obeys_every_bound(
+    earliest: int, count: int, retain_min: int, more: int, limit: int, consumed: int | None, older_than: int
+) -> None:
+    latest = earliest + count - 1
+    retention = Retention(
+        retain_max=retain_min + more, retain_min=retain_min, older_than_millis=older_than, max_deletes=limit
+    )
+    kept = first_kept(earliest, latest, retention, lambda number: number, consumed)
+    assert earliest <= kept
+    if kept > earliest:
+        assert latest - kept + 1 >= retain_min
+        assert kept - earliest <= limit
+        assert consumed is None or kept <= consumed
+        # Those that went for their age were followed by one that was old enough.
+        assert kept <= latest - retention.retain_max + 1 or kept < older_than
+
+
+def test_commits_expire_what_is_due_unless_the_table_is_write_only(tmp_path: Path) -> None:
+    catalog = interbed.load_catalog("lake", warehouse=str(tmp_path))
+    catalog.create_database("d")
+    options = {
+        "bucket": "1",
+        "num-sorted-run.compaction-trigger": "99",
+        "snapshot.num-retained.min": "1",
+        "snapshot.num-retained.max": "2",
+    }
+    table = catalog.create_table("d.t", SCHEMA, primary_keys=["id"], options=options)
+    filled(table.copy({"write-only": "true"}), 4)
+    assert [s.id for s in table.snapshots()] == [1, 2, 3, 4]
+    table.create_tag("short", 2, time_retained=timedelta(microseconds=1))
+    filled(table, 1)
+    assert [s.id for s in table.snapshots()] == [4, 5]
+    assert table.tags() == []
+    assert value(table) == 0
+
+
+def test_a_commit_stands_when_its_maintenance_fails(table: Table, tmp_path: Path, caplog: Any) -> None:
+    filled(table, 2)
+    (tmp_path / "d.db" / "t" / "manifest" / table.snapshots()[0].delta_manifest_list).unlink()
+    (tmp_path / "d.db" / "t" / "consumer" / "consumer-x").parent.mkdir()
+    (tmp_path / "d.db" / "t" / "consumer" / "consumer-x").write_bytes(b"not a consumer")
+    eager = {"write-only": "false", "snapshot.num-retained.min": "1", "snapshot.num-retained.max": "1"}
+    filled(table.copy(eager), 1)
+    assert value(table) == 0
+    assert "were not expired" in caplog.text
