@@ -178,9 +178,7 @@ class TableWrite:
         if self._compaction_pool is not None:
             self._compaction_pool.shutdown()
             self._compaction_pool = None
-        if self._planner is not None:
-            self._planner.close()
-            self._planner = None
+        self._planner = None
 
     def close(self) -> None:
         """End the writer; rows that were not handed out by prepare_commit are gone."""
