@@ -1,6 +1,6 @@
 """Everything that the parts of storage need to know of one table, opened once."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from interbed.storage.errors import BranchNotFoundError, InvalidInputError
@@ -9,7 +9,6 @@ from interbed.storage.fileio.resolve import file_io_for
 from interbed.storage.manifest.index_file import IndexFileMeta
 from interbed.storage.options import BUCKET, CoreOptions
 from interbed.storage.paths import MAIN_BRANCH, TablePaths
-from interbed.storage.schema.change import check_dynamic_options
 from interbed.storage.schema.manager import SchemaManager
 from interbed.storage.schema.table_schema import TableSchema
 from interbed.storage.snapshot.lock import CatalogLock
@@ -25,13 +24,15 @@ class StoreEnvironment:
     """What a catalog adds to a table's files. All of it is optional; without it the file system is the catalog.
 
     `lock` makes the lock that is held around the creation of a snapshot. `publisher` replaces that creation as a whole.
-    `known_latest` is where the catalog keeps the newest snapshot id that it knows of.
+    `known_latest` is where the catalog keeps the newest snapshot id that it knows of. `alter` makes the next schema
+    where the catalog keeps a copy of it.
     """
 
     lock: Callable[[], CatalogLock] | None = None
     publisher: Callable[[FileIO, TablePaths], SnapshotPublisher] | None = None
     known_latest: Callable[[], int | None] | None = None
 
+    alter: Callable[[Sequence[SchemaChange]], None] | None = None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableStore:
@@ -49,7 +50,10 @@ class TableStore:
     environment: StoreEnvironment = field(default_factory=StoreEnvironment)
 
     def with_options(self, dynamic_options: Mapping[str, str]) -> "TableStore":
-        """The same table with more dynamic options; raises InvalidOptionError for one that can't be dynamic."""
+        """The same table with more dynamic options.
+
+        Raises InvalidOptionError for one that can't be dynamic, or that contradicts others.
+        """
         return open_store(
             self.location,
             self.file_io,
@@ -60,8 +64,17 @@ class TableStore:
 
     def with_buckets(self, buckets: int, options: Mapping[str, str]) -> "TableStore":
         """The same table as if it had that fixed number of buckets, and other options, for those who move rows."""
+    def alter(self, changes: Sequence[SchemaChange]) -> None:
+        """Make the table's next schema; raises InvalidInputError and CommitFailedError."""
+        if self.environment.alter is not None:
+            self.environment.alter(changes)
+        else:
+            self.schemas.change(changes)
+
         changed = {**options, BUCKET: str(buckets)}
-        schema = replace(self.schema, options={**self.schema.options, **changed})
+        # What is null in a row that exists stays so, whatever default its column has by now.
+        fields = tuple(replace(f, default_value=None) for f in self.schema.fields)
+        schema = replace(self.schema, fields=fields, options={**self.schema.options, **changed})
         return replace(self, schema=schema, options=CoreOptions({**self.options.raw, **changed}))
 
     def index_path(self, partition: bytes, bucket: int, file: IndexFileMeta) -> str:

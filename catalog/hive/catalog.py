@@ -5,6 +5,8 @@ about columns and options; the metastore gets a copy for Hive and for people.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 
 from interbed.catalog.api import Catalog, Database, parse_table_name
 from interbed.catalog.errors import DatabaseExistsError, DatabaseNotFoundError, TableNotFoundError
@@ -102,7 +104,9 @@ class HiveCatalog(Catalog):
         return self._entries.our_tables(database, self.client.get_all_tables(database))
 
     def _load_table(self, identifier: Identifier) -> Table:
-        return Table(str(identifier), self._entries.open(identifier, self._entries.table(identifier)))
+        store = self._entries.open(identifier, self._entries.table(identifier))
+        environment = replace(store.environment, alter=partial(self._tables.alter, identifier))
+        return Table(str(identifier), replace(store, environment=environment))
 
     def _create_table(self, identifier: Identifier, schema: TableSchema, path: str | None) -> None:
         self._tables.create(identifier, schema, path)

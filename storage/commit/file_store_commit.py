@@ -6,7 +6,7 @@ sees anything, so a process that dies leaves files behind that nobody refers to,
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from interbed.storage.commit.base_files import BaseFiles
@@ -179,6 +179,22 @@ class FileStoreCommit:
         self,
         partitions: Sequence[Mapping[str, object]] | None = None,
         *,
+    def replace_partitions(
+        self, messages: Sequence[CommitMessage], partitions: Collection[bytes], *, read_at: int
+    ) -> list[int]:
+        """Replace all files of the partitions by the messages' new ones, which hold the same rows, as of snapshot
+        `read_at`; the ids of the snapshots made. Postponed rows are left alone.
+
+        `partitions` are serialised BinaryRows. Raises CommitConflictError when rows came or went since, and as `commit`
+        does.
+        """
+        check_writable(self._store)
+        target = PartitionSet(partitions, self._store.schema.partition_fields)
+        facts = self._facts(CommitKind.OVERWRITE, BATCH_COMMIT_IDENTIFIER, None, None)
+        new_files = collect_changes(messages).append.files
+        part = self._overwrite_part(facts, target, new_files, keeps_postponed=True)
+        return self._publish_all([replace(part, ground=Ground(rows_as_of=read_at, partitions=target))], messages)
+
         identifier: int = BATCH_COMMIT_IDENTIFIER,
     ) -> list[int]:
         """Delete all rows, or those of the (partial) partitions given; older snapshots keep them.
@@ -243,7 +259,9 @@ class FileStoreCommit:
         base = BaseFiles(self._reader, self._store.snapshots, target)
         return _Part(
             identity=PartIdentity.of(facts, new_files),
-            against=OverwriteChanges(base, new_files).against,
+        *,
+        keeps_postponed: bool = False,
+            against=OverwriteChanges(base, new_files, keeps_postponed=keeps_postponed).against,
             base=base,
             check=True,
             overwritten=target,
@@ -343,7 +361,7 @@ class FileStoreCommit:
                     return known
             schema = self._current_schema()
             ground.check(latest)
-            delta = self._checked_delta(part, latest, schema)
+            delta = self._checked_delta(part, latest, schema, compare=ground.may_be_rescaled(latest))
             snapshot = builder.build(
                 latest,
                 delta,
@@ -382,11 +400,13 @@ class FileStoreCommit:
             _log.warning("Snapshot %d was created, but then: %s", snapshot.id, error)
             return True
 
-    def _checked_delta(self, part: _Part, latest: Snapshot | None, schema: TableSchema) -> tuple[ManifestEntry, ...]:
+    def _checked_delta(
+        self, part: _Part, latest: Snapshot | None, schema: TableSchema, *, compare: bool = False
+    ) -> tuple[ManifestEntry, ...]:
         delta = part.against(latest)
         check_delta(delta, place=self._place)
         # Files of a table whose number of buckets was altered meanwhile must not mix with rescaled ones.
-        check = part.check or schema.core.bucket != self._store.schema.core.bucket
+        check = part.check or compare or schema.core.bucket != self._store.schema.core.bucket
         if part.overwritten is None:
             check_total_buckets(delta, place=self._place)
         if latest is not None and check:

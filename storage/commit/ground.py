@@ -5,26 +5,38 @@ the key is in the whole table. Paimon expects one such writer at a time; two wou
 the commit of the second one finds its ground gone.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from interbed.storage.errors import CommitConflictError, SnapshotNotFoundError
 from interbed.storage.manifest.index_file import HASH_INDEX
+from interbed.storage.paths import POSTPONE_BUCKET
 from interbed.storage.scan.index_reader import index_entries
 from interbed.storage.scan.manifest_reader import ManifestReader
+from interbed.storage.scan.partition_filter import AllPartitions, PartitionFilter
 from interbed.storage.snapshot.manager import SnapshotManager
 from interbed.storage.snapshot.snapshot import CommitKind, Snapshot
 from interbed.storage.write.commit_message import CommitMessage
 
 _REDO = "Read the table again and redo the work; a table with dynamic buckets is best written by one writer at a time."
 
+_MANY_SNAPSHOTS = 100
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ground:
-    """Partitions, with the names of their hash indexes; the snapshot in which keys were looked for (None: in none)."""
+    """What changes rest on; None stands for nothing.
+
+    `hash_indexes` are partitions with the names of their hash indexes, `keys_as_of` the snapshot in which keys were
+    looked for, `rows_as_of` the one of which all rows of `partitions` (None: of all) were read to be replaced,
+    `buckets_as_of` the one whose numbers of buckets were taken.
+    """
 
     hash_indexes: frozenset[tuple[bytes, frozenset[str]]] = frozenset()
     keys_as_of: int | None = None
+    rows_as_of: int | None = None
+    partitions: PartitionFilter | None = None
+    buckets_as_of: int | None = None
 
     @staticmethod
     def of(messages: Iterable[CommitMessage]) -> "Ground":
@@ -32,7 +44,10 @@ class Ground:
         messages = list(messages)
         known = [m.keys_as_of for m in messages if m.keys_as_of is not None]
         indexes = frozenset((m.partition, frozenset(m.hash_indexes)) for m in messages if m.hash_indexes is not None)
-        return Ground(hash_indexes=indexes, keys_as_of=min(known, default=None))
+        written = [m.written_at for m in messages if m.written_at is not None]
+        return Ground(
+            hash_indexes=indexes, keys_as_of=min(known, default=None), buckets_as_of=min(written, default=None)
+        )
 
 
 class GroundCheck:
@@ -44,14 +59,17 @@ class GroundCheck:
         self._user = user
         self._ground = ground
         self._stands_on: str | None = None
-        self._seen = ground.keys_as_of
+        self._overwritten = False
+        asked = [i for i in (ground.keys_as_of, ground.rows_as_of) if i is not None]
+        self._seen = min(asked, default=None)
 
     def check(self, latest: Snapshot | None) -> None:
-        """Raise CommitConflictError when another writer has changed what the choice of buckets rests on."""
+        """Raise CommitConflictError when another writer has changed what the commit rests on."""
         if self._ground.hash_indexes:
             self._check_indexes(latest)
         if self._seen is not None and latest is not None:
-            self._check_keys(self._seen, latest)
+            for snapshot in self._since(self._seen, latest):
+                self._check_snapshot(snapshot)
             self._seen = latest.id
 
     def _check_indexes(self, latest: Snapshot | None) -> None:
@@ -66,16 +84,50 @@ class GroundCheck:
             raise CommitConflictError(f"Another writer gave keys of the same partition buckets meanwhile. {_REDO}")
         self._stands_on = name
 
-    def _check_keys(self, seen: int, latest: Snapshot) -> None:
+    def may_be_rescaled(self, latest: Snapshot | None) -> bool:
+        """Whether partitions may have another number of buckets by now, because something was overwritten."""
+        first = self._ground.buckets_as_of
+        if first is None or latest is None or self._overwritten:
+            return self._overwritten
+        if latest.id - first > _MANY_SNAPSHOTS:
+            # To compare numbers of buckets is no more work than to look at all of these.
+            return True
+        try:
+            kinds = [s.commit_kind for s in self._since(first, latest)]
+        except CommitConflictError:
+            return True
+        self._overwritten = CommitKind.OVERWRITE in kinds
+        return self._overwritten
+
+    def _since(self, seen: int, latest: Snapshot) -> Iterator[Snapshot]:
+        """The snapshots after one that brought rows or took them away."""
         for snapshot_id in range(seen + 1, latest.id + 1):
             try:
                 snapshot = latest if snapshot_id == latest.id else self._snapshots.snapshot(snapshot_id)
             except SnapshotNotFoundError:
                 raise CommitConflictError(
-                    f"Snapshot {snapshot_id} expired before it was known which keys it moved. {_REDO}"
+                    f"Snapshot {snapshot_id} expired before it was known what it changed. {_REDO}"
                 ) from None
-            if snapshot.commit_kind is not CommitKind.COMPACT and snapshot.commit_user != self._user:
-                raise CommitConflictError(
-                    f"Another writer made snapshot {snapshot_id} meanwhile, which may have moved keys between "
-                    f"partitions. {_REDO}"
-                )
+            if snapshot.commit_kind is not CommitKind.COMPACT:
+                yield snapshot
+
+    def _check_snapshot(self, snapshot: Snapshot) -> None:
+        if self._ground.keys_as_of is not None and snapshot.commit_user != self._user:
+            raise CommitConflictError(
+                f"Another writer made snapshot {snapshot.id} meanwhile, which may have moved keys between partitions. "
+                f"{_REDO}"
+            )
+        if self._ground.rows_as_of is not None and self._touches(snapshot):
+            raise CommitConflictError(
+                f"Snapshot {snapshot.id} changed rows meanwhile that were to be rewritten. Read the table again and "
+                "redo the work."
+            )
+
+    def _touches(self, snapshot: Snapshot) -> bool:
+        # An overwrite need not list the files that it drops.
+        if snapshot.commit_kind is CommitKind.OVERWRITE:
+            return True
+        meant = self._ground.partitions or AllPartitions()
+        manifests = meant.manifests(self._reader.delta(snapshot))
+        touched = {e.partition for e in self._reader.entries(manifests) if e.bucket != POSTPONE_BUCKET}
+        return bool(meant.select(touched))

@@ -5,19 +5,27 @@ from dataclasses import replace
 
 from interbed.storage.commit.base_files import BaseFiles
 from interbed.storage.manifest.entry import FileKind, ManifestEntry
+from interbed.storage.paths import POSTPONE_BUCKET
 from interbed.storage.snapshot.snapshot import Snapshot
 
 
 class OverwriteChanges:
-    """The changes of one overwrite against whichever snapshot is the newest when it is tried."""
+    """The changes of one overwrite against whichever snapshot is the newest when it is tried.
 
-    def __init__(self, base: BaseFiles, new_files: Sequence[ManifestEntry]) -> None:
+    With `keeps_postponed` rows that wait for their bucket are left alone.
+    """
+
+    def __init__(self, base: BaseFiles, new_files: Sequence[ManifestEntry], *, keeps_postponed: bool = False) -> None:
         self._base = base
         self._new_files = tuple(new_files)
+        self._keeps_postponed = keeps_postponed
 
     def against(self, latest: Snapshot | None) -> tuple[ManifestEntry, ...]:
         """Deletions of all live files of the partitions, then the additions."""
-        return replaced_by(self._base.at(latest), self._new_files)
+        gone = self._base.at(latest)
+        if self._keeps_postponed:
+            gone = [e for e in gone if e.bucket != POSTPONE_BUCKET]
+        return replaced_by(gone, self._new_files)
 
 
 def replaced_by(base: Sequence[ManifestEntry], new_files: Sequence[ManifestEntry]) -> tuple[ManifestEntry, ...]:

@@ -23,7 +23,8 @@ class CommitMessage:
     Index files go and come with either part; `deleted_index_files` are those that the writer found and replaced.
     `hash_indexes` names the hash index files of the whole partition that the choice of dynamic buckets rests on,
     `keys_as_of` the snapshot in which the writer looked for keys in other partitions (0 for none); None where it did
-    not. A commit refuses messages whose ground another writer has changed.
+    not. A commit refuses messages whose ground another writer has changed. `written_at` is the snapshot whose number of
+    buckets the writer went by.
     """
 
     partition: bytes
@@ -41,6 +42,7 @@ class CommitMessage:
     compact_deleted_index_files: tuple[IndexFileMeta, ...] = ()
     hash_indexes: tuple[str, ...] | None = None
     keys_as_of: int | None = None
+    written_at: int | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -65,6 +67,7 @@ class CommitMessage:
                 "totalBuckets": self.total_buckets,
                 "hashIndexes": self.hash_indexes,
                 "keysAsOf": self.keys_as_of,
+                "writtenAt": self.written_at,
                 **{member: [data_file_to_json(f) for f in getattr(self, n)] for n, member in _DATA_FILES.items()},
                 **{member: [index_file_to_json(f) for f in getattr(self, n)] for n, member in _INDEX_FILES.items()},
             },
@@ -86,6 +89,7 @@ class CommitMessage:
                 total_buckets=value["totalBuckets"],
                 hash_indexes=None if value["hashIndexes"] is None else tuple(value["hashIndexes"]),
                 keys_as_of=value["keysAsOf"],
+                written_at=value["writtenAt"],
                 **files,
             )
         except (ValueError, KeyError, TypeError) as error:

@@ -69,6 +69,7 @@ class TableWrite:
         self._restore = restore or (lambda: TableScan(store).restore_buckets())
         self._restored: BucketRestore | None = None
         self._mode = bucket_mode(store.schema, store.options)
+        self._read_at: int | None = None
         self._layout = layout_of(store, self._mode)
         self._names = names_of(store, self._mode, commit_user)
         self._changelog_names = DataFileNames(store.options.changelog_file_prefix)
@@ -319,6 +320,7 @@ class TableWrite:
                 return False
             count += snapshot.commit_kind is CommitKind.APPEND
         return count >= commits
+            self._read_at = self._restored.snapshot_id
 
     def compact_all(self, partitions: Collection[bytes] | None = None) -> None:
         """Start a full compaction of every bucket, those included that other commits have written.
@@ -372,6 +374,7 @@ class TableWrite:
         if len(writers) <= 1 or FLUSH_THREADS == 1:
             for writer in writers:
                 work(writer)
+            written_at=self._read_at if self._mode is BucketMode.FIXED else None,
             return
         with ThreadPoolExecutor(FLUSH_THREADS, thread_name_prefix="flush") as pool:
             # Largest first, so that the threads end at about the same time.

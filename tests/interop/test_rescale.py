@@ -1,0 +1,35 @@
+"""Tables whose buckets interbed has rescaled, in the hands of its peers."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.peers_interbed import interbed_table
+from tests.support.peers_java import JavaPaimon
+from tests.support.peers_process import PeerError
+from tests.support.peers_pypaimon import PyPaimon
+
+COLUMNS = [("dt", "STRING NOT NULL"), ("id", "STRING NOT NULL"), ("n", "BIGINT")]
+
+
+@pytest.mark.parametrize("vectors", ["false", "true"])
+def test_java_and_pypaimon_go_on_with_a_rescaled_table(
+    java_paimon: JavaPaimon, pypaimon: PyPaimon, tmp_path: Path, vectors: str
+) -> None:
+    java, ours, python = (p(tmp_path, "db.t") for p in (java_paimon.table, interbed_table, pypaimon.table))
+    options = {"bucket": "2", "deletion-vectors.enabled": vectors}
+    java.create(COLUMNS, primary_keys=["dt", "id"], partition_keys=["dt"], options=options)
+    java.write([["ab"[i % 2], f"key-{i}", i] for i in range(40)])
+    java.write([["ab"[i % 2], f"key-{i}", -i] for i in range(0, 40, 3)])
+    before = java.read().comparable()
+    ours.load().rescale(3, {"dt": "a"})
+    assert java.read().comparable() == python.read().comparable() == before
+    with pytest.raises(PeerError, match="bucket num"):
+        java.write([["a", "key-0", 7]])
+    ours.load().rescale(5)
+    assert java.schema()["options"]["bucket"] == "5"
+    assert java.read(filter={"op": "=", "field": "id", "value": "key-8"}).rows == [["a", "key-8", 8]]
+    java.write([["a", "key-0", 7], ["b", "key-1", 8]])
+    java.compact()
+    assert ours.read().comparable() == java.read().comparable() == python.read().comparable()
+    assert len(before) == len(ours.read().rows)
