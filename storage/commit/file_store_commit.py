@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from interbed.storage.bucket.mode import BucketMode, bucket_mode
 from interbed.storage.commit.base_files import BaseFiles
 from interbed.storage.commit.changes import (
     Changes,
@@ -34,6 +35,7 @@ from interbed.storage.errors import (
     CommitStateUnknownError,
     InterbedError,
     InvalidInputError,
+    NotSupportedError,
     SnapshotNotFoundError,
 )
 from interbed.storage.manifest.entry import FileKind, ManifestEntry
@@ -166,6 +168,7 @@ class FileStoreCommit:
                 place = self._place(min(outside), None)
                 raise InvalidInputError(f"The new data have rows of {place}, which is not what is to be overwritten.")
         if schema.has_primary_key and not changes.compact and self._store.options.boolean("overwrite-upgrade", True):
+        self._check_keys_once(target, messages)
             new_files = upgrade_to_level(new_files, schema.key_types, self._store.options.num_levels - 1)
         facts = self._facts(CommitKind.OVERWRITE, identifier, watermark, properties)
         # What an overwrite changes is told by the files that it replaces, so it has no changelog, as in Paimon.
@@ -175,10 +178,6 @@ class FileStoreCommit:
         self._delete([m.changelog_only() for m in messages if m.changelog_files])
         return ids
 
-    def truncate(
-        self,
-        partitions: Sequence[Mapping[str, object]] | None = None,
-        *,
     def replace_partitions(
         self, messages: Sequence[CommitMessage], partitions: Collection[bytes], *, read_at: int
     ) -> list[int]:
@@ -196,6 +195,10 @@ class FileStoreCommit:
         return self._publish_all([replace(part, ground=Ground(rows_as_of=read_at, partitions=target))], messages)
 
         identifier: int = BATCH_COMMIT_IDENTIFIER,
+    def truncate(
+        self,
+        partitions: Sequence[Mapping[str, object]] | None = None,
+        *,
     ) -> list[int]:
         """Delete all rows, or those of the (partial) partitions given; older snapshots keep them.
 
@@ -256,11 +259,11 @@ class FileStoreCommit:
         new_files: tuple[ManifestEntry, ...],
         indexes: tuple[IndexManifestEntry, ...] = (),
     ) -> _Part:
+        *,
+        keeps_postponed: bool = False,
         base = BaseFiles(self._reader, self._store.snapshots, target)
         return _Part(
             identity=PartIdentity.of(facts, new_files),
-        *,
-        keeps_postponed: bool = False,
             against=OverwriteChanges(base, new_files, keeps_postponed=keeps_postponed).against,
             base=base,
             check=True,
@@ -269,6 +272,20 @@ class FileStoreCommit:
         )
 
     def _partition_filter(self, given: Mapping[str, object] | Predicate | None) -> PartitionFilter:
+    def _check_keys_once(self, target: PartitionFilter, messages: Sequence[CommitMessage]) -> None:
+        """Refuse to overwrite a part of a cross-partition table: its keys may be in the other partitions, too."""
+        schema, latest = self._store.schema, self._store.snapshots.latest()
+        if latest is None or bucket_mode(schema, self._store.options) is not BucketMode.CROSS_PARTITION:
+            return
+        live = {e.partition for e in BaseFiles(self._reader, self._store.snapshots, AllPartitions()).at(latest)}
+        if live - target.select(live) and any(m.new_files for m in messages):
+            self._delete(messages)
+            raise NotSupportedError(
+                f"The primary key of {self._store.location} leaves out a partition column, so that keys of the new "
+                "rows may be in partitions that stay. Overwrite the whole table (partition={}), or truncate the "
+                "partition and upsert the rows."
+            )
+
         return partition_filter(
             given, self._store.schema.partition_fields, default_name=self._store.options.partition_default_name
         )

@@ -40,6 +40,14 @@ class RoutedRows(NamedTuple):
     arrived: int
 
 
+class Placed(NamedTuple):
+    """Rows and kinds (None: all are insertions) that are to be written, and each row's bucket if it is known."""
+
+    batch: pa.RecordBatch
+    kinds: "Kinds | None"
+    buckets: Numbers | None
+
+
 class Router:
     """Takes batches with the table's columns apart. `in_order` leaves rows with keys as they came, too."""
 
@@ -47,8 +55,7 @@ class Router:
         self, schema: TableSchema, options: CoreOptions, chooser: BucketChooser, *, in_order: bool = False
     ) -> None:
         self._chooser = chooser
-        self._partition_keys = schema.partition_keys
-        self._partition_types = schema.partition_types
+        self._schema = schema
         self._keys = () if in_order else schema.trimmed_primary_keys
         self._sequence_fields = options.sequence_fields if self._keys else ()
         self._descending = options.descending_sequence_fields if self._keys else 0
@@ -67,7 +74,7 @@ class Router:
             yield from self._route_block(_Rows(block, block_kinds), block_buckets)
 
     def _route_block(self, block: "_Rows", buckets: Numbers | None) -> Iterator[RoutedRows]:
-        partitions, groups = self._partitions(block.batch)
+        partitions, groups = distinct_partitions(block.batch, self._schema)
         if buckets is None:
             buckets = self._chooser.choose(block.batch, partitions, groups)
         # A row's group is the index of its partition times the width of the range of buckets, plus its bucket's place.
@@ -105,21 +112,21 @@ class Router:
         order, starts = sort_groups([codes, *keys], sequence, descending_ties=self._descending)
         return order if starts.all() or not self._keeps_last else order.compress(group_ends(starts))
 
-    def _partitions(self, block: pa.RecordBatch) -> tuple[list[bytes], npt.NDArray[np.int64]]:
-        """The distinct partitions of the block, and for each row the index of its own."""
-        if not self._partition_keys:
-            return [EMPTY_ROW], np.zeros(block.num_rows, np.int64)
-        columns = [block.column(name) for name in self._partition_keys]
-        codes = _codes(columns[0])
-        for column in columns[1:]:
-            further = _codes(column)
-            codes = codes * (int(further.max()) + 1) + further
-            # Made dense again after each column, so that the product never overflows.
-            codes = np.unique(codes, return_inverse=True)[1]
-        distinct, firsts, dense = np.unique(codes, return_index=True, return_inverse=True)
-        del distinct
-        chosen: Any = pa.array(firsts)
-        return encode_rows([c.take(chosen) for c in columns], self._partition_types), dense.astype(np.int64)
+
+def distinct_partitions(block: pa.RecordBatch, schema: TableSchema) -> tuple[list[bytes], Ints]:
+    """The distinct partitions of the block, and for each row the index of its own."""
+    if not schema.partition_keys:
+        return [EMPTY_ROW], np.zeros(block.num_rows, np.int64)
+    columns = [block.column(name) for name in schema.partition_keys]
+    codes = _codes(columns[0])
+    for column in columns[1:]:
+        further = _codes(column)
+        codes = codes * (int(further.max()) + 1) + further
+        # Made dense again after each column, so that the product never overflows.
+        codes = np.unique(codes, return_inverse=True)[1]
+    _, firsts, dense = np.unique(codes, return_index=True, return_inverse=True)
+    chosen: Any = pa.array(firsts)
+    return encode_rows([c.take(chosen) for c in columns], schema.partition_types), dense.astype(np.int64)
 
 
 class _Rows(NamedTuple):

@@ -6,7 +6,7 @@ are deleted by `abort` and `close`, and at once when writing fails.
 """
 
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interbed.storage.bucket.choose import chooser_of
+from interbed.storage.bucket.cross_partition import CrossPartition
 from interbed.storage.bucket.dynamic import NO_INDEX_CHANGES, DynamicBuckets
 from interbed.storage.bucket.mode import BucketMode, bucket_mode
 from interbed.storage.errors import InvalidInputError, NotSupportedError, SchemaMismatchError
@@ -38,7 +39,7 @@ from interbed.storage.write.bucket_restore import BucketId, BucketRestore
 from interbed.storage.write.bucket_writer import BucketChanges, BucketWriter
 from interbed.storage.write.commit_message import CommitMessage
 from interbed.storage.write.flush_rows import flush_rows_of, layout_of, names_of, spill_of
-from interbed.storage.write.route import RoutedRows, Router
+from interbed.storage.write.route import BLOCK_ROWS, Placed, RoutedRows, Router
 from interbed.storage.write.row_kinds import RowKinds
 
 COMPACTION_THREADS = min(4, os.cpu_count() or 1)
@@ -68,12 +69,14 @@ class TableWrite:
         self._options = store.options
         self._restore = restore or (lambda: TableScan(store).restore_buckets())
         self._restored: BucketRestore | None = None
-        self._mode = bucket_mode(store.schema, store.options)
         self._read_at: int | None = None
+        self._mode = bucket_mode(store.schema, store.options)
         self._layout = layout_of(store, self._mode)
         self._names = names_of(store, self._mode, commit_user)
         self._changelog_names = DataFileNames(store.options.changelog_file_prefix)
         self._dynamic = DynamicBuckets(store, self._existing) if self._mode is BucketMode.DYNAMIC else None
+        crosses = self._mode is BucketMode.CROSS_PARTITION
+        self._cross = CrossPartition(store, commit_user, self._existing) if crosses else None
         postponed = self._mode is BucketMode.POSTPONED
         self._router = Router(store.schema, store.options, self._dynamic or chooser_of(store), in_order=postponed)
         self._kinds = RowKinds(store.schema, store.options)
@@ -114,8 +117,9 @@ class TableWrite:
                 part = None if kinds is None else kinds.slice(offset, batch.num_rows)
                 offset += batch.num_rows
                 batch, part = self._kinds.apply(batch, part)
-                for routed in self._router.route(batch, part):
-                    self._buffer(routed)
+                for placed in self._placed(batch, part):
+                    for routed in self._router.route(*placed):
+                        self._buffer(routed)
         except BaseException:
             self.abort()
             raise
@@ -157,11 +161,15 @@ class TableWrite:
             changes = writer.take_changes()
             self._next_sequences[partition, bucket] = writer.next_sequence
             message = indexes.added_to(self._message(partition, bucket, changes))
+            if self._cross is not None:
+                message = self._cross.added_to(message)
             if not message.is_empty:
                 messages.append(message)
             if writer.is_compacting:
                 going_on[partition, bucket] = writer
         messages += indexes.others(self._writers)
+        if self._cross is not None:
+            self._cross.begin_next()
         self._reset()
         # What other writers do meanwhile is seen by buckets opened anew; those that compact stay as they are.
         for place, writer in going_on.items():
@@ -176,6 +184,8 @@ class TableWrite:
             writer.abort()
         self._reset()
         self._spill_files.close()
+        if self._cross is not None:
+            self._cross.close()
         if self._compaction_pool is not None:
             self._compaction_pool.shutdown()
             self._compaction_pool = None
@@ -254,6 +264,15 @@ class TableWrite:
             )
         return kinds.cast(pa.int8())
 
+    def _placed(self, batch: pa.RecordBatch, kinds: "Kinds | None") -> Iterator[Placed]:
+        """The rows to be written, with their buckets where the router does not choose them."""
+        if self._cross is None:
+            yield Placed(batch, kinds, None)
+            return
+        for offset in range(0, batch.num_rows, BLOCK_ROWS):
+            part = None if kinds is None else kinds.slice(offset, BLOCK_ROWS)
+            yield self._cross.place(batch.slice(offset, BLOCK_ROWS), part)
+
     def _buffer(self, rows: RoutedRows) -> None:
         writer = self._writers.get((rows.partition, rows.bucket)) or self._new_writer(rows.partition, rows.bucket)
         self._pool.append(writer.buffer, writer.numbered(rows))
@@ -301,6 +320,7 @@ class TableWrite:
     def _existing(self) -> BucketRestore:
         if self._restored is None:
             self._restored = self._restore()
+            self._read_at = self._restored.snapshot_id
         return self._restored
 
     def _full_compaction_is_due(self) -> bool:
@@ -320,7 +340,6 @@ class TableWrite:
                 return False
             count += snapshot.commit_kind is CommitKind.APPEND
         return count >= commits
-            self._read_at = self._restored.snapshot_id
 
     def compact_all(self, partitions: Collection[bytes] | None = None) -> None:
         """Start a full compaction of every bucket, those included that other commits have written.
@@ -355,6 +374,7 @@ class TableWrite:
             total_buckets=self._options.bucket,
             new_files=changes.new_files,
             changelog_files=changes.changelog_files,
+            written_at=self._read_at if self._mode is BucketMode.FIXED else None,
         )
         compaction = changes.compaction
         if compaction is None:
@@ -374,7 +394,6 @@ class TableWrite:
         if len(writers) <= 1 or FLUSH_THREADS == 1:
             for writer in writers:
                 work(writer)
-            written_at=self._read_at if self._mode is BucketMode.FIXED else None,
             return
         with ThreadPoolExecutor(FLUSH_THREADS, thread_name_prefix="flush") as pool:
             # Largest first, so that the threads end at about the same time.
