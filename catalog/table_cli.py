@@ -8,7 +8,6 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from interbed.catalog.changes_view import ROWS_SHOWN, print_changes
 from interbed.catalog.cli_parts import (
     catalog_options,
     json_flag,
@@ -21,9 +20,11 @@ from interbed.catalog.cli_parts import (
 )
 from interbed.catalog.compact_cli import scope_options, shown_progress
 from interbed.catalog.factory import open_catalog
+from interbed.catalog.row_view import ROWS_SHOWN, json_line, print_changes
 from interbed.catalog.table_compaction import CompactionScope, compact_one_table
 from interbed.catalog.version_cli import VERSION_COMMANDS
 from interbed.storage.figure import require_drawing
+from interbed.storage.row.values import parse_text
 
 
 @click.group()
@@ -150,6 +151,33 @@ def changes(
     with opened_table(options, name) as opened:
         query = opened.changes(from_snapshot, to_snapshot, columns=columns or None, filter=text)
         print_changes(query.to_arrow_batch_reader(), limit, as_json=as_json)
+
+
+@table.command()
+@_name
+@click.option("--buckets", type=int, help="The number of buckets; by default that of the option `bucket`.")
+@partition_options
+@json_flag
+@click.pass_obj
+def rescale(options: dict[str, str], name: str, buckets: int | None, partition: Sequence[str], as_json: bool) -> None:
+    """Spread the rows over another number of buckets: of the table, or of some partitions."""
+    with opened_table(options, name) as opened:
+        show(opened.rescale(buckets, partition_spec(partition)), as_json)
+
+
+@table.command()
+@_name
+@click.argument("key", nargs=-1, required=True, metavar="COLUMN=VALUE...")
+@click.pass_obj
+def get(options: dict[str, str], name: str, key: Sequence[str]) -> None:
+    """The row of a primary key, as JSON; exits with 1 when there is none."""
+    with opened_table(options, name) as opened:
+        fields = opened.schema.by_name
+        given = pairs(key, form="COLUMN=VALUE", hint="key")
+        row = opened.get({c: parse_text(text, fields[c].type) if c in fields else text for c, text in given.items()})
+    if row is None:
+        raise click.ClickException(f"{name} has no row {', '.join(key)}.")
+    click.echo(json_line(row))
 
 
 for _command in VERSION_COMMANDS:

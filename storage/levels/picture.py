@@ -19,7 +19,7 @@ BUCKETS_PICTURED = 12
 
 _BLUES = ("#93c5fd", "#60a5fa", "#3b82f6", "#2563eb", "#1d4ed8", "#1e3a8a")
 """From level 0, the newest and lightest, to the highest."""
-_STATE_COLORS = {"in shape": "#059669", "compaction is considered": "#d97706", "writers wait": "#dc2626"}
+_STATE_COLORS = {"in shape": "#059669", "compaction due": "#d97706", "writers wait": "#dc2626"}
 _ROW_INCHES = 0.3
 _LEAST_WIDTH = 0.004
 
@@ -78,7 +78,7 @@ def _draw_tree(part: "SubFigure", tree: BucketTree, now_millis: int, *, rows: in
     _frame(sizes, tree, rows)
     sizes.set_yticks([])
     # More than half of the width is for the figures behind the bars.
-    sizes.set_xlim(0, largest * 3.4)
+    sizes.set_xlim(0, largest * 5)
     sizes.set_xticks([])
     color = _STATE_COLORS[tree.state]
     runs = f"{len(tree.runs)} sorted run{'' if len(tree.runs) == 1 else 's'}"

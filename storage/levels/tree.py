@@ -120,13 +120,13 @@ class BucketTree:
         """What the number of sorted runs means."""
         if len(self.runs) > self.stop_trigger:
             return "writers wait"
-        return "compaction is considered" if len(self.runs) >= self.compaction_trigger else "in shape"
+        return "compaction due" if len(self.runs) >= self.compaction_trigger else "in shape"
 
     @property
     def gauge(self) -> str:
         """A box for each run there is or may be without anybody waiting, filled for those there are; "" for too many.
 
-        A thin line stands where compaction is considered from, a thick one where writers wait from.
+        A thin line stands where compaction is due from, a thick one where writers wait from.
         """
         runs, trigger, stop = len(self.runs), self.compaction_trigger, self.stop_trigger
         if max(runs, stop) > _GAUGE_MAX:

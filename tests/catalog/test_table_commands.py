@@ -86,6 +86,22 @@ def test_values_that_json_has_no_type_for_are_text(tmp_path: Path) -> None:
     assert json.loads(line) == {"_row_kind": "+I", "id": 1, "b": "YWI=", "d": "1.00", "n": None}
 
 
+def test_a_row_is_had_by_its_key(catalog: interbed.Catalog) -> None:
+    found = run(catalog, "table", "get", "shop.orders", "id=1", "dt=a")
+    assert found.exit_code == 0, found.output
+    assert json.loads(found.stdout) == {"id": 1, "amount": 9.0, "dt": "a"}
+    for key, code, message in [
+        (["id=7", "dt=a"], 1, "no row id=7, dt=a"),
+        (["id=one", "dt=a"], 1, "one"),
+        (["id=1"], 1, "dt"),
+        (["id=1", "dt=a", "colour=red"], 1, "colour"),
+        (["id"], 2, "COLUMN=VALUE"),
+        ([], 2, "COLUMN=VALUE"),
+    ]:
+        wrong = run(catalog, "table", "get", "shop.orders", *key)
+        assert (wrong.exit_code, message in wrong.output) == (code, True), wrong.output
+
+
 @pytest.mark.parametrize(
     ("arguments", "done"),
     [

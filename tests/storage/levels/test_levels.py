@@ -85,8 +85,8 @@ def test_a_tree_is_drawn_run_by_run_with_files_where_their_keys_are() -> None:
     [
         (1, "in shape", "■□│□□┃"),
         (2, "in shape", "■■│□□┃"),
-        (3, "compaction is considered", "■■│■□┃"),
-        (4, "compaction is considered", "■■│■■┃"),
+        (3, "compaction due", "■■│■□┃"),
+        (4, "compaction due", "■■│■■┃"),
         (5, "writers wait", "■■│■■┃■"),
     ],
 )

@@ -1,9 +1,9 @@
-"""Rows of changes for people, as a table, and for programs, as JSON lines; row kinds are +I, -U, +U and -D."""
+"""Rows for people, as a table, and for programs, as JSON lines; the row kinds of changes are +I, -U, +U and -D."""
 
 import base64
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import click
@@ -23,7 +23,7 @@ def print_changes(reader: pa.RecordBatchReader, limit: int | None, *, as_json: b
     rows = _rows(reader)
     if as_json:
         for row in itertools.islice(rows, limit):
-            click.echo(json.dumps(row, default=_text))
+            click.echo(json_line(row))
         return
     shown = ROWS_SHOWN if limit is None else limit
     table = RichTable()
@@ -38,6 +38,11 @@ def print_changes(reader: pa.RecordBatchReader, limit: int | None, *, as_json: b
     Console(width=None if Console().is_terminal else 120, markup=False).print(table)
     if next(rows, None) is not None:
         click.echo(f"only the first {shown} rows are shown; --limit shows more")
+
+
+def json_line(row: Mapping[str, object]) -> str:
+    """A row as a JSON object in a line: bytes in base 64, dates, times and decimals as text."""
+    return json.dumps(row, default=_text)
 
 
 def _rows(reader: pa.RecordBatchReader) -> Iterator[dict[str, Any]]:

@@ -1,0 +1,74 @@
+"""The pictures of docs/compaction.md: `python -m tests.support.compaction_docs` draws them anew."""
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+import interbed
+from interbed.storage.levels.tree import BucketTree
+from interbed.storage.levels.view import TableLevels
+from interbed.storage.lsm.simulate.simulation import plot_simulations
+from interbed.storage.lsm.simulate.simulator import simulate
+from interbed.storage.lsm.simulate.workload import KeyDistribution, Workload
+
+IMAGES = Path(__file__).parents[2] / "docs" / "images"
+TRIGGER = "num-sorted-run.compaction-trigger"
+
+_AGES_MILLIS = [1000 * seconds for seconds in (40, 95, 600, 1500, 5400, 90_000, 200_000)]
+
+
+def two_buckets(warehouse: str) -> TableLevels:
+    """A table of which one bucket is in shape, and one waits for its compaction."""
+    catalog = interbed.load_catalog(warehouse=warehouse)
+    catalog.create_database("shop")
+    schema = pa.schema([("id", pa.int64()), ("amount", pa.float64()), ("dt", pa.string())])
+    options = {"bucket": "1", "target-file-size": "60 kb", "compaction.small-file-ratio": "0.1", "write-only": "true"}
+    table = catalog.create_table(
+        "shop.orders", schema, primary_keys=["dt", "id"], partition_keys=["dt"], options=options
+    )
+    random = np.random.default_rng(1)
+
+    def write(rows: int, first: int, last: int, day: str) -> None:
+        ids, amounts = random.integers(first, last, rows), random.random(rows)
+        table.upsert(pa.table({"id": ids, "amount": amounts, "dt": [day] * rows}))
+
+    for day, rows in (("2026-01-01", 18_000), ("2026-01-02", 9000)):
+        write(rows, 0, 100_000, day)
+        table.compact(partition={"dt": day})
+    for _ in range(5):
+        write(1500, 0, 100_000, "2026-01-01")
+    table.compact(full=False, partition={"dt": "2026-01-01"})
+    for first in (0, 60_000):
+        write(500, first, first + 40_000, "2026-01-01")
+    for step in range(6):
+        write(900 - 100 * step, 10_000 * step, 10_000 * step + 45_000, "2026-01-02")
+    levels = table.levels()
+    return replace(levels, trees=tuple(_aged(tree, levels.seen_millis) for tree in levels.trees))
+
+
+def _aged(tree: BucketTree, now_millis: int) -> BucketTree:
+    """The tree as if its runs had been written over days."""
+    return replace(
+        tree,
+        runs=tuple(
+            replace(run, files=tuple(replace(f, created_millis=now_millis - age) for f in run.files))
+            for run, age in zip(tree.runs, _AGES_MILLIS, strict=False)
+        ),
+    )
+
+
+def main() -> None:
+    """Draw them all."""
+    IMAGES.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as warehouse:
+        two_buckets(warehouse).plot(IMAGES / "levels.svg")
+    workload = Workload(commits=200, rows=5000, distribution=KeyDistribution.ZIPF)
+    simulations = [simulate(workload, {TRIGGER: value}, label=f"{TRIGGER}={value}") for value in ("3", "5", "10")]
+    plot_simulations(simulations, IMAGES / "triggers.svg")
+
+
+if __name__ == "__main__":
+    main()
