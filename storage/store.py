@@ -9,6 +9,7 @@ from interbed.storage.fileio.resolve import file_io_for
 from interbed.storage.manifest.index_file import IndexFileMeta
 from interbed.storage.options import BUCKET, CoreOptions
 from interbed.storage.paths import MAIN_BRANCH, TablePaths
+from interbed.storage.schema.change import SchemaChange, check_dynamic_options
 from interbed.storage.schema.manager import SchemaManager
 from interbed.storage.schema.table_schema import TableSchema
 from interbed.storage.snapshot.lock import CatalogLock
@@ -31,8 +32,8 @@ class StoreEnvironment:
     lock: Callable[[], CatalogLock] | None = None
     publisher: Callable[[FileIO, TablePaths], SnapshotPublisher] | None = None
     known_latest: Callable[[], int | None] | None = None
-
     alter: Callable[[Sequence[SchemaChange]], None] | None = None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableStore:
@@ -62,8 +63,6 @@ class TableStore:
             environment=self.environment,
         )
 
-    def with_buckets(self, buckets: int, options: Mapping[str, str]) -> "TableStore":
-        """The same table as if it had that fixed number of buckets, and other options, for those who move rows."""
     def alter(self, changes: Sequence[SchemaChange]) -> None:
         """Make the table's next schema; raises InvalidInputError and CommitFailedError."""
         if self.environment.alter is not None:
@@ -71,6 +70,8 @@ class TableStore:
         else:
             self.schemas.change(changes)
 
+    def with_buckets(self, buckets: int, options: Mapping[str, str]) -> "TableStore":
+        """The same table as if it had that fixed number of buckets, and other options, for those who move rows."""
         changed = {**options, BUCKET: str(buckets)}
         # What is null in a row that exists stays so, whatever default its column has by now.
         fields = tuple(replace(f, default_value=None) for f in self.schema.fields)

@@ -53,6 +53,7 @@ from interbed.storage.scan.support import check_writable
 from interbed.storage.schema.table_schema import TableSchema
 from interbed.storage.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 from interbed.storage.store import TableStore
+from interbed.storage.version.maintenance import maintain
 from interbed.storage.write.commit_message import CommitMessage
 
 _log = logging.getLogger(__name__)
@@ -167,8 +168,8 @@ class FileStoreCommit:
             if outside:
                 place = self._place(min(outside), None)
                 raise InvalidInputError(f"The new data have rows of {place}, which is not what is to be overwritten.")
-        if schema.has_primary_key and not changes.compact and self._store.options.boolean("overwrite-upgrade", True):
         self._check_keys_once(target, messages)
+        if schema.has_primary_key and not changes.compact and self._store.options.boolean("overwrite-upgrade", True):
             new_files = upgrade_to_level(new_files, schema.key_types, self._store.options.num_levels - 1)
         facts = self._facts(CommitKind.OVERWRITE, identifier, watermark, properties)
         # What an overwrite changes is told by the files that it replaces, so it has no changelog, as in Paimon.
@@ -194,11 +195,11 @@ class FileStoreCommit:
         part = self._overwrite_part(facts, target, new_files, keeps_postponed=True)
         return self._publish_all([replace(part, ground=Ground(rows_as_of=read_at, partitions=target))], messages)
 
-        identifier: int = BATCH_COMMIT_IDENTIFIER,
     def truncate(
         self,
         partitions: Sequence[Mapping[str, object]] | None = None,
         *,
+        identifier: int = BATCH_COMMIT_IDENTIFIER,
     ) -> list[int]:
         """Delete all rows, or those of the (partial) partitions given; older snapshots keep them.
 
@@ -258,9 +259,9 @@ class FileStoreCommit:
         target: PartitionFilter,
         new_files: tuple[ManifestEntry, ...],
         indexes: tuple[IndexManifestEntry, ...] = (),
-    ) -> _Part:
         *,
         keeps_postponed: bool = False,
+    ) -> _Part:
         base = BaseFiles(self._reader, self._store.snapshots, target)
         return _Part(
             identity=PartIdentity.of(facts, new_files),
@@ -271,7 +272,6 @@ class FileStoreCommit:
             indexes=indexes,
         )
 
-    def _partition_filter(self, given: Mapping[str, object] | Predicate | None) -> PartitionFilter:
     def _check_keys_once(self, target: PartitionFilter, messages: Sequence[CommitMessage]) -> None:
         """Refuse to overwrite a part of a cross-partition table: its keys may be in the other partitions, too."""
         schema, latest = self._store.schema, self._store.snapshots.latest()
@@ -286,6 +286,7 @@ class FileStoreCommit:
                 "partition and upsert the rows."
             )
 
+    def _partition_filter(self, given: Mapping[str, object] | Predicate | None) -> PartitionFilter:
         return partition_filter(
             given, self._store.schema.partition_fields, default_name=self._store.options.partition_default_name
         )
@@ -325,6 +326,7 @@ class FileStoreCommit:
                 raise
         if parts:
             self._committed.note(parts[-1].facts.identifier)
+            maintain(self._store)
         return ids
 
     def _publish(self, part: _Part) -> int:
