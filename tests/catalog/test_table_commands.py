@@ -102,6 +102,18 @@ def test_a_row_is_had_by_its_key(catalog: interbed.Catalog) -> None:
         assert (wrong.exit_code, message in wrong.output) == (code, True), wrong.output
 
 
+def test_a_table_and_a_partition_are_rescaled(catalog: interbed.Catalog) -> None:
+    shown = run(catalog, "table", "rescale", "shop.orders", "--buckets", "3")
+    assert shown.exit_code == 0, shown.output
+    assert "3 bucket(s)" in shown.output
+    assert catalog.get_table("shop.orders").options.bucket == 3
+    one = json.loads(run(catalog, "table", "rescale", "shop.orders", "--buckets", "2", "-p", "dt=b", "--json").stdout)
+    assert (one["bucket_num"], one["partitions"]) == (2, 1)
+    assert catalog.get_table("shop.orders").options.bucket == 3
+    wrong = run(catalog, "table", "rescale", "shop.orders", "--buckets", "0")
+    assert (wrong.exit_code, "0" in wrong.output) == (1, True)
+
+
 @pytest.mark.parametrize(
     ("arguments", "done"),
     [
