@@ -27,6 +27,7 @@ from interbed.storage.row.kind import RowKind
 from interbed.storage.scan.split import DeletionFile, Split
 from interbed.storage.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
 from interbed.storage.store import TableStore
+from interbed.storage.types.arrow import fields_to_schema
 
 ROW_KIND = "_row_kind"
 """The column of the rows' kinds: 0 insert, 1 update-before, 2 update-after, 3 delete."""
@@ -81,11 +82,13 @@ class ChangeRead:
 
     def added(self, split: Split) -> Iterator[pa.RecordBatch]:
         """What a batch read shows of changes: the rows that they add, unfiltered and with the filter's columns."""
+        schema = fields_to_schema(self._columns.fields)
         for batch in self._unfiltered(split):
             adds = batch
             if self._keyed:
                 adds = batch.filter(pa.array(~is_retract(_kinds_of(batch))))
-            yield adds.select([f.name for f in self._columns.fields])
+            # By schema, so that columns that are never null stay so.
+            yield pa.RecordBatch.from_arrays([adds.column(n) for n in schema.names], schema=schema)
 
     def _handed_out(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         kinds: pa.Array[Any] = pa.array(np.zeros(rows.num_rows, np.int8))
@@ -146,7 +149,7 @@ class ChangeRead:
 
     def _difference(self, split: Split, before: Sequence[DataFileMeta]) -> Iterator[pa.RecordBatch]:
         # Rows differ in any column, whichever are asked for, and none may be left out before they are compared.
-        whole = ChangeRead(self._store, keep_deletes=self._keep_deletes)
+        whole = ChangeRead(self._store)
         sides = ((before, split.before_deletion_files), (split.files, split.deletion_files))
         inputs = [
             RunInput(
@@ -163,7 +166,7 @@ class ChangeRead:
         self, split: Split, files: Sequence[DataFileMeta], deletions: Mapping[str, DeletionFile], age: int, _rows: int
     ) -> Iterator[RunBatch]:
         """One side of a comparison as a sorted run; its batches are as large as its merge makes them."""
-        for batch in self._merged(split, files, deletions, drop_deletes=not self._keep_deletes):
+        for batch in self._merged(split, files, deletions, drop_deletes=True):
             after: pa.Array[Any] = pa.array(np.full(batch.num_rows, age == 1))
             names = [*batch.schema.names, _AFTER]
             yield RunBatch(pa.RecordBatch.from_arrays([*batch.columns, after], names=names), age)
@@ -188,16 +191,13 @@ class _Difference:
         firsts = np.flatnonzero(groups.starts)
         pairs = firsts[np.diff(firsts, append=len(order)) == 2]
         old, new = order[pairs], order[pairs + 1]
-        same = same_rows(rows, rows, old, new, self.compared) & (is_retract(kinds[old]) == is_retract(kinds[new]))
         told = np.ones(len(order), np.bool_)
         told[pairs] = False
-        told[pairs[same] + 1] = False
+        told[pairs[same_rows(rows, rows, old, new, self.compared)] + 1] = False
         gone = told & ~after[order]
-        # What was deleted before is no news.
-        told &= ~(gone & is_retract(kinds[order]))
         kinds[order[gone]] = RowKind.DELETE
         if not self.keep_deletes:
-            told &= ~is_retract(kinds[order])
+            told &= ~gone
         return take_rows(_with_kinds(rows, kinds), output, order[told])
 
     def merge_single(self, rows: pa.RecordBatch, kinds: Kinds | None, output: Sequence[str]) -> pa.RecordBatch:

@@ -14,6 +14,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import interbed
+from interbed.storage.change_view import ChangeView
 from interbed.storage.table import Table
 from interbed.storage.types.json import type_to_json
 from tests.support.peers_interbed import interbed_table
@@ -154,3 +156,84 @@ def test_streams_go_on_from_every_checkpoint(story: Story) -> None:
         ours = story.our_stream({}, restore)
         assert ours == story.java_stream({}, restore), restore
         assert ours == whole[len(whole) - len(ours) :]
+
+
+def between(story: Story) -> list[dict[str, str]]:
+    """Options of reads between snapshots."""
+    snapshots = story.java.snapshots()
+    times = [snapshots[i]["timeMillis"] for i in (1, len(snapshots) // 2, -1)]
+    ranges = [(0, 1), (0, story.last), (2, 6), (story.last - 1, story.last), (3, 3)]
+    modes = ["auto", "delta", "changelog"]
+    return [
+        *({"incremental-between": f"{a},{b}", "incremental-between-scan-mode": m} for a, b in ranges for m in modes),
+        {"incremental-between-timestamp": f"{times[0]},{times[1]}"},
+        {"incremental-between-timestamp": f"1,{times[2]}"},
+        {"incremental-between-timestamp": f"{times[2] + 1},{times[2] + 9}"},
+    ]
+
+
+def test_changes_between_snapshots_are_javas(story: Story) -> None:
+    for options in between(story):
+        if "vectors" in story.name and options.get("incremental-between-scan-mode") != "changelog":
+            # Java leaves level 0 out in batch reads of such tables, and with it all that was written.
+            continue
+        rows = story.java.read(options=options)
+        table = story.table.copy(options)
+        found = table.new_change_read().to_reader(table.new_scan().plan().splits).read_all()
+        ours = kinds_and_rows(table, found)
+        assert sorted(map(repr, ours)) == sorted(map(repr, zip(rows.kinds, rows.rows, strict=True))), options
+        shown = table_to_rows(table.scan().to_arrow(), rows.types)
+        adds = [row for kind, row in ours if kind in ("+I", "+U")]
+        assert sorted(map(repr, shown)) == sorted(map(repr, adds)), options
+
+
+def test_differences_of_snapshots_are_those_of_their_rows(story: Story) -> None:
+    # Java Paimon 1.4.2 is no judge here: it leaves out rows that were inserted between the snapshots.
+    if story.name.startswith("append"):
+        return
+    for first, last in [(1, 2), (2, 6), (3, story.last), (5, 8)]:
+        options = {"incremental-between": f"{first},{last}", "incremental-between-scan-mode": "diff"}
+        table = story.table.copy(options)
+        rows = table.scan().to_arrow().to_pylist()
+        before, after = (story.table.scan(snapshot_id=i).to_arrow().to_pylist() for i in (first, last))
+        assert sorted(map(repr, rows)) == sorted(repr(row) for row in after if row not in before)
+        told = story.table.changes(first + 1, last, mode="diff").to_arrow().to_pylist()
+        gone = [row for row in told if row["_row_kind"] == 3]
+        places = {(row["dt"], row["id"]) for row in after}
+        lost = [row for row in before if (row["dt"], row["id"]) not in places]
+        assert sorted((row["dt"], row["id"]) for row in gone) == sorted((row["dt"], row["id"]) for row in lost)
+
+
+def types_of(table: Table | ChangeView) -> tuple[Any, ...]:
+    return tuple(parse_type(type_to_json(f.type)) for f in table.fields)
+
+
+@pytest.mark.parametrize("kind", ["audit_log", "binlog"])
+def test_audit_log_and_binlog_are_javas(story: Story, kind: str) -> None:
+    java = story.java.peer.table(story.warehouse, f"db.t${kind}")
+    with interbed.load_catalog("test", warehouse=f"file:{story.warehouse}") as catalog:
+        view = catalog.get_table(f"db.t${kind}")
+    assert isinstance(view, ChangeView)
+    for options in ({}, {"incremental-between": f"0,{story.last}"}):
+        if options and "vectors" in story.name:
+            continue
+        theirs = java.read_table(options=options)
+        ours = view.copy(options)
+        assert (theirs.names, theirs.types) == (tuple(ours.field_names), types_of(ours))
+        assert_same_rows(theirs.rows, table_to_rows(ours.scan().to_arrow(), types_of(ours)))
+    if "overwrites told" in story.name and kind == "binlog":
+        # Java can't pack the changes of an overwrite (ClassCastException).
+        return
+    for options in ({}, {"scan.snapshot-id": "1"}):
+        plans = [(checkpoint, rows.rows) for checkpoint, rows in java.stream(options=options).plans]
+        streamed = [
+            (changes.checkpoint, table_to_rows(changes.to_arrow(), types_of(view)))
+            for changes in view.copy(options).stream(idle_seconds=0)
+        ]
+        assert [checkpoint for checkpoint, _ in plans] == [checkpoint for checkpoint, _ in streamed]
+        for (_, theirs_rows), (_, our_rows) in zip(plans, streamed, strict=True):
+            assert_same_rows(theirs_rows, our_rows)
+
+
+def assert_same_rows(left: list[list[Any]], right: list[list[Any]]) -> None:
+    assert sorted(map(repr, left)) == sorted(map(repr, right))
