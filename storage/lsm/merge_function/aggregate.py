@@ -14,7 +14,7 @@ from interbed.storage.lsm.merge_function.api import KeyGroups, Kinds
 from interbed.storage.lsm.merge_function.deduplicate import is_retract
 from interbed.storage.lsm.merge_function.fields.fold import Fold
 from interbed.storage.lsm.merge_function.fields.functions import FieldFunction
-from interbed.storage.lsm.merge_function.segments import Segments, assemble
+from interbed.storage.lsm.merge_function.segments import KeyRows, Segments, assemble, finish, kinds_of_adds
 from interbed.storage.lsm.merge_function.single import single_rows
 from interbed.storage.row.kind import RowKind
 
@@ -39,30 +39,33 @@ class Aggregate:
 
     def merge(self, groups: KeyGroups, output: Sequence[str]) -> pa.RecordBatch:
         """The folded rows."""
-        segments = Segments.of(groups, alone=self.merges_alone)
-        slots = len(segments)
-        folds = {
-            name: self.functions[name].fold(groups.rows.column(name), slots)
-            for name in output
-            if name in self.functions
-        }
-        deleted = self._fold(segments, groups.kinds, folds)
-        results = {name: fold.result() for name, fold in folds.items()}
-        return assemble(groups.rows, segments, groups.kinds, results, deleted, output, drop_deletes=self.drop_deletes)
+        rows = groups.rows
+        names = [name for name in output if name in self.functions]
+        if groups.kinds is not None:
+            segments = Segments.of(groups, alone=self.merges_alone)
+            folds = {name: self.functions[name].fold(rows.column(name), len(segments)) for name in names}
+            deleted = self._fold(segments, groups.kinds, folds)
+            results = {name: fold.result() for name, fold in folds.items()}
+            return assemble(rows, segments, groups.kinds, results, deleted, output, drop_deletes=self.drop_deletes)
+        keys = KeyRows.of(groups)
+        reduced = {name: self.functions[name].fold(rows.column(name), 0).reduce(keys) for name in names}
+        by_key = {name: result for name, result in reduced.items() if result is not None}
+        slow = [name for name in names if name not in by_key]
+        if slow:
+            segments = Segments.of(groups, alone=self.merges_alone)
+            folds = {name: self.functions[name].fold(rows.column(name), len(segments)) for name in slow}
+            for active, numbers in segments.rounds():
+                for fold in folds.values():
+                    fold.add(slice(0, active), numbers)
+            by_key |= {name: segments.by_keys(fold.result(), rows.column(name)) for name, fold in folds.items()}
+        return finish(rows, by_key, keys.newest, output, kinds_of_adds(rows, keys, output))
 
     def merge_single(self, rows: pa.RecordBatch, kinds: Kinds | None, output: Sequence[str]) -> pa.RecordBatch:
         """The rows, perhaps without those that delete."""
         return single_rows(rows, kinds, output, drop_deletes=self.drop_deletes)
 
-    def _fold(self, segments: Segments, kinds: Kinds | None, folds: Mapping[str, Fold]) -> Mask | None:
+    def _fold(self, segments: Segments, kinds: Kinds, folds: Mapping[str, Fold]) -> Mask:
         """Fold all rows; says which slots end with a -D row that removes them."""
-        if kinds is None or not is_retract(kinds[segments.joined]).any():
-            slow = [fold for fold in folds.values() if not fold.reduce(segments)]
-            if slow:
-                for active, rows in segments.rounds():
-                    for fold in slow:
-                        fold.add(slice(0, active), rows)
-            return None
         deleted = np.zeros(len(segments), np.bool_)
         for active, rows in segments.rounds():
             kind = kinds[rows]

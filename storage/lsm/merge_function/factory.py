@@ -15,11 +15,12 @@ from interbed.storage.lsm.merge_function.first_row import REFUSAL as FIRST_ROW_R
 from interbed.storage.lsm.merge_function.first_row import FirstRow
 from interbed.storage.lsm.merge_function.lookup import LowestLevel
 from interbed.storage.lsm.merge_function.partial_update import REFUSAL as PARTIAL_UPDATE_REFUSAL
-from interbed.storage.lsm.merge_function.partial_update import PartialUpdate, SequenceGroup
-from interbed.storage.lsm_options import ChangelogProducer, MergeEngine
+from interbed.storage.lsm.merge_function.partial_update import PartialUpdate
+from interbed.storage.lsm.merge_function.sequence_group import SequenceGroup
+from interbed.storage.lsm_options import MergeEngine
 from interbed.storage.options import CoreOptions
 from interbed.storage.schema.table_schema import TableSchema
-from interbed.storage.types.data_type import STRINGS, is_atomic
+from interbed.storage.types.data_type import is_atomic
 
 _GROUP_PREFIX, _GROUP_SUFFIX = "fields.", ".sequence-group"
 
@@ -56,22 +57,6 @@ def check_merge_options(schema: TableSchema, options: CoreOptions) -> None:
     """Raise InvalidOptionError or NotSupportedError, naming the option, when the table's rows can't be merged so."""
     if not schema.has_primary_key:
         return
-    engine, sequence = options.merge_engine, options.sequence_fields
-    if len(set(sequence)) != len(sequence):
-        raise InvalidOptionError("Option 'sequence.field' names a column twice.")
-    for name in sequence:
-        if options.text(f"fields.{name}.aggregate-function", ""):
-            raise InvalidOptionError(f"The column {name!r} of 'sequence.field' can't have an aggregate function.")
-    if engine is MergeEngine.FIRST_ROW:
-        if sequence:
-            raise InvalidOptionError("Tables with 'merge-engine' = 'first-row' take no 'sequence.field'.")
-        if options.changelog_producer not in (ChangelogProducer.NONE, ChangelogProducer.LOOKUP):
-            raise InvalidOptionError(
-                "Tables with 'merge-engine' = 'first-row' take a 'changelog-producer' of 'none' or 'lookup' only."
-            )
-    kind = options.rowkind_field
-    if kind is not None and (kind not in schema.by_name or not is_atomic(schema.by_name[kind].type, *STRINGS)):
-        raise InvalidOptionError(f"Option 'rowkind.field' names {kind!r}, which is no text column of the table.")
     merge_function_for(schema, options, drop_deletes=False)
 
 

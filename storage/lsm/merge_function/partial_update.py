@@ -10,18 +10,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from interbed.storage.errors import InvalidInputError
-from interbed.storage.lsm.key_words import Mask, Order, row_ranks
+from interbed.storage.lsm.key_words import Mask, Order
 from interbed.storage.lsm.merge_function.api import KeyGroups, Kinds
 from interbed.storage.lsm.merge_function.deduplicate import is_retract
-from interbed.storage.lsm.merge_function.fields.fold import Fold, validity
+from interbed.storage.lsm.merge_function.fields.fold import Fold
 from interbed.storage.lsm.merge_function.fields.functions import FieldFunction
-from interbed.storage.lsm.merge_function.fields.pick import LastNonNullValue, LastValue, last_of_each
-from interbed.storage.lsm.merge_function.segments import Column, Picked, Segments, assemble
+from interbed.storage.lsm.merge_function.fields.pick import LastNonNullValue, LastValue
+from interbed.storage.lsm.merge_function.segments import (
+    Column,
+    KeyRows,
+    Picked,
+    Result,
+    Segments,
+    assemble,
+    finish,
+    kinds_of_adds,
+)
+from interbed.storage.lsm.merge_function.sequence_group import SequenceGroup, reduce_group, sequence_ranks
 from interbed.storage.lsm.merge_function.single import single_rows
+from interbed.storage.lsm.merge_function.take import validity
 from interbed.storage.row.kind import RowKind
 
 REFUSAL = (
@@ -29,18 +39,6 @@ REFUSAL = (
     "'ignore-delete' leaves them out, 'partial-update.remove-record-on-delete' removes the row, a sequence group takes "
     "its columns back, and 'partial-update.remove-record-on-sequence-group' removes the row by a group."
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SequenceGroup:
-    """Columns that follow a sequence: `sequence` are those that order, `columns` those that follow them.
-
-    With `removes` a -D record that is not older than the group removes the row.
-    """
-
-    sequence: tuple[str, ...]
-    columns: tuple[str, ...]
-    removes: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +63,11 @@ class PartialUpdate:
 
     def merge(self, groups: KeyGroups, output: Sequence[str]) -> pa.RecordBatch:
         """The rows put together."""
+        if groups.kinds is None:
+            keys = KeyRows.of(groups)
+            by_key = self._reduced(groups, keys, output)
+            if by_key is not None:
+                return finish(groups.rows, by_key, keys.newest, output, kinds_of_adds(groups.rows, keys, output))
         segments = Segments.of(groups, alone=self.merges_alone)
         names = [name for name in output if name in self.values]
         if self.groups:
@@ -79,6 +82,22 @@ class PartialUpdate:
 
     def _groups(self, output: Sequence[str]) -> list[SequenceGroup]:
         return [g for g in self.groups if g.removes or not {*g.sequence, *g.columns}.isdisjoint(output)]
+
+    def _reduced(self, groups: KeyGroups, keys: KeyRows, output: Sequence[str]) -> "Mapping[str, Result] | None":
+        """The results by key where no row takes back; None when a function of a group has no way to reduce."""
+        rows = groups.rows
+        results: dict[str, Result] = {}
+        grouped: set[str] = set()
+        for group in self._groups(output):
+            made = reduce_group(group, self.functions, rows, keys, output, alone=self.merges_alone)
+            if made is None:
+                return None
+            results |= made
+            grouped |= {*group.sequence, *group.columns}
+        for name in output:
+            if name in self.values and name not in grouped:
+                results[name] = LastNonNullValue(rows.column(name), 0, name).reduce(keys)
+        return results
 
     def _newest(
         self, groups: KeyGroups, segments: Segments, names: Sequence[str]
@@ -96,7 +115,7 @@ class PartialUpdate:
             wanted = wanted[order] if wanted is not None else None
             if counted is not None:
                 wanted = counted if wanted is None else wanted & counted
-            results[name] = Picked(last_of_each(order, starts, wanted))
+            results[name] = Picked(_last_of_each(order, starts, wanted))
         return results, deleted
 
     def _without_retracts(self, kinds: Kinds, starts: Order, sizes: Order) -> tuple[Mask, Mask]:
@@ -152,15 +171,8 @@ class _Update:
 
     def run(self) -> tuple[Mapping[str, "Picked | Column"], Mask | None]:
         """The results by column, and which slots are removed."""
-        order, starts = self._segments.joined, self._segments.starts
-        if self._kinds is not None and not is_retract(self._kinds[order]).any():
+        if self._kinds is not None and not is_retract(self._kinds[self._segments.joined]).any():
             self._kinds = None
-        if self._kinds is None and not any(state.aggregated for state in self._groups):
-            for state in self._groups:
-                state.finish(order, starts)
-            for fold in self._others:
-                fold.reduce(self._segments)
-            return {name: fold.result() for name, fold in self._folds.items()}, None
         for position, (active, rows) in enumerate(self._segments.rounds()):
             if self._kinds is None:
                 self._add(np.arange(active), rows)
@@ -235,16 +247,7 @@ class _GroupState:
         self.sequence: list[Fold] = []
         self.plain: list[Fold] = []
         self.aggregated: list[Fold] = []
-        self._ranks: npt.NDArray[np.int64] = np.zeros(0, np.int64)
-        self._present: Mask = np.zeros(len(columns[0]), np.bool_)
-        if len(columns[0]):
-            # The least number stands for no sequence at all.
-            ranks = row_ranks(columns)
-            words = ranks.values ^ np.uint64(1 << 63) if ranks.bits == 64 else ranks.values
-            self._ranks = words.view(np.int64)
-        for column in columns:
-            valid = validity(column)
-            self._present |= True if valid is None else valid
+        self._ranks, self._present = sequence_ranks(columns)
         self._reached = np.full(slots, np.iinfo(np.int64).min, np.int64)
 
     def split(self, slots: Order, rows: Order) -> tuple[Order, Order]:
@@ -253,19 +256,17 @@ class _GroupState:
         newer = self._ranks[rows] >= self._reached[slots]
         return np.flatnonzero(present & newer), np.flatnonzero(present & ~newer)
 
-    def finish(self, order: Order, starts: Order) -> None:
-        """Take all rows at once: the last one with the greatest sequence has all values."""
-        if not len(starts):
-            return
-        ranks = np.where(self._present[order], self._ranks[order], np.iinfo(np.int64).min)
-        greatest = np.maximum.reduceat(ranks, starts)
-        sizes = np.diff(starts, append=len(order))
-        reached = self._present[order] & (ranks == np.repeat(greatest, sizes))
-        winners = last_of_each(order, starts, reached)
-        slots = np.flatnonzero(winners >= 0)
-        for fold in (*self.sequence, *self.plain):
-            fold.put(slots, winners[slots])
-
     def follow(self, slots: Order, rows: Order) -> None:
         """The sequences of these rows are reached."""
         self._reached[slots] = self._ranks[rows]
+
+
+def _last_of_each(order: Order, starts: Order, wanted: Mask | None) -> Order:
+    """The number of each slot's last wanted row, -1 when there is none; arguments are those of Segments."""
+    if not len(starts):
+        return np.empty(0, np.int64)
+    places = np.arange(len(order))
+    if wanted is not None:
+        places = np.where(wanted, places, -1)
+    places = np.maximum.reduceat(places, starts)
+    return np.where(places < 0, -1, order[places])

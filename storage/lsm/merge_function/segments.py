@@ -1,29 +1,33 @@
-"""The rows of many keys, taken one round after the other: first the oldest row of every key, then the next oldest …
+"""The rows of many keys, for functions that make one value of a key's values, for all keys at once.
 
-Functions that must see a key's rows in their order are computed for all keys at once this way: a round is a handful of
-vectorised steps over the keys that have so many rows. Keys with one row need no function, as their row stays as it is.
+Where all rows add, functions see `KeyRows`: sorted rows and where each key begins. They reduce stretches.
 
-Results of functions are kept by slot. Slots are the keys with several rows, those with most rows first, so that the
-keys of a round are always the first so many slots.
+Where rows take values back, functions that must see a key's rows in their order go in rounds: first the oldest row of
+every key, then the next oldest … A round is a handful of vectorised steps over the keys that have so many rows. Keys
+with one row need no function, as their row stays as it is. Results of such functions are kept by slot. Slots are the
+keys with several rows, those with most rows first, so that the keys of a round are always the first so many slots.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from interbed.storage.lsm.key_words import Mask, Order, group_ends
 from interbed.storage.lsm.merge_function.api import KeyGroups, Kinds, block_memory_pool
+from interbed.storage.lsm.merge_function.take import Numbers, take_column
 from interbed.storage.schema.table_schema import VALUE_KIND
 
 Slots: TypeAlias = "slice | npt.NDArray[np.int64]"
 Column: TypeAlias = "pa.Array[Any]"
+Result: TypeAlias = "Picked | Column"
 
 _DELETE = np.int8(3)
+_STEPS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +75,16 @@ class Segments:
     def __len__(self) -> int:
         return len(self.sizes)
 
+    def by_keys(self, result: "Result", column: Column) -> "Picked":
+        """A result by slot as one by key, with the own rows of keys that have no slot."""
+        multiple = ~self.single
+        numbers = self.newest.copy()
+        if isinstance(result, Picked):
+            numbers[multiple] = result.rows[self.by_key]
+            return Picked(numbers)
+        numbers[multiple] = len(column) + self.by_key
+        return Picked(numbers, pa.concat_arrays([column, result], memory_pool=block_memory_pool()))
+
     def rounds(self) -> Iterator[tuple[int, Order]]:
         """How many slots have a row in the round, and those rows."""
         longest = int(self.sizes[0]) if len(self.sizes) else 0
@@ -83,16 +97,128 @@ class Segments:
 
 @dataclass(frozen=True, slots=True)
 class Picked:
-    """A function's results by slot, as numbers of rows whose value it is; -1 for null."""
+    """Results as numbers of rows whose value it is, -1 for null; of the column itself, or of another one."""
 
     rows: Order
+    column: "Column | None" = None
+
+
+class KeyRows:
+    """All rows of a block, those of a key side by side, oldest first: the rows `order`, keys begin at `firsts`."""
+
+    def __init__(self, order: Order, firsts: Order) -> None:
+        self.order = order
+        self.firsts = firsts
+
+    @staticmethod
+    def of(groups: KeyGroups) -> "KeyRows":
+        """The rows of all keys."""
+        return KeyRows(groups.order, np.flatnonzero(groups.starts))
+
+    def __len__(self) -> int:
+        return len(self.firsts)
+
+    @cached_property
+    def sizes(self) -> Order:
+        """How many rows each key has."""
+        return np.diff(self.firsts, append=len(self.order))
+
+    @cached_property
+    def lasts(self) -> Order:
+        """Where each key's newest row is in `order`."""
+        return self.firsts + self.sizes - 1
+
+    @cached_property
+    def newest(self) -> Order:
+        """The newest row of each key."""
+        return self.order.take(self.lasts)
+
+    @cached_property
+    def oldest(self) -> Order:
+        """The oldest row of each key."""
+        return self.order.take(self.firsts)
+
+    @cached_property
+    def keys(self) -> Order:
+        """The key that each row in order is of, as a number."""
+        return np.repeat(np.arange(len(self.firsts)), self.sizes)
+
+    @cached_property
+    def rounds(self) -> list[tuple[Order, Order]]:
+        """From the second oldest rows on: the keys that have such a row, and the rows."""
+        found = []
+        keys, position = np.flatnonzero(self.sizes > 1), 1
+        while len(keys):
+            found.append((keys, self.order.take(self.firsts.take(keys) + position)))
+            position += 1
+            keys = keys.compress(self.sizes.take(keys) > position)
+        return found
+
+    def last_where(self, wanted: Mask) -> Order:
+        """The newest row of each key that is wanted; -1 where there is none. `wanted` is by row."""
+        return self._nearest(wanted, self.newest, self.lasts, self.firsts, -1)
+
+    def first_where(self, wanted: Mask) -> Order:
+        """The oldest row of each key that is wanted; -1 where there is none."""
+        return self._nearest(wanted, self.oldest, self.firsts, self.lasts, 1)
+
+    def _nearest(self, wanted: Mask, begin: Order, places: Order, bounds: Order, step: int) -> Order:
+        rows = begin.copy()
+        keys = np.flatnonzero(~wanted.take(begin))
+        places = places.take(keys)
+        # Most keys are done after a step or two; what is left then is looked for in all rows at once.
+        for _ in range(_STEPS):
+            if not len(keys):
+                return rows
+            ends = places == bounds.take(keys)
+            rows[keys.compress(ends)] = -1
+            keys, places = keys.compress(~ends), places.compress(~ends) + step
+            found = self.order.take(places)
+            right = wanted.take(found)
+            rows[keys.compress(right)] = found.compress(right)
+            keys, places = keys.compress(~right), places.compress(~right)
+        if len(keys):
+            there = np.flatnonzero(wanted.take(self.order))
+            rows[keys] = -1
+            of = self.keys.take(there)
+            left = np.zeros(len(self), np.bool_)
+            left[keys] = True
+            chosen = left.take(of)
+            # Of several rows of a key the one assigned last stays.
+            found, of = self.order.take(there.compress(chosen))[::-step], of.compress(chosen)[::-step]
+            rows[of] = found
+        return rows
+
+
+def finish(
+    rows: pa.RecordBatch, results: Mapping[str, Result], newest: Order, output: Sequence[str], kinds: Kinds | None
+) -> pa.RecordBatch:
+    """The merged rows: results by key; columns without are those of the newest row, `kinds` are those of the keys."""
+    pool = block_memory_pool()
+    # Most columns share the same numbers.
+    made: dict[int, Numbers] = {}
+    columns: list[Column] = []
+    for name in output:
+        result = results.get(name)
+        if name == VALUE_KIND:
+            columns.append(pa.array(np.zeros(len(newest), np.int8) if kinds is None else kinds))
+            continue
+        if result is not None and not isinstance(result, Picked):
+            columns.append(result)
+            continue
+        picked = Picked(newest) if result is None else result
+        numbers = made.get(id(picked.rows))
+        if numbers is None:
+            numbers = made[id(picked.rows)] = Numbers(picked.rows)
+        columns.append(take_column(rows.column(name) if picked.column is None else picked.column, numbers, pool))
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema([rows.schema.field(n) for n in output]))
 
 
 def assemble(
     rows: pa.RecordBatch,
     segments: Segments,
     kinds: Kinds | None,
-    results: Mapping[str, "Picked | Column"],
+    results: Mapping[str, Result],
     deleted: Mask | None,
     output: Sequence[str],
     *,
@@ -102,37 +228,30 @@ def assemble(
 
     `deleted` says by slot which keys are removed. Columns without results are those of the newest row.
     """
-    multiple = ~segments.single
+    kind_of = _kinds(rows, segments, kinds, deleted, output)
     kept: Mask | None = None
-    kind_of = _kinds(segments, kinds, deleted)
-    if drop_deletes and kind_of is not None:
+    if drop_deletes and kind_of is not None and (kind_of & 1).any():
         kept = (kind_of & 1) == 0
-    columns: list[Column] = []
-    for name in output:
-        if name == VALUE_KIND:
-            columns.append(_kind_column(rows, segments, kind_of, kept))
-            continue
-        result = results.get(name)
-        column = rows.column(name)
-        numbers = segments.newest.copy()
-        if isinstance(result, Picked):
-            numbers[multiple] = result.rows[segments.by_key]
-        elif result is not None:
-            numbers[multiple] = len(column) + segments.by_key
-            column = pa.concat_arrays([column, result], memory_pool=block_memory_pool())
-        if kept is not None:
-            numbers = numbers.compress(kept)
-        missing = numbers < 0
-        indices: Any = pa.array(np.where(missing, 0, numbers), mask=missing) if missing.any() else pa.array(numbers)
-        columns.append(pc.take(column, indices, boundscheck=False, memory_pool=block_memory_pool()))
-    schema = pa.schema([rows.schema.field(n) for n in output])
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+        kind_of = kind_of.compress(kept)
+
+    def left(numbers: Order) -> Order:
+        return numbers if kept is None else numbers.compress(kept)
+
+    by_key: dict[str, Result] = {}
+    for name, result in results.items():
+        picked = segments.by_keys(result, rows.column(name))
+        by_key[name] = Picked(left(picked.rows), picked.column)
+    return finish(rows, by_key, left(segments.newest), output, kind_of)
 
 
-def _kinds(segments: Segments, kinds: Kinds | None, deleted: Mask | None) -> Kinds | None:
-    """The kind of each key's row in key order; None when no row deletes."""
+def _kinds(
+    rows: pa.RecordBatch, segments: Segments, kinds: Kinds | None, deleted: Mask | None, output: Sequence[str]
+) -> Kinds | None:
+    """The kind of each key's row in key order; None when no row deletes, and no one asks."""
     if kinds is None and deleted is None:
-        return None
+        if VALUE_KIND not in output:
+            return None
+        kinds = rows.column(VALUE_KIND).to_numpy()
     of_rows: Kinds = np.zeros(len(segments.newest), np.int8) if kinds is None else kinds[segments.newest]
     of_slots = np.zeros(len(segments), np.int8)
     if deleted is not None:
@@ -141,9 +260,9 @@ def _kinds(segments: Segments, kinds: Kinds | None, deleted: Mask | None) -> Kin
     return of_rows
 
 
-def _kind_column(rows: pa.RecordBatch, segments: Segments, kind_of: Kinds | None, kept: Mask | None) -> Column:
-    if kind_of is None:
-        own: Kinds = rows.column(VALUE_KIND).to_numpy()
-        kind_of = own[segments.newest]
-        kind_of[~segments.single] = 0
-    return pa.array(kind_of if kept is None else kind_of.compress(kept))
+def kinds_of_adds(rows: pa.RecordBatch, keys: KeyRows, output: Sequence[str]) -> Kinds | None:
+    """The kinds of keys of which no row takes back, where the output has them: a row alone keeps its own."""
+    if VALUE_KIND not in output:
+        return None
+    own: Kinds = rows.column(VALUE_KIND).to_numpy()
+    return np.where(keys.sizes == 1, own[keys.newest], np.int8(0))

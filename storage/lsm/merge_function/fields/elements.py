@@ -9,6 +9,7 @@ which they came.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -16,8 +17,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from interbed.storage.lsm.key_words import Order, row_ranks
-from interbed.storage.lsm.merge_function.fields.fold import Column, Fold, validity
-from interbed.storage.lsm.merge_function.segments import Slots
+from interbed.storage.lsm.merge_function.api import block_memory_pool
+from interbed.storage.lsm.merge_function.fields.fold import Column, Fold, Late
+from interbed.storage.lsm.merge_function.segments import KeyRows, Slots
+from interbed.storage.lsm.merge_function.take import Numbers as RowNumbers
+from interbed.storage.lsm.merge_function.take import take_column, validity
 
 Codes = npt.NDArray[np.int64]
 Numbers: TypeAlias = "list[int] | None"
@@ -29,10 +33,16 @@ class Elements(Fold):
 
     def __init__(self, column: Column, slots: int, of: str) -> None:
         super().__init__(column, slots, of)
-        self._offsets: list[int] = offsets_of(column).tolist()
-        valid = validity(column)
-        self._valid: list[bool] | None = None if valid is None else valid.tolist()
         self._lists: list[Any] = [None] * slots
+
+    @cached_property
+    def _offsets(self) -> list[int]:
+        return offsets_of(self.column).tolist()
+
+    @cached_property
+    def _valid(self) -> list[bool] | None:
+        valid = validity(self.column)
+        return None if valid is None else valid.tolist()
 
     def add(self, slots: Slots, rows: Order) -> None:
         """See Fold."""
@@ -98,6 +108,7 @@ class Collect(Elements):
     """`collect`: all elements, with `distinct` each once; a retraction takes each element out once."""
 
     can_retract = True
+    late = Late.ANYWHERE
 
     def __init__(self, column: Column, slots: int, of: str, *, distinct: bool) -> None:
         super().__init__(column, slots, of)
@@ -108,6 +119,20 @@ class Collect(Elements):
     def add_late(self, slots: Slots, rows: Order) -> None:
         """The order of elements does not count."""
         self.add(slots, rows)
+
+    def reduce(self, keys: KeyRows) -> "Column | None":
+        """See Fold."""
+        if self._distinct or not len(keys):
+            return None
+        rows: Any = take_column(self.column, RowNumbers(keys.order), block_memory_pool())
+        ends = offsets_of(rows)
+        offsets = np.append(ends.take(keys.firsts), ends[-1]).astype(np.int32)
+        valid = validity(self.column)
+        mask = None if valid is None else np.append(keys.last_where(valid) < 0, False)
+        starts: Any = pa.array(offsets, mask=mask if mask is not None and mask.any() else None)
+        kind: Any = self.column.type
+        lists: Column = pa.ListArray.from_arrays(starts, children(rows), type=kind)
+        return lists
 
     def _agg(self, held: Numbers, items: Numbers) -> Numbers:
         if not self._distinct:

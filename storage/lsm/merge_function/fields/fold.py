@@ -4,17 +4,27 @@ A fold keeps one accumulator for each slot (see `segments`). Every method takes 
 the rows whose values they meet; a slot occurs once in a call. Accumulators begin as null.
 """
 
+from enum import Enum
 from typing import Any, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from interbed.storage.errors import InvalidInputError
 from interbed.storage.lsm.key_words import Order
-from interbed.storage.lsm.merge_function.segments import Picked, Segments, Slots
+from interbed.storage.lsm.merge_function.segments import KeyRows, Picked, Result, Slots
 
 Column: TypeAlias = "pa.Array[Any]"
+
+
+class Late(Enum):
+    """Where rows belong that come after rows with a greater sequence, when all rows are reduced at once."""
+
+    ANYWHERE = "anywhere"
+    """The result is the same in every order, or is made in the order in which the rows come."""
+    BEFORE = "before"
+    """Each before those that came before it."""
+    BY_ROUND = "by round"
+    """They have a rule of their own, so that rows are taken in one by one."""
 
 
 class Fold:
@@ -22,6 +32,7 @@ class Fold:
 
     can_retract = False
     """Whether the function takes values back."""
+    late = Late.BY_ROUND
 
     def __init__(self, column: Column, slots: int, of: str) -> None:
         self.column = column
@@ -55,10 +66,13 @@ class Fold:
         """Make accumulators null."""
         raise NotImplementedError
 
-    def reduce(self, segments: Segments) -> bool:
-        """Take in all rows of all slots at once, which is faster; False, with nothing done, when it has no way to."""
-        del segments
-        return False
+    def reduce(self, keys: KeyRows) -> "Result | None":
+        """The function of all rows of all keys at once, by key; None when it has no way to, and takes them in rounds.
+
+        A key's only row is its result, whatever the function; accumulators are not touched.
+        """
+        del keys
+        return None
 
     def result(self) -> "Picked | Column":
         """The accumulators by slot."""
@@ -72,11 +86,3 @@ def retract_message(of: str) -> str:
         f"The {of} can't take values back, so the table takes no -U and -D rows. Set option "
         f"'fields.{name}.ignore-retract' to 'true' to have them ignored there."
     )
-
-
-def validity(column: Column) -> "npt.NDArray[np.bool_] | None":
-    """Which values are not null; None when all are."""
-    if not column.null_count:
-        return None
-    valid: npt.NDArray[np.bool_] = np.asarray(column.is_valid().to_numpy(zero_copy_only=False))
-    return valid

@@ -88,15 +88,20 @@ def chosen_function(field: str, options: CoreOptions) -> str | None:
     return name or options.text("fields.default-aggregate-function", "") or None
 
 
+def check_function_name(column: str, name: str) -> None:
+    """Raise InvalidOptionError when there is no function of that name for the column."""
+    if name not in _PLAIN and name not in _WITH_OPTIONS:
+        known = ", ".join(sorted((*_PLAIN, *_WITH_OPTIONS)))
+        raise InvalidOptionError(f"The column '{column}' has the unknown aggregate function '{name}'; use {known}.")
+
+
 def field_function(field: DataField, name: str, options: CoreOptions) -> FieldFunction:
     """The function of that name for a column.
 
     Raises InvalidOptionError for an unknown function, a column of a type that it does not take, and contradicting
     options; NotSupportedError for options that this version lacks.
     """
-    if name not in _PLAIN and name not in _WITH_OPTIONS:
-        known = ", ".join(sorted((*_PLAIN, *_WITH_OPTIONS)))
-        raise InvalidOptionError(f"The column '{field.name}' has the unknown aggregate function '{name}'; use {known}.")
+    check_function_name(field.name, name)
     _check_type(field, name)
     ignore_retract = options.boolean(f"fields.{field.name}.ignore-retract", False)
     if ignore_retract and options.boolean("aggregation.remove-record-on-delete", False):

@@ -1,6 +1,7 @@
 """`sum` and `product`, with the arithmetic of Java: integers wrap around, floats are added in the order of the rows."""
 
 import math
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -9,12 +10,15 @@ import pyarrow as pa
 
 from interbed.storage.errors import InvalidInputError
 from interbed.storage.lsm.key_words import Order
-from interbed.storage.lsm.merge_function.fields.fold import Column, Fold, validity
-from interbed.storage.lsm.merge_function.segments import Segments, Slots
+from interbed.storage.lsm.merge_function.fields.fold import Column, Fold, Late
+from interbed.storage.lsm.merge_function.segments import KeyRows, Slots
+from interbed.storage.lsm.merge_function.take import validity, without_nulls
 
 Numbers = npt.NDArray[Any]
 
 _LONG_DIGITS = 18
+_MANY_ROWS = 1_000
+"""A key with more rows than that makes rounds cost more than keys."""
 
 
 class _Numbers(Fold):
@@ -22,20 +26,25 @@ class _Numbers(Fold):
 
     neutral: float
 
+    late = Late.ANYWHERE
+
     def __init__(self, column: Column, slots: int, of: str) -> None:
         super().__init__(column, slots, of)
         self._valid = validity(column)
         self._decimal = column.type if isinstance(column.type, pa.Decimal128Type) else None
-        values = numbers_of(column, self._valid)
-        self._is_float = values.dtype.kind == "f"
+        self._is_float = pa.types.is_floating(column.type)
         # A negative zero is what changes no number when it is added, zeros included.
         first: float = -0.0 if self._is_float and self.neutral == 0 else self.neutral
-        self._neutral: Any = int(first) if self._decimal else values.dtype.type(first)
-        if self._valid is not None:
-            values = np.where(self._valid, values, self._neutral)
-        self._values = values
-        self._sums: Numbers = np.full(slots, self._neutral, values.dtype)
+        number = object if self._decimal else column.type.to_pandas_dtype()
+        self._neutral: Any = int(first) if self._decimal else np.dtype(number).type(first)
+        self._sums: Numbers = np.full(slots, self._neutral, number)
         self._has = np.zeros(slots, np.bool_)
+
+    @cached_property
+    def _values(self) -> Numbers:
+        """The numbers by row, the neutral one for null."""
+        values = numbers_of(self.column)
+        return values if self._valid is None else np.where(self._valid, values, self._neutral)
 
     def put(self, slots: Slots, rows: Order) -> None:
         """See Fold."""
@@ -52,6 +61,28 @@ class _Numbers(Fold):
         if self._decimal is not None:
             return decimals(self._sums, self._has, self._decimal)
         numbers: Column = pa.array(self._sums, type=self.column.type, mask=~self._has)
+        return numbers
+
+    def _reduced(self, function: np.ufunc, keys: KeyRows) -> "Column | None":
+        """The function of each key's numbers in their order; floats must not be taken in another one."""
+        if not len(keys):
+            return None
+        values = self._values
+        if not self._is_float:
+            made = function.reduceat(values.take(keys.order), keys.firsts, dtype=values.dtype)
+        elif int(keys.sizes.max()) > _MANY_ROWS:
+            # Few long keys: a loop over keys takes fewer steps than one over rounds.
+            ordered = values.take(keys.order)
+            bounds = zip(keys.firsts.tolist(), keys.sizes.tolist(), strict=True)
+            with np.errstate(all="ignore"):
+                made = np.array([function.accumulate(ordered[a : a + n])[-1] for a, n in bounds], values.dtype)
+        else:
+            made = values.take(keys.oldest)
+            with np.errstate(all="ignore"):
+                for more, rows in keys.rounds:
+                    made[more] = function(made.take(more), values.take(rows))
+        gone = None if self._valid is None else keys.last_where(self._valid) < 0
+        numbers: Column = pa.array(made, type=self.column.type, mask=gone)
         return numbers
 
     def _meet(self, slots: Slots, rows: Order) -> None:
@@ -91,28 +122,29 @@ class Sum(_Numbers):
             self._meet(slots, rows)
             self._store(slots, self._sums[slots] + negative)
 
-    def reduce(self, segments: Segments) -> bool:
+    def reduce(self, keys: KeyRows) -> "Column | None":
         """See Fold."""
-        if self._decimal is not None or not len(segments):
-            return False
-        order, starts = segments.joined, segments.starts
-        values = self._values[order]
-        if not self._is_float:
-            self._sums = np.add.reduceat(values, starts, dtype=values.dtype)
-        elif int(segments.sizes[0]) > len(segments):
-            # Few long segments: a loop over them takes fewer steps than rounds do. Other ways to add up whole
-            # segments change the order of the additions, and with it the result.
-            bounds = zip(starts.tolist(), segments.sizes.tolist(), strict=True)
-            with np.errstate(all="ignore"):
-                self._sums = np.array([np.add.accumulate(values[a : a + n])[-1] for a, n in bounds], values.dtype)
-        else:
-            return False
-        self._has = (
-            np.ones(len(starts), np.bool_)
-            if self._valid is None
-            else np.logical_or.reduceat(self._valid[order], starts)
-        )
-        return True
+        if self._decimal is not None:
+            return self._short_sums(keys)
+        return self._reduced(np.add, keys)
+
+    def _short_sums(self, keys: KeyRows) -> "Column | None":
+        """Sums of decimals whose digits fit into 64 bits, and so do all sums; None for others."""
+        assert self._decimal is not None
+        if not len(keys):
+            return None
+        limbs = limbs_of(self.column).view(np.int64)
+        low = limbs[:, 0] if self._valid is None else np.where(self._valid, limbs[:, 0], 0)
+        high = limbs[:, 1] if self._valid is None else np.where(self._valid, limbs[:, 1], 0)
+        greatest = max(abs(int(low.max())), abs(int(low.min())))
+        if (high != low >> 63).any() or greatest * int(keys.sizes.max()) >= 1 << 63:
+            return None
+        sums = np.add.reduceat(low.take(keys.order), keys.firsts)
+        data = np.stack([sums, sums >> 63], axis=1)
+        has: Any = None if self._valid is None else pa.array(keys.last_where(self._valid) >= 0)
+        buffers = [None if has is None else has.buffers()[1], pa.py_buffer(data)]
+        built: Column = pa.Array.from_buffers(self._decimal, len(sums), buffers)
+        return built
 
 
 class Product(_Numbers):
@@ -120,6 +152,10 @@ class Product(_Numbers):
 
     neutral = 1
     can_retract = True
+
+    def reduce(self, keys: KeyRows) -> "Column | None":
+        """See Fold."""
+        return None if self._decimal is not None else self._reduced(np.multiply, keys)
 
     def add(self, slots: Slots, rows: Order) -> None:
         """See Fold."""
@@ -177,22 +213,25 @@ def _objects(values: "list[Any]") -> Numbers:
     return out
 
 
-def numbers_of(column: Column, valid: "npt.NDArray[np.bool_] | None") -> Numbers:
-    """The values as numpy numbers, decimals as Python's integers without their scale; those of nulls are zero."""
+def limbs_of(column: Column) -> "npt.NDArray[np.uint64]":
+    """A column of decimals as two words a row, the low one first."""
+    buffer = column.buffers()[1]
+    if buffer is None or not len(column):
+        return np.zeros((len(column), 2), np.uint64)
+    words = np.frombuffer(memoryview(buffer), "<u8", count=2 * len(column), offset=16 * column.offset)
+    return words.reshape(-1, 2)
+
+
+def numbers_of(column: Column) -> Numbers:
+    """The values as numpy numbers, decimals as Python's integers without their scale; nulls are any number."""
     if isinstance(column.type, pa.Decimal128Type):
-        buffer = column.buffers()[1]
-        if buffer is None or not len(column):
-            return np.zeros(len(column), object)
-        limbs = np.frombuffer(memoryview(buffer), "<u8", count=2 * len(column), offset=16 * column.offset).reshape(
-            -1, 2
-        )
+        limbs = limbs_of(column)
+        low = limbs[:, 0].copy()
         if column.type.precision <= _LONG_DIGITS:
-            out = limbs[:, 0].copy().view(np.int64).astype(object)
-        else:
-            out = (limbs[:, 1].copy().view(np.int64).astype(object) << 64) + limbs[:, 0].astype(object)
-        return out if valid is None else np.where(valid, out, 0)
-    filled: Any = column if valid is None else column.fill_null(0)
-    numbers: Numbers = filled.to_numpy(zero_copy_only=False)
+            return low.view(np.int64).astype(object)
+        wide: Numbers = (limbs[:, 1].copy().view(np.int64).astype(object) << 64) + low.astype(object)
+        return wide
+    numbers: Numbers = without_nulls(column).to_numpy()
     return numbers
 
 

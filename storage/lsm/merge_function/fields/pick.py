@@ -3,12 +3,15 @@
 They keep numbers of rows instead of values, so that all types are handled alike and each result is copied once.
 """
 
+from functools import cached_property
+
 import numpy as np
 import numpy.typing as npt
 
-from interbed.storage.lsm.key_words import Order, row_ranks
-from interbed.storage.lsm.merge_function.fields.fold import Column, Fold, validity
-from interbed.storage.lsm.merge_function.segments import Picked, Segments, Slots
+from interbed.storage.lsm.key_words import Order, key_words, row_ranks
+from interbed.storage.lsm.merge_function.fields.fold import Column, Fold, Late
+from interbed.storage.lsm.merge_function.segments import KeyRows, Picked, Slots
+from interbed.storage.lsm.merge_function.take import validity, without_nulls
 
 _NULL = -1
 
@@ -42,6 +45,7 @@ class LastValue(Pick):
     """`last_value`: the newest value, be it null; a retraction makes it null."""
 
     can_retract = True
+    late = Late.BEFORE
 
     def add(self, slots: Slots, rows: Order) -> None:
         """See Fold."""
@@ -55,16 +59,16 @@ class LastValue(Pick):
         del rows
         self.clear(slots)
 
-    def reduce(self, segments: Segments) -> bool:
+    def reduce(self, keys: KeyRows) -> Picked:
         """See Fold."""
-        self._picked = self._number(segments.order[segments.firsts + segments.sizes - 1])
-        return True
+        return Picked(keys.newest)
 
 
 class LastNonNullValue(Pick):
     """`last_non_null_value`: the newest value that is not null; taking back such a value makes it null."""
 
     can_retract = True
+    late = Late.BEFORE
 
     def add(self, slots: Slots, rows: Order) -> None:
         """See Fold."""
@@ -85,15 +89,15 @@ class LastNonNullValue(Pick):
         else:
             self._picked[slots] = np.where(self._valid[rows], _NULL, self._picked[slots])
 
-    def reduce(self, segments: Segments) -> bool:
+    def reduce(self, keys: KeyRows) -> Picked:
         """See Fold."""
-        order, starts = segments.joined, segments.starts
-        self._picked = last_of_each(order, starts, None if self._valid is None else self._valid[order])
-        return True
+        return Picked(keys.newest if self._valid is None else _or_null(keys.last_where(self._valid), keys))
 
 
 class FirstValue(Pick):
     """`first_value`: the oldest value, be it null."""
+
+    late = Late.BEFORE
 
     def __init__(self, column: Column, slots: int, of: str) -> None:
         super().__init__(column, slots, of)
@@ -109,10 +113,9 @@ class FirstValue(Pick):
         self._picked[slots] = np.where(self._begun[slots], self._number(rows), self._picked[slots])
         self._begun[slots] = True
 
-    def reduce(self, segments: Segments) -> bool:
+    def reduce(self, keys: KeyRows) -> Picked:
         """See Fold."""
-        self._picked = self._number(segments.order[segments.firsts])
-        return True
+        return Picked(keys.oldest)
 
 
 class FirstNonNullValue(Pick):
@@ -136,30 +139,21 @@ class FirstNonNullValue(Pick):
         self._picked[slots] = np.where(stays, picked, self._number(rows))
         self._begun[slots] = begun | stays
 
-    def reduce(self, segments: Segments) -> bool:
+    def reduce(self, keys: KeyRows) -> Picked:
         """See Fold."""
-        order, starts = segments.joined, segments.starts
-        places = np.arange(len(order))
-        if self._valid is not None:
-            places = np.where(self._valid[order], places, len(order))
-        places = np.minimum.reduceat(places, starts) if len(starts) else places
-        self._picked = np.append(order, _NULL)[places]
-        return True
+        return Picked(keys.oldest if self._valid is None else _or_null(keys.first_where(self._valid), keys))
 
 
 class Greatest(Pick):
     """`max` and `bool_or`; with `least`, a subclass, `min` and `bool_and`. Values compare as keys do."""
 
     least = False
+    late = Late.ANYWHERE
 
-    def __init__(self, column: Column, slots: int, of: str) -> None:
-        super().__init__(column, slots, of)
-        self._bits = 0
-        self._ranks: npt.NDArray[np.uint64] = np.zeros(0, np.uint64)
-        if len(column):
-            ranks = row_ranks([column])
-            self._bits = ranks.bits
-            self._ranks = (np.uint64((1 << ranks.bits) - 1) - ranks.values) if self.least else ranks.values
+    @cached_property
+    def _ranks(self) -> "npt.NDArray[np.uint64]":
+        ranks = row_ranks([self.column])
+        return (np.uint64((1 << ranks.bits) - 1) - ranks.values) if self.least else ranks.values
 
     def add(self, slots: Slots, rows: Order) -> None:
         """See Fold."""
@@ -167,28 +161,35 @@ class Greatest(Pick):
         replaces = (picked == _NULL) | (self._ranks[numbers] > self._ranks[picked])
         self._picked[slots] = np.where((numbers != _NULL) & replaces, numbers, picked)
 
-    def reduce(self, segments: Segments) -> bool:
-        """See Fold."""
-        order, starts = segments.joined, segments.starts
-        place_bits = len(order).bit_length()
-        if self._bits + place_bits > 63:
-            return False
-        if not len(order):
-            return True
-        # The place in the low bits says where the greatest rank was met; zero says that all values are null.
-        mixed = ((self._ranks[order] + np.uint64(1)) << np.uint64(place_bits)) | np.arange(len(order), dtype=np.uint64)
-        if self._valid is not None:
-            mixed[~self._valid[order]] = 0
-        greatest = np.maximum.reduceat(mixed, starts)
-        places = (greatest & np.uint64((1 << place_bits) - 1)).astype(np.int64)
-        self._picked = np.where(greatest == 0, _NULL, order[places])
-        return True
+    def reduce(self, keys: KeyRows) -> Picked:
+        """Word by word: of a key's values those stay that have the greatest first word, then the greatest second …"""
+        rows = keys.newest.copy()
+        if not len(keys):
+            return Picked(rows)
+        left = None if self._valid is None else self._valid.take(keys.order)
+        for word in key_words([without_nulls(self.column)]):
+            words = (~word if self.least else word).take(keys.order)
+            if left is not None:
+                words = np.where(left, words, np.uint64(0))
+            best = words == np.maximum.reduceat(words, keys.firsts).repeat(keys.sizes)
+            left = best if left is None else best & left
+            if np.count_nonzero(left) <= len(keys):
+                break
+        # Where no value is left, all are null, and so is the newest one.
+        places = np.flatnonzero(left)
+        rows[keys.keys.take(places)] = keys.order.take(places)
+        return Picked(rows)
 
 
 class Least(Greatest):
     """`min` and `bool_and`."""
 
     least = True
+
+
+def _or_null(rows: Order, keys: KeyRows) -> Order:
+    """With a key's newest row where none was found, for then all its values are null."""
+    return np.where(rows == _NULL, keys.newest, rows)
 
 
 def last_of_each(

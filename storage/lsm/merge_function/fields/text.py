@@ -2,32 +2,47 @@
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from interbed.storage.lsm.merge_function.fields.fold import Column
+from interbed.storage.lsm.merge_function.api import block_memory_pool
+from interbed.storage.lsm.merge_function.fields.fold import Column, Late
 from interbed.storage.lsm.merge_function.fields.values import Values
-from interbed.storage.lsm.merge_function.segments import Segments
+from interbed.storage.lsm.merge_function.segments import KeyRows
+from interbed.storage.lsm.merge_function.take import Numbers, take_column, validity, without_nulls
 
 
 class ListAgg(Values):
     """`listagg`: the texts with a delimiter between them; with `distinct` a part that is there is not added again."""
+
+    late = Late.BEFORE
 
     def __init__(self, column: Column, slots: int, of: str, *, delimiter: str, distinct: bool) -> None:
         super().__init__(column, slots, of)
         self._delimiter = delimiter
         self._distinct = distinct
 
-    def reduce(self, segments: Segments) -> bool:
+    def reduce(self, keys: KeyRows) -> "Column | None":
         """See Fold."""
-        if self._distinct:
-            return False
-        order, starts = segments.joined, segments.starts
-        taken: Any = pa.array(order)
-        values: list[str | None] = self.column.take(taken).to_pylist()
-        for slot, (first, size) in enumerate(zip(starts.tolist(), segments.sizes.tolist(), strict=True)):
-            parts = [v for v in values[first : first + size] if v is not None]
-            self._held[slot] = self._delimiter.join(p for p in parts if p) if parts else None
-        return True
+        if self._distinct or not len(keys):
+            return None
+        valid = validity(self.column)
+        # Empty texts and nulls add nothing, not even a delimiter.
+        sizes: Any = pc.binary_length(without_nulls(self.column))
+        filled = np.asarray(sizes.to_numpy()) > 0
+        if valid is not None:
+            filled &= valid
+        added = filled.take(keys.order)
+        parts = take_column(self.column, Numbers(keys.order.compress(added)), block_memory_pool())
+        ends = np.cumsum(added)
+        offsets = np.append(ends.take(keys.firsts) - added.take(keys.firsts), ends[-1]).astype(np.int32)
+        lists = pa.ListArray.from_arrays(pa.array(offsets), parts)
+        joined: Column = pc.binary_join(lists, self._delimiter)
+        if valid is None:
+            return joined
+        there: Any = pa.array(keys.last_where(valid) >= 0)
+        return pc.if_else(there, joined, pa.scalar(None, joined.type))
 
     def _agg(self, held: str | None, value: str | None) -> str | None:
         if held is None or value is None:

@@ -101,8 +101,8 @@ class ThetaUnion(Union):
         union.update(self._library.compact_theta_sketch.deserialize(held))
         union.update(self._library.compact_theta_sketch.deserialize(value))
         data = bytearray(union.get_result().serialize())
-        # Java marks a sketch of one number, names no seed in an empty one, and writes the probability of sampling, which
-        # compact sketches do not use, where C++ leaves zeros.
+        # Java marks a sketch of one number, names no seed in an empty one, and writes the probability of sampling,
+        # which compact sketches do not use; C++ leaves all that out.
         if data[_FLAGS] & _EMPTY:
             data[6:8] = b"\0\0"
         elif data[0] & _PREAMBLE_LONGS == 1:
