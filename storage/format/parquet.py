@@ -13,6 +13,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from interbed.storage.fileio.api import FileIO
+from interbed.storage.fileio.mapped import MappedPages
 from interbed.storage.format.api import Positions, data_file_errors
 from interbed.storage.predicate.evaluate import to_arrow
 from interbed.storage.predicate.expr import AlwaysTrue, Predicate
@@ -40,6 +41,7 @@ class ParquetReader:
         with data_file_errors(path), file_io.open_input(path) as source:
             # A mapped file is decoded in place; a buffer would only copy it.
             buffer_size = 0 if isinstance(source, pa.MemoryMappedFile) else COLUMN_BUFFER_BYTES
+            pages = MappedPages(source)
             with pq.ParquetFile(source, pre_buffer=False, buffer_size=buffer_size) as file:
                 present = set(file.schema_arrow.names)
                 names = [f.name for f in fields if f.name in present]
@@ -47,6 +49,7 @@ class ParquetReader:
                     for batch in file.iter_batches(
                         batch_rows, columns=names, row_groups=groups, use_threads=use_threads
                     ):
+                        pages.read(batch.nbytes)
                         # A name with a dot brings along columns that begin with what stands before it.
                         yield position, batch if batch.num_columns == len(names) else batch.select(names)
                         position += batch.num_rows

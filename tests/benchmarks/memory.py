@@ -26,7 +26,7 @@ from interbed.storage.table import Table
 from tests.benchmarks.data import rows_for
 
 MERGE_LIMIT_MB = 700.0
-WRITER_CONSTANT_MB = 400.0
+WRITER_CONSTANT_MB = 450.0
 """What a writer may take beside its buffer: the interpreter and its libraries (about 200 MB), the batch that is being
 written and its rows by bucket, LOOSE_BYTES of the write buffer, and a block for each flushing thread."""
 BUFFER_MB = 128

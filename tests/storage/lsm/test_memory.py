@@ -4,19 +4,19 @@ from pathlib import Path
 
 from tests.benchmarks.memory import MERGE_LIMIT_MB, WRITER_CONSTANT_MB, in_process
 
-BUFFER_MB = 24
+BUFFER_MB = 16
 
 
 def test_a_writer_with_a_thousand_open_buckets_keeps_to_its_buffer(tmp_path: Path) -> None:
     """The rows take several times the buffer, and each bucket's few rows are a slice of a batch at first."""
-    figures = in_process("write_buckets", tmp_path, 750_000, 1_000, BUFFER_MB)
+    figures = in_process("write_buckets", tmp_path, 500_000, 1_000, BUFFER_MB)
     assert figures["files"] == 1_000
     assert figures["peak_mb"] < BUFFER_MB + WRITER_CONSTANT_MB
 
 
 def test_merging_twenty_runs_takes_a_block_not_the_runs(tmp_path: Path) -> None:
-    in_process("write_runs", tmp_path, 1_500_000, 20)
+    in_process("write_runs", tmp_path, 600_000, 20)
     scanned = in_process("scan_runs", tmp_path)
     compacted = in_process("compact_runs", tmp_path)
-    assert scanned["rows"] == compacted["rows"] > 500_000
+    assert scanned["rows"] == compacted["rows"] > 300_000
     assert max(scanned["peak_mb"], compacted["peak_mb"]) < MERGE_LIMIT_MB
