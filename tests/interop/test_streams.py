@@ -188,10 +188,10 @@ def test_changes_between_snapshots_are_javas(story: Story) -> None:
 
 
 def test_differences_of_snapshots_are_those_of_their_rows(story: Story) -> None:
-    # Java Paimon 1.4.2 is no judge here: it leaves out rows that were inserted between the snapshots.
     if story.name.startswith("append"):
         return
-    for first, last in [(1, 2), (2, 6), (3, story.last), (5, 8)]:
+    kinds = [s["commitKind"] for s in story.java.snapshots()]
+    for first, last in [(1, 2), (1, 4), (3, story.last), (5, 8)]:
         options = {"incremental-between": f"{first},{last}", "incremental-between-scan-mode": "diff"}
         table = story.table.copy(options)
         rows = table.scan().to_arrow().to_pylist()
@@ -202,6 +202,11 @@ def test_differences_of_snapshots_are_those_of_their_rows(story: Story) -> None:
         places = {(row["dt"], row["id"]) for row in after}
         lost = [row for row in before if (row["dt"], row["id"]) not in places]
         assert sorted((row["dt"], row["id"]) for row in gone) == sorted((row["dt"], row["id"]) for row in lost)
+        if "OVERWRITE" not in kinds[first:last] and story.name != "aggregation":
+            # Java tells some rows that are as they were, too; it leaves out what an overwrite updated, because
+            # sequence numbers begin anew there; and it takes what was written for the rows that it amounts to.
+            of_java = {repr(row) for row in story.java.read(options=options).rows}
+            assert {repr(row) for row in table_to_rows(table.scan().to_arrow(), types_of(table))} <= of_java
 
 
 def types_of(table: Table | ChangeView) -> tuple[Any, ...]:
