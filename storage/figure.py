@@ -22,7 +22,7 @@ GRID = "#e5e7eb"
 COLORS = ("#2563eb", "#ea580c", "#059669", "#9333ea", "#dc2626", "#0891b2", "#a16207", "#475569")
 """Lines are told apart by these, also by most of those who see colours differently."""
 
-_STYLE: dict[str, Any] = {
+_STYLE: Any = {
     "axes.edgecolor": MUTED,
     "axes.labelcolor": INK,
     "axes.spines.right": False,

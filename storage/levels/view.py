@@ -13,6 +13,7 @@ from rich.table import Table as RichTable
 
 from interbed.storage.errors import InvalidInputError
 from interbed.storage.levels.drawing import BUCKETS_DRAWN, LevelsDrawing, most_runs
+from interbed.storage.levels.picture import draw_trees
 from interbed.storage.levels.tree import BucketTree, tree_of
 from interbed.storage.manifest.entry import ManifestEntry, merge_entries
 from interbed.storage.scan.manifest_reader import ManifestReader
@@ -94,9 +95,6 @@ class TableLevels:
         Raises NotSupportedError without matplotlib (the extra `plot`), InvalidInputError for another kind of file or
         when there is no tree to draw, StorageAccessError when the file can't be written.
         """
-        # Loaded here, because most who look at levels do not draw.
-        from interbed.storage.levels.picture import draw_trees
-
         if not self.trees:
             raise InvalidInputError(f"There is nothing to draw of {self.title}: it has no buckets of an LSM tree.")
         draw_trees(self.title, self.trees, self.seen_millis, path)

@@ -4,19 +4,18 @@ One simulation also shows what each of its compactions wrote. Sorted runs and re
 every compaction, so that their lines are means over a stretch of commits, on top of the pale figures of each commit.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from interbed.storage.figure import COLORS, MUTED, light_grid, new_figure, save_figure, style
 from interbed.storage.lsm.compact.strategy import PickReason
+from interbed.storage.lsm.simulate.steps import Curve, SimulatedCompaction
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from interbed.storage.lsm.simulate.simulation import Simulation
 
 _PANELS = {
     "sorted runs": "in the bucket",
@@ -32,28 +31,35 @@ _LABEL_POINTS = 9
 _PANEL_POINTS = 170
 
 
-def draw_simulations(simulations: Sequence["Simulation"], path: str | PathLike[str]) -> None:
-    """See plot_simulations."""
+def draw_simulations(
+    title: str,
+    simulations: Sequence[tuple[str, Sequence[Curve]]],
+    triggers: Mapping[str, int],
+    compactions: Sequence[SimulatedCompaction],
+    path: str | PathLike[str],
+) -> None:
+    """Draw the curves of simulations, each with its label (or none), numbers of runs as lines, and the compactions of
+    one if there are any. Raises as plot_simulations does.
+    """
     names = list(_PANELS)
-    mosaic = [names[:2], names[2:]]
-    alone = simulations[0] if len(simulations) == 1 and simulations[0].compactions else None
-    if alone is not None:
+    mosaic: Any = [names[:2], names[2:]]
+    if compactions:
         mosaic.append([_COMPACTIONS] * 2)
-    figure = new_figure(path, 11, 8.5 if alone else 6.8)
+    figure = new_figure(path, 11, 8.5 if compactions else 6.8)
     with style():
-        panels = figure.subplot_mosaic(mosaic, sharex=True)
+        panels: dict[str, Axes] = figure.subplot_mosaic(mosaic, sharex=True)
         for index, name in enumerate(names):
-            _draw_curves(panels[name], name, [(s.label, s.curves[index].values) for s in simulations])
-        _draw_triggers(panels["sorted runs"], simulations)
+            _draw_curves(panels[name], name, [(label, curves[index].values) for label, curves in simulations])
+        _draw_triggers(panels["sorted runs"], triggers)
         for name in names[2:]:
             panels[name].tick_params(labelbottom=True)
             panels[name].set_xlabel("commits")
-        if alone is not None:
-            _draw_compactions(panels[_COMPACTIONS], alone)
+        if compactions:
+            _draw_compactions(panels[_COMPACTIONS], compactions)
         if len(simulations) > 1:
             handles, labels = panels["sorted runs"].get_legend_handles_labels()
             figure.legend(handles, labels, loc="outside lower left", ncols=4)
-        figure.suptitle(_title(simulations[0]), x=0.01, ha="left", fontsize=11)
+        figure.suptitle(title, x=0.01, ha="left", fontsize=11)
         save_figure(figure, path)
 
 
@@ -91,13 +97,8 @@ def _draw_curves(axes: "Axes", name: str, curves: Sequence[tuple[str, Sequence[f
         )
 
 
-def _draw_triggers(axes: "Axes", simulations: Sequence["Simulation"]) -> None:
-    """Lines where compaction starts and where writers wait, if those are the same for all."""
-    for attribute, what in (("compaction_trigger", "compaction trigger"), ("stop_trigger", "stop trigger")):
-        at = {int(getattr(s, attribute)) for s in simulations}
-        if len(at) > 1:
-            continue
-        line = at.pop()
+def _draw_triggers(axes: "Axes", triggers: Mapping[str, int]) -> None:
+    for what, line in triggers.items():
         axes.set_ylim(top=max(axes.get_ylim()[1], line + 1))
         axes.axhline(line, color=MUTED, linewidth=0.9, linestyle=(0, (4, 3)))
         axes.annotate(
@@ -112,11 +113,11 @@ def _draw_triggers(axes: "Axes", simulations: Sequence["Simulation"]) -> None:
         )
 
 
-def _draw_compactions(axes: "Axes", simulation: "Simulation") -> None:
+def _draw_compactions(axes: "Axes", compactions: Sequence[SimulatedCompaction]) -> None:
     """What each compaction wrote, by its reason."""
-    reasons = [r for r in PickReason if any(c.reason is r for c in simulation.compactions)]
+    reasons = [r for r in PickReason if any(c.reason is r for c in compactions)]
     for reason, color in zip(reasons, (COLORS[1:] + COLORS[:1]) * 2, strict=False):
-        those = [c for c in simulation.compactions if c.reason is reason]
+        those = [c for c in compactions if c.reason is reason]
         sizes = [c.bytes_written / (1 << 20) for c in those]
         label = f"{reason.value}: {len(those)}, {sum(sizes):,.0f} MiB"
         axes.vlines([c.commit for c in those], 0, sizes, color=color, linewidth=1.8, label=label)
@@ -136,14 +137,3 @@ def _smoothed(values: "np.typing.NDArray[np.float64]") -> "np.typing.NDArray[np.
     starts = np.maximum(ends - width, 0)
     means: np.typing.NDArray[np.float64] = (sums[ends] - sums[starts]) / (ends - starts)
     return means
-
-
-def _title(simulation: "Simulation") -> str:
-    w = simulation.workload
-    parts = [f"{w.commits:,} commits of {w.rows:,} rows of {w.row_bytes:,} bytes", f"{w.update_ratio:.0%} updates"]
-    if w.delete_ratio:
-        parts.append(f"{w.delete_ratio:.0%} deletes")
-    parts += [f"{w.distribution.value} keys", f"{w.insert_order.value} inserts"]
-    if simulation.compact_every > 1:
-        parts.append(f"compaction each {simulation.compact_every} commits")
-    return "Universal compaction: " + ", ".join(parts)

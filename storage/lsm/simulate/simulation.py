@@ -17,81 +17,12 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from interbed.storage.lsm.compact.strategy import PickReason
+from interbed.storage.lsm.simulate.picture import draw_simulations
+from interbed.storage.lsm.simulate.steps import Curve, SimulatedCompaction, Step
 from interbed.storage.lsm.simulate.workload import Workload
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _CURVE_WIDTH = 48
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """The bucket after a commit and its compaction. Sizes in bytes; what was given, flushed and compacted adds up.
-
-    `waited` tells whether the writer had more sorted runs than the stop trigger allows.
-    """
-
-    commit: int
-    runs: int
-    files: int
-    total_bytes: int
-    live_bytes: int
-    given_bytes: int
-    flushed_bytes: int
-    compacted_bytes: int
-    read_amplification: float
-    waited: bool
-
-    @property
-    def write_amplification(self) -> float:
-        """Bytes written so far for each byte given."""
-        return (self.flushed_bytes + self.compacted_bytes) / self.given_bytes
-
-    @property
-    def space_amplification(self) -> float:
-        """Bytes of files for each byte of live rows; 1 while there is nothing."""
-        if not self.live_bytes:
-            return 1.0 if not self.total_bytes else float("inf")
-        return self.total_bytes / self.live_bytes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SimulatedCompaction:
-    """One compaction: after which commit, why, and what it took. Sizes in bytes."""
-
-    commit: int
-    reason: PickReason
-    detail: str
-    output_level: int
-    runs_merged: int
-    runs_left: int
-    files_rewritten: int
-    files_moved: int
-    bytes_read: int
-    bytes_written: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
-    """One quantity over the commits."""
-
-    name: str
-    values: tuple[float, ...]
-
-    @property
-    def last(self) -> float:
-        """The value at the end."""
-        return self.values[-1]
-
-    @property
-    def mean(self) -> float:
-        """The mean over the commits."""
-        return fmean(self.values)
-
-    @property
-    def highest(self) -> float:
-        """The greatest value."""
-        return max(self.values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,10 +89,17 @@ def plot_simulations(simulations: Sequence[Simulation], path: str | PathLike[str
     Raises NotSupportedError without matplotlib (the extra `plot`), InvalidInputError for another kind of file,
     StorageAccessError when the file can't be written.
     """
-    # Loaded here, because most who simulate do not draw.
-    from interbed.storage.lsm.simulate.picture import draw_simulations
-
-    draw_simulations(simulations, path)
+    triggers = {
+        "compaction trigger": {s.compaction_trigger for s in simulations},
+        "stop trigger": {s.stop_trigger for s in simulations},
+    }
+    draw_simulations(
+        f"Universal compaction: {_told(simulations[0])}",
+        [(s.label, s.curves) for s in simulations],
+        {name: min(runs) for name, runs in triggers.items() if len(runs) == 1},
+        simulations[0].compactions if len(simulations) == 1 else (),
+        path,
+    )
 
 
 def compared(simulations: Sequence[Simulation]) -> str:
@@ -176,6 +114,18 @@ def compared(simulations: Sequence[Simulation]) -> str:
     table.add_row("MiB compacted", *(f"{s.steps[-1].compacted_bytes / (1 << 20):,.0f}" for s in simulations))
     table.add_row("commits that waited", *(str(s.waits) for s in simulations))
     return _rendered([table])
+
+
+def _told(simulation: Simulation) -> str:
+    """The workload in a line."""
+    w = simulation.workload
+    parts = [f"{w.commits:,} commits of {w.rows:,} rows of {w.row_bytes:,} bytes", f"{w.update_ratio:.0%} updates"]
+    if w.delete_ratio:
+        parts.append(f"{w.delete_ratio:.0%} deletes")
+    parts += [f"{w.distribution.value} keys", f"{w.insert_order.value} inserts"]
+    if simulation.compact_every > 1:
+        parts.append(f"compaction each {simulation.compact_every} commits")
+    return ", ".join(parts)
 
 
 def _views(simulation: Simulation) -> list[RichTable]:

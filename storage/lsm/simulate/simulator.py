@@ -12,7 +12,8 @@ from interbed.storage.errors import InvalidInputError
 from interbed.storage.lsm.compact.strategy import Moment, UniversalStrategy, pick_full
 from interbed.storage.lsm.compact.unit import UpgradeRule, plan_unit
 from interbed.storage.lsm.simulate.bucket import KEY_TYPES, SimulatedBucket
-from interbed.storage.lsm.simulate.simulation import SimulatedCompaction, Simulation, Step
+from interbed.storage.lsm.simulate.simulation import Simulation
+from interbed.storage.lsm.simulate.steps import SimulatedCompaction, Step
 from interbed.storage.lsm.simulate.workload import CommitRows, Numbers, Workload
 from interbed.storage.lsm_options import MergeEngine
 from interbed.storage.manifest.data_file import DataFileMeta
