@@ -14,7 +14,7 @@ from typing import Self, cast
 import pyarrow as pa
 
 from interbed.catalog.errors import DatabaseNotFoundError, TableExistsError, TableNotFoundError
-from interbed.catalog.identifier import Identifier, check_name
+from interbed.catalog.identifier import Identifier, TableName, check_name
 from interbed.catalog.options import CatalogOptions
 from interbed.catalog.partition import PagedList, Partition, PartitionStatistics, partition_name, partitions_of
 from interbed.catalog.repair_report import RepairReport
@@ -24,9 +24,8 @@ from interbed.storage.fileio.api import FileIO
 from interbed.storage.lsm.merge_function.factory import check_merge_options
 from interbed.storage.schema.change import SchemaChange
 from interbed.storage.schema.table_schema import Schema, TableSchema
+from interbed.storage.system.table import SystemTable
 from interbed.storage.table import Table
-
-SYSTEM_TABLE_SEPARATOR = "$"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,12 +182,20 @@ class Catalog(ABC):
     def get_table(self, identifier: "str | Identifier") -> Table:
         """The table of that name, at its latest schema; raises TableNotFoundError.
 
-        `db.t$audit_log` and `db.t$binlog` are the changes of the table `db.t`, a ChangeView.
+        `db.t$branch_b` is the branch `b` of the table `db.t` (BranchNotFoundError). `db.t$audit_log` and `db.t$binlog`
+        are its changes, a ChangeView, and `db.t$snapshots`, `$files` and so on what is known of it, a SystemTable; also
+        of a branch: `db.t$branch_b$files`. Raises InvalidInputError naming the system tables that there are.
         """
-        name, view = _split_view(identifier)
-        table = self._load_table(parse_table_name(name))
-        # Hardly a caller names a view, and those that do use what it shares with a table.
-        return table if view is None else cast(Table, ChangeView.of(table.name, table.store, view))
+        name = TableName.parse(identifier)
+        table = self._load_table(name.identifier)
+        if name.branch is not None:
+            table = table.branch(name.branch)
+        if name.system is None:
+            return table
+        # Hardly a caller names a system table, and those that do use what it shares with a table.
+        if name.system in (AUDIT_LOG, BINLOG):
+            return cast(Table, ChangeView.of(table.name, table.store, name.system))
+        return cast(Table, SystemTable.of(table.name, table.store, name.system))
 
     def table_exists(self, identifier: "str | Identifier") -> bool:
         """Whether there is a table of that name."""
@@ -278,20 +285,14 @@ class Catalog(ABC):
         self.close()
 
 
-def _split_view(identifier: "str | Identifier") -> "tuple[str | Identifier, str | None]":
-    """The name of a table, and which of the views of its changes is meant."""
-    if isinstance(identifier, str):
-        name, separator, view = identifier.rpartition(SYSTEM_TABLE_SEPARATOR)
-        if separator and view in (AUDIT_LOG, BINLOG):
-            return name, view
-    return identifier, None
-
-
 def parse_table_name(identifier: "str | Identifier") -> Identifier:
-    """The identifier; raises NotSupportedError for system tables and branches, InvalidInputError for no name at all."""
-    if isinstance(identifier, str) and SYSTEM_TABLE_SEPARATOR in identifier:
-        raise NotSupportedError(f"System tables and branches can't be opened by name yet: {identifier!r}.")
-    return Identifier.parse(identifier)
+    """The identifier of a table itself; raises NotSupportedError for system tables and branches, InvalidInputError for
+    no name at all.
+    """
+    name = TableName.parse(identifier)
+    if name.branch is not None or name.system is not None:
+        raise NotSupportedError(f"A branch or a system table is not a table of its own: {identifier!r}.")
+    return name.identifier
 
 
 def check_database_name(name: str) -> str:

@@ -7,6 +7,9 @@ from interbed.storage.errors import InvalidInputError
 
 DEFAULT_DATABASE = "default"
 DB_SUFFIX = ".db"
+SEPARATOR = "$"
+"""What comes after it in a table's name is a branch or a system table."""
+BRANCH_PREFIX = "branch_"
 
 _FORBIDDEN = re.compile(r"[/\\\x00-\x1f]")
 
@@ -35,6 +38,32 @@ class Identifier:
 
     def __str__(self) -> str:
         return f"{self.database}.{self.table}"
+
+
+@dataclass(frozen=True, slots=True)
+class TableName:
+    """What a caller may name: a table, a branch of it (`t$branch_b`), or a system table (`t$audit_log`) of either."""
+
+    identifier: Identifier
+    branch: str | None = None
+    system: str | None = None
+
+    @staticmethod
+    def parse(name: "str | Identifier | tuple[str, str]") -> "TableName":
+        """The parts of a name; raises InvalidInputError for one that is none."""
+        if isinstance(name, Identifier):
+            return TableName(name)
+        if isinstance(name, tuple):
+            name = f"{name[0]}.{name[1]}"
+        table, *parts = name.split(SEPARATOR)
+        identifier = Identifier.parse(table)
+        branch = parts.pop(0)[len(BRANCH_PREFIX) :] if parts and parts[0].startswith(BRANCH_PREFIX) else None
+        if branch == "" or len(parts) > 1 or "" in parts:
+            raise InvalidInputError(
+                f"Not a table name: {name!r}. A branch is named 'table{SEPARATOR}{BRANCH_PREFIX}name', a system table "
+                f"'table{SEPARATOR}name'."
+            )
+        return TableName(identifier, branch, parts[0] if parts else None)
 
 
 def check_name(what: str, name: str) -> None:

@@ -136,7 +136,8 @@ def new_tag(name: str, snapshot: Snapshot, retained: timedelta | None, clock: An
     """A tag made now; with a time to live it notes when that began."""
     if retained is not None and retained <= timedelta(0):
         raise InvalidInputError(f"The tag {name!r} can't be retained for {retained}; give a time such as '7 d'.")
-    created = None if retained is None else datetime.fromtimestamp(clock())
+    # Whole milliseconds, which is what system tables show.
+    created = None if retained is None else datetime.fromtimestamp(int(clock() * 1000) / 1000)
     return Tag(name=name, snapshot=snapshot, created=created, retained=retained)
 
 

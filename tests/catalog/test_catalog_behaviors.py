@@ -16,7 +16,7 @@ from interbed.catalog.errors import (
     TableExistsError,
     TableNotFoundError,
 )
-from interbed.storage.errors import InvalidInputError, InvalidOptionError, NotSupportedError
+from interbed.storage.errors import BranchNotFoundError, InvalidInputError, InvalidOptionError, NotSupportedError
 from interbed.storage.schema.change import AddColumn, RemoveOption, SetOption, UpdateComment
 from interbed.storage.types.data_type import AtomicType, TypeRoot
 from interbed.testing import metastore
@@ -161,11 +161,33 @@ def test_a_missing_table_is_named_in_the_error(shop: Catalog) -> None:
     assert not shop.table_exists("shop.nope")
 
 
-def test_a_table_name_without_database_or_with_a_system_suffix_is_refused(shop: Catalog) -> None:
+def test_a_table_name_without_database_is_refused(shop: Catalog) -> None:
     with pytest.raises(InvalidInputError, match="lacks its database"):
         shop.get_table("orders")
-    with pytest.raises(NotSupportedError, match="System tables"):
-        shop.get_table("shop.orders$snapshots")
+
+
+def test_system_tables_and_branches_are_opened_by_name_and_changed_by_none(shop: Catalog) -> None:
+    shop.create_table("shop.named", pa.schema([("id", pa.int64())]), options={"bucket": "-1"})
+    table = shop.get_table("shop.named")
+    table.append(pa.table({"id": [1]}))
+    table.create_tag("start")
+    table.create_branch("b", "start")
+    branch = shop.get_table("shop.named$branch_b")
+    branch.append(pa.table({"id": [2]}))
+    assert shop.get_table("shop.named").scan().to_arrow()["id"].to_pylist() == [1]
+    snapshots = shop.get_table("shop.named$branch_b$snapshots").scan(["snapshot_id"], "commit_kind = 'APPEND'")
+    assert snapshots.to_arrow()["snapshot_id"].to_pylist() == [1, 2]
+    assert shop.get_table("shop.named$tags").scan().to_arrow()["tag_name"].to_pylist() == ["start"]
+    assert "shop.named$branch_b" not in shop.list_tables("shop")
+    for name in ("shop.named$branch_b", "shop.named$snapshots"):
+        with pytest.raises(NotSupportedError, match="not a table of its own"):
+            shop.drop_table(name)
+    for name in ("shop.named$nothing", "shop.named$", "shop.named$branch_", "shop.named$a$b"):
+        with pytest.raises(InvalidInputError, match=r"no system table 'nothing'; there are|Not a table name"):
+            shop.get_table(name)
+    with pytest.raises(BranchNotFoundError):
+        shop.get_table("shop.named$branch_x")
+    shop.drop_table("shop.named")
 
 
 @pytest.mark.parametrize(

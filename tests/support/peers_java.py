@@ -108,6 +108,11 @@ class JavaTable:
         answer: dict[str, Any] = self._call("schema")
         return answer
 
+    def with_options(self, options: Mapping[str, str]) -> dict[str, Any]:
+        """The schema of the table under dynamic options; PeerError when they do not go together."""
+        answer: dict[str, Any] = self._call("schema", dynamic_options=dict(options))
+        return answer
+
     def types(self) -> tuple[PeerType, ...]:
         """The types of the newest schema's columns."""
         return tuple(parse_type(column["type"]) for column in self.schema()["fields"])
@@ -200,6 +205,10 @@ class JavaTable:
     def read_table(self, *, options: Mapping[str, str] | None = None) -> PeerRows:
         """A batch read of any table, system tables included."""
         return _peer_rows(self._call("read_table", dynamic_options=dict(options or {})))
+
+    def system(self) -> PeerRows:
+        """The rows of a system table; the table's name says which, as in `d.t$files`."""
+        return _peer_rows(self._call("system"))
 
     def version(self, action: str, **fields: Any) -> dict[str, Any]:
         """Tags, branches, rollback, expiry (see VersionCommands.java); the tags by name, and the names of branches."""

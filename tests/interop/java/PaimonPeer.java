@@ -82,6 +82,8 @@ public final class PaimonPeer {
                 return read(command);
             case "changes":
                 return ChangeCommands.changes(table(command), command, temporary);
+            case "system":
+                return SystemCommands.read(catalog(command).getTable(identifier(command)));
             case "version":
                 return VersionCommands.execute(table(command), command);
             case "stream":
