@@ -21,8 +21,8 @@ from interbed.catalog.repair_report import RepairReport
 from interbed.storage.change_view import AUDIT_LOG, BINLOG, ChangeView
 from interbed.storage.errors import InvalidInputError, NotSupportedError
 from interbed.storage.fileio.api import FileIO
-from interbed.storage.lsm.merge_function.factory import check_merge_options
 from interbed.storage.schema.change import SchemaChange
+from interbed.storage.schema.option_rules import check_options
 from interbed.storage.schema.table_schema import Schema, TableSchema
 from interbed.storage.system.table import SystemTable
 from interbed.storage.table import Table
@@ -263,7 +263,7 @@ class Catalog(ABC):
             options=merged,
             comment=schema.comment,
         ).to_table_schema()
-        check_merge_options(table_schema, table_schema.core)
+        check_options(table_schema)
         self.get_database(name.database)
         try:
             self._create_table(name, table_schema, path)

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from interbed.storage.errors import InvalidInputError, InvalidOptionError, NotSupportedError
-from interbed.storage.lsm.merge_function.factory import check_merge_options
 from interbed.storage.options import BUCKET, BUCKET_KEY, PARTITION, PATH, PRIMARY_KEY, CoreOptions
+from interbed.storage.schema.option_rules import check_options
 from interbed.storage.schema.table_schema import TableSchema, validate_schema
 from interbed.storage.types.data_type import (
     BINARIES,
@@ -54,6 +54,9 @@ IMMUTABLE_OPTIONS = frozenset(
 )
 """Options that existing files depend on. The two of partition directories can be altered in Paimon, which then loses
 sight of the files in them; interbed refuses."""
+
+_OF_THE_SCHEMA = frozenset({PATH, PRIMARY_KEY, PARTITION})
+"""Options that say what the schema says otherwise, or where it lies."""
 
 _COLUMN_OPTIONS = (BUCKET_KEY, "sequence.field", "rowkind.field")
 
@@ -160,17 +163,26 @@ SchemaChange = (
 
 
 def apply_changes(
-    schema: TableSchema, changes: Sequence[SchemaChange], *, time_millis: int | None = None
+    schema: TableSchema,
+    changes: Sequence[SchemaChange],
+    *,
+    time_millis: int | None = None,
+    has_snapshots: bool = True,
 ) -> TableSchema:
-    """The next schema after the changes, validated. Raises InvalidInputError, InvalidOptionError, NotSupportedError."""
+    """The next schema after the changes, validated. Raises InvalidInputError, InvalidOptionError, NotSupportedError.
+
+    Without snapshots there are no files that depend on options, so that any option may be changed.
+    """
     result = schema
     for change in changes:
+        if isinstance(change, SetOption | RemoveOption):
+            _check_option(result, change.key, change.value if isinstance(change, SetOption) else None, has_snapshots)
         result = _apply(result, change)
     result = replace(
         result, id=schema.id + 1, time_millis=int(time.time() * 1000) if time_millis is None else time_millis
     )
     validate_schema(result)
-    check_merge_options(result, result.core)
+    check_options(result)
     return result
 
 
@@ -179,15 +191,21 @@ def check_dynamic_options(schema: TableSchema, options: Mapping[str, str]) -> No
     for key, value in options.items():
         if (key in IMMUTABLE_OPTIONS or key == BUCKET) and schema.options.get(key) != value:
             raise InvalidOptionError(f"Option '{key}' is part of the table's layout and can't be set dynamically.")
+        if key != PATH:
+            _check_option(schema, key, value)
+
+
+def check_together(schema: TableSchema, options: Mapping[str, str]) -> None:
+    """Refuse dynamic options that contradict the table's own or one another; raises InvalidOptionError."""
+    if options:
+        check_options(replace(schema, options={**schema.options, **options}))
 
 
 def _apply(schema: TableSchema, change: SchemaChange) -> TableSchema:
     match change:
         case SetOption(key=key, value=value):
-            _check_option(schema, key, value)
             return replace(schema, options={**schema.options, key: value})
         case RemoveOption(key=key):
-            _check_option(schema, key, None)
             return replace(schema, options={k: v for k, v in schema.options.items() if k != key})
         case UpdateComment(comment=comment):
             return replace(schema, comment=comment)
@@ -209,11 +227,15 @@ def _apply(schema: TableSchema, change: SchemaChange) -> TableSchema:
             return _set_type(schema, name, new_type)
 
 
-def _check_option(schema: TableSchema, key: str, value: str | None) -> None:
+def _check_option(schema: TableSchema, key: str, value: str | None, has_snapshots: bool = True) -> None:
     old = schema.options.get(key)
     if old == value:
         return
-    if key == PATH or key in IMMUTABLE_OPTIONS:
+    if key in _OF_THE_SCHEMA:
+        raise InvalidOptionError(f"Option '{key}' can't be changed: make a new table.")
+    if not has_snapshots:
+        return
+    if key in IMMUTABLE_OPTIONS:
         raise InvalidOptionError(f"Option '{key}' can't be changed: the table's files depend on it.")
     if key == BUCKET:
         new_bucket = -1 if value is None else CoreOptions({BUCKET: value}).bucket

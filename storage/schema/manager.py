@@ -5,9 +5,9 @@ from threading import Lock
 
 from interbed.storage.errors import CommitFailedError, CorruptFileError, InvalidInputError
 from interbed.storage.fileio.api import FileIO
-from interbed.storage.lsm.merge_function.factory import check_merge_options
 from interbed.storage.paths import TablePaths
 from interbed.storage.schema.change import SchemaChange, apply_changes
+from interbed.storage.schema.option_rules import check_options
 from interbed.storage.schema.table_schema import Schema, TableSchema
 
 _PREFIX = "schema-"
@@ -68,10 +68,14 @@ class SchemaManager:
     def create_table(self, schema: Schema | TableSchema) -> TableSchema:
         """Create the table's first schema; raises InvalidInputError when there is a table already."""
         first = schema.to_table_schema() if isinstance(schema, Schema) else schema
-        check_merge_options(first, first.core)
+        check_options(first)
         if self.ids() or not self.commit(first):
             raise InvalidInputError(f"There is a table already: {self._paths.schema(0)} exists.")
         return first
+
+    def _has_snapshots(self) -> bool:
+        directory = self._paths.snapshot(0).rpartition("/")[0]
+        return any(s.name.startswith("snapshot-") for s in self._file_io.list(directory))
 
     def commit(self, schema: TableSchema) -> bool:
         """Create the schema file; False when another writer took the id."""
@@ -91,7 +95,7 @@ class SchemaManager:
             current = self.latest()
             if current is None:
                 raise InvalidInputError(f"There is no table: {self._directory} has no schema.")
-            changed = apply_changes(current, changes)
+            changed = apply_changes(current, changes, has_snapshots=self._has_snapshots())
             if check is not None:
                 check(current, changed)
             if self.commit(changed):

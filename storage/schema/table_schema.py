@@ -226,14 +226,14 @@ class Schema:
         primary_keys = self.primary_keys
         if PRIMARY_KEY in options:
             named = CoreOptions(options).names(PRIMARY_KEY)
-            if primary_keys and primary_keys != named:
+            if primary_keys:
                 raise InvalidOptionError("The primary key is given twice, by argument and by option 'primary-key'.")
             primary_keys = named
             del options[PRIMARY_KEY]
         partition_keys = self.partition_keys
         if PARTITION in options:
             named = CoreOptions(options).names(PARTITION)
-            if partition_keys and partition_keys != named:
+            if partition_keys:
                 raise InvalidOptionError("The partition key is given twice, by argument and by option 'partition'.")
             partition_keys = named
             del options[PARTITION]
@@ -276,7 +276,7 @@ def highest_field_id(fields: Iterable[DataField]) -> int:
 
 
 def validate_schema(schema: TableSchema) -> None:
-    """Check what Paimon's SchemaValidation checks and interbed relies on; raises InvalidInputError."""
+    """Check names, keys and buckets; option_rules has the rest. Raises InvalidInputError."""
     names = schema.names
     if not names:
         raise InvalidInputError("A table needs at least one column.")
@@ -294,13 +294,6 @@ def validate_schema(schema: TableSchema) -> None:
     ):
         _validate_keys(schema, what, keys)
     _validate_bucket(schema)
-    core = schema.core
-    core.check()
-    for name in core.sequence_fields:
-        if name not in schema.by_name:
-            raise InvalidOptionError(f"Option 'sequence.field' names the column {name!r}, which the table lacks.")
-    if core.file_format not in ("parquet", "orc", "avro"):
-        raise InvalidOptionError(f"Option 'file.format' takes one of parquet, orc, avro, not '{core.file_format}'.")
 
 
 def _validate_keys(schema: TableSchema, what: str, keys: Sequence[str]) -> None:

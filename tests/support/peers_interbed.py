@@ -14,6 +14,7 @@ import pyarrow as pa
 import interbed
 from interbed.storage.schema.table_schema import Schema
 from interbed.storage.table import Table
+from interbed.storage.types.data_type import DataField
 from interbed.storage.types.json import field_from_json, type_to_json
 from tests.support.peers_java import PeerRows, Row
 from tests.support.peers_json import PeerType, TypeJson, parse_type, rows_to_table, table_to_rows
@@ -46,7 +47,7 @@ class InterbedTable:
         options: Mapping[str, str] | None = None,
     ) -> None:
         """Create the table, and its database if need be."""
-        fields = tuple(field_from_json(column) for column in _numbered(columns))
+        fields = fields_of(columns)
         with self._catalog() as catalog:
             catalog.create_database(self.name.split(".")[0], ignore_if_exists=True)
             catalog.create_table(
@@ -108,6 +109,11 @@ class InterbedTable:
 def interbed_table(warehouse: str | Path, name: str) -> InterbedTable:
     """The table `database.table` of a warehouse directory; nothing is looked up yet."""
     return InterbedTable(str(warehouse), name)
+
+
+def fields_of(columns: Sequence[tuple[str, TypeJson]]) -> tuple[DataField, ...]:
+    """The columns as fields of a schema."""
+    return tuple(field_from_json(column) for column in _numbered(columns))
 
 
 def _types(table: Table, names: Sequence[str] | None) -> tuple[PeerType, ...]:

@@ -113,6 +113,11 @@ class JavaTable:
         answer: dict[str, Any] = self._call("schema", dynamic_options=dict(options))
         return answer
 
+    def with_options(self, options: Mapping[str, str]) -> dict[str, Any]:
+        """The schema of the table under dynamic options; PeerError when they do not go together."""
+        answer: dict[str, Any] = self._call("schema", dynamic_options=dict(options))
+        return answer
+
     def types(self) -> tuple[PeerType, ...]:
         """The types of the newest schema's columns."""
         return tuple(parse_type(column["type"]) for column in self.schema()["fields"])

@@ -1,0 +1,130 @@
+"""Java Paimon refuses what interbed refuses, and takes what it takes: at creation, by ALTER and as dynamic options.
+
+Java finds many a contradiction only when it writes or reads, where interbed has refused the table already; so a table
+that Java creates but interbed does not is written to, compacted and read before Java's verdict counts.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interbed.storage.errors import InvalidInputError
+from interbed.storage.schema.change import RemoveOption, SetOption
+from tests.storage.schema.option_cases import CASES, COLUMNS, OptionCase
+from tests.support.peers_interbed import InterbedTable, interbed_table
+from tests.support.peers_java import JavaPaimon, JavaTable
+from tests.support.peers_process import PeerError
+
+ROW = [1, "p", 1, "+I", 1, 1, "1.0", True, 0, "AAAA", [1], [["k", 1]], [[1, 1]]]
+
+# Each change of a table with BASE: the option, its new value (None to remove it).
+BASE = {"bucket": "2", "ignore-delete": "true", "changelog-producer": "lookup", "compaction.size-ratio": "2"}
+CHANGES: list[tuple[str, str | None]] = [
+    ("merge-engine", "aggregation"),
+    ("merge-engine", "first-row"),
+    ("bucket", "4"),
+    ("bucket", "-1"),
+    ("bucket", None),
+    ("bucket-key", "id"),
+    ("bucket-function.type", "mod"),
+    ("ignore-delete", "false"),
+    ("ignore-delete", "true"),
+    ("ignore-update-before", "true"),
+    ("changelog-producer", "none"),
+    ("changelog-producer", "input"),
+    ("changelog-producer", "nope"),
+    ("changelog-producer", None),
+    ("deletion-vectors.enabled", "true"),
+    ("deletion-vectors.enabled", "false"),
+    ("deletion-vectors.modifiable", "true"),
+    ("sequence.field", "a"),
+    ("sequence.field", "nope"),
+    ("fields.nope.ignore-retract", "true"),
+    ("fields.a.ignore-retract", "true"),
+    ("rowkind.field", "b"),
+    ("force-lookup", "true"),
+    ("streaming-read-overwrite", "true"),
+    ("snapshot.num-retained.min", "0"),
+    ("file.format", "orc"),
+    ("file.format", "nope"),
+    ("compaction.size-ratio", None),
+    ("partial-update.remove-record-on-delete", "true"),
+    ("index-file-in-data-file-dir", "true"),
+    ("row-tracking.enabled", "true"),
+]
+
+
+def refusal(action: Callable[[], Any]) -> str | None:
+    """Why Java or interbed refuses the action; None when it does not."""
+    try:
+        action()
+    except (PeerError, InvalidInputError) as error:
+        return str(error)
+    return None
+
+
+def use(table: JavaTable) -> None:
+    """Write, compact and read: what a table is for."""
+    table.write([ROW])
+    table.write([ROW])
+    table.compact()
+    table.read()
+
+
+@pytest.mark.parametrize("about", list(dict.fromkeys(case.about for case in CASES)))
+def test_java_refuses_the_same_tables(java_paimon: JavaPaimon, tmp_path: Path, about: str) -> None:
+    differing: dict[str, str | None] = {}
+    for number, case in enumerate(c for c in CASES if c.about == about):
+        java = java_paimon.table(tmp_path, f"db.t{number}")
+        refused = refusal(lambda case=case, java=java: create(java, case))  # type: ignore[misc]
+        if case.refused is not None and refused is None:
+            refused = refusal(lambda java=java: use(java))  # type: ignore[misc]
+        if (refused is None) != (case.refused is None or case.java is not None):
+            differing[case.name] = refused
+    assert differing == {}
+
+
+def create(table: JavaTable | InterbedTable, case: OptionCase) -> None:
+    """Create the case's table."""
+    table.create(COLUMNS, primary_keys=case.keys, partition_keys=case.partitions, options=case.options)
+
+
+@pytest.mark.parametrize("written", [False, True], ids=["empty", "written"])
+def test_java_refuses_the_same_changes(java_paimon: JavaPaimon, tmp_path: Path, written: bool) -> None:
+    differing: dict[tuple[str, str | None], str | None] = {}
+    for number, (key, value) in enumerate(CHANGES):
+        java, ours = java_paimon.table(tmp_path, f"db.j{number}"), interbed_table(tmp_path, f"db.i{number}")
+        tables: tuple[JavaTable | InterbedTable, ...] = (java, ours)
+        for table in tables:
+            table.create(COLUMNS, primary_keys=["id"], options=BASE)
+            if written:
+                table.write([ROW])
+        said = refusal(lambda key=key, value=value, java=java: java.alter(java_change(key, value)))  # type: ignore[misc]
+        change = RemoveOption(key) if value is None else SetOption(key, value)
+        told = refusal(lambda change=change, ours=ours: ours.load().store.schemas.change([change]))  # type: ignore[misc]
+        if (said is None) != (told is None):
+            differing[key, value] = told or said
+    assert differing == {}
+
+
+def java_change(key: str, value: str | None) -> dict[str, str]:
+    """The change as the peer takes it."""
+    return {"op": "remove_option", "key": key} if value is None else {"op": "set_option", "key": key, "value": value}
+
+
+def test_java_refuses_the_same_dynamic_options(java_paimon: JavaPaimon, tmp_path: Path) -> None:
+    java, ours = java_paimon.table(tmp_path, "db.t"), interbed_table(tmp_path, "db.t")
+    java.create(COLUMNS, primary_keys=["id"], options=BASE)
+    table = ours.load()
+    differing: dict[tuple[str, str], str | None] = {}
+    for key, value in CHANGES:
+        if value is None:
+            continue
+        said = refusal(lambda key=key, value=value: java.with_options({key: value}))  # type: ignore[misc]
+        told = refusal(lambda key=key, value=value: table.copy({key: value}))  # type: ignore[misc]
+        if (said is None) != (told is None):
+            differing[key, value] = told or said
+    # A dynamic number of buckets is how Java rescales; `Table.rescale` is interbed's way.
+    assert set(differing) == {("bucket", "4")}, differing

@@ -1,0 +1,80 @@
+"""Options that contradict each other, the keys or the columns: the rules, one table of cases after the other."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import interbed
+from interbed.storage.errors import InvalidInputError, InvalidOptionError
+from interbed.storage.schema.change import RemoveOption, SetOption, apply_changes
+from interbed.storage.schema.option_rules import check_options
+from interbed.storage.schema.table_schema import Schema, TableSchema
+from tests.storage.schema.option_cases import CASES, COLUMNS, OptionCase
+from tests.support.peers_interbed import fields_of
+
+
+def schema(
+    options: Mapping[str, str] | None = None, keys: Sequence[str] = ("id",), partitions: Sequence[str] = ()
+) -> TableSchema:
+    return Schema(
+        fields=fields_of(COLUMNS), primary_keys=tuple(keys), partition_keys=tuple(partitions), options=options or {}
+    ).to_table_schema(time_millis=0)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_what_contradicts_is_refused_and_says_why(case: OptionCase) -> None:
+    def make() -> None:
+        check_options(schema(case.options, case.keys, case.partitions))
+
+    if case.refused is None:
+        make()
+        return
+    with pytest.raises(InvalidInputError) as refusal:
+        make()
+    assert str(refusal.value).startswith(case.refused)
+
+
+def test_a_change_of_the_schema_follows_the_same_rules() -> None:
+    table = schema({"changelog-producer": "full-compaction"})
+    with pytest.raises(InvalidOptionError, match="full-compaction'; use 'lookup'"):
+        apply_changes(table, [SetOption("deletion-vectors.enabled", "true")], has_snapshots=False)
+    changed = apply_changes(
+        table,
+        [SetOption("deletion-vectors.enabled", "true"), SetOption("changelog-producer", "lookup")],
+        has_snapshots=False,
+    )
+    assert changed.options == {"changelog-producer": "lookup", "deletion-vectors.enabled": "true"}
+
+
+@pytest.mark.parametrize("change", [SetOption("merge-engine", "aggregation"), RemoveOption("bucket-key")])
+def test_a_table_without_snapshots_may_still_change_what_files_depend_on(change: SetOption | RemoveOption) -> None:
+    table = schema({"bucket": "2", "bucket-key": "id"})
+    with pytest.raises(InvalidOptionError, match="files depend on it"):
+        apply_changes(table, [change])
+    assert apply_changes(table, [change], has_snapshots=False).options != table.options
+
+
+@pytest.mark.parametrize("key", ["path", "primary-key", "partition"])
+def test_options_that_stand_for_the_schema_never_change(key: str) -> None:
+    with pytest.raises(InvalidOptionError, match="make a new table"):
+        apply_changes(schema(), [SetOption(key, "id")], has_snapshots=False)
+
+
+def test_dynamic_options_follow_the_rules_and_leave_the_table_as_it_is(tmp_path: Path) -> None:
+    with interbed.load_catalog("lake", warehouse=f"file:{tmp_path}") as catalog:
+        catalog.create_database("db")
+        rows = pa.schema([pa.field("id", pa.int32(), nullable=False), ("v", pa.int32())])
+        table = catalog.create_table("db.t", rows, primary_keys=["id"], options={"changelog-producer": "lookup"})
+        for options, part in (
+            ({"streaming-read-overwrite": "true"}, "'streaming-read-overwrite' can't be combined"),
+            ({"sequence.field": "nope"}, "'nope', which the table lacks"),
+            ({"deletion-vectors.enabled": "true"}, "can't be changed"),
+            ({"merge-engine": "aggregation"}, "can't be set dynamically"),
+            ({"snapshot.num-retained.max": "1"}, "more than 'snapshot.num-retained.max', which is 1"),
+        ):
+            with pytest.raises(InvalidOptionError, match=part):
+                table.copy(options)
+        assert table.copy({"snapshot.num-retained.max": "20"}).options.snapshot_retain_max == 20
+        assert catalog.get_table("db.t").schema.options == {"changelog-producer": "lookup"}
