@@ -6,6 +6,7 @@ the other. Within a section files are laid end to end into as few sorted runs as
 
 import heapq
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +41,20 @@ def key_ranks(files: Sequence[DataFileMeta], key_types: Sequence[DataType]) -> t
     ranks = np.empty(len(bounds), np.int64)
     ranks[order] = np.cumsum(starts)
     return ranks[: len(files)], ranks[len(files) :]
+
+
+def sections_by_key(files: Sequence[DataFileMeta], key_types: Sequence[DataType]) -> list[tuple[DataFileMeta, ...]]:
+    """The sections of `interval_partition` without their runs; files of a section are in the order of their keys."""
+    if len(files) <= 1:
+        return [(f,) for f in files]
+    least, greatest = key_ranks(files, key_types)
+    order = np.lexsort((greatest, least))
+    # A section ends where all keys so far are less than those that follow.
+    reached = np.maximum.accumulate(greatest[order])
+    ends = np.flatnonzero(least[order][1:] > reached[:-1]) + 1
+    bounds = [0, *ends.tolist(), len(files)]
+    placed = [files[i] for i in order.tolist()]
+    return [tuple(placed[low:high]) for low, high in pairwise(bounds)]
 
 
 def partition_intervals(least: Sequence[int], greatest: Sequence[int]) -> list[list[list[int]]]:

@@ -69,6 +69,11 @@ def merge_entries(entries: Iterable[ManifestEntry], *, keep_deletes: bool = Fals
     A deletion whose addition is not among the entries is kept with `keep_deletes` (when merging some of the manifests)
     and raises CorruptFileError without, because a whole snapshot never deletes what it did not add.
     """
+    entries = list(entries)
+    names = {e.file.file_name for e in entries if e.kind is FileKind.ADD}
+    if len(names) == len(entries):
+        # Only additions, no two of them alike in name: nothing cancels anything.
+        return entries
     remaining: dict[FileIdentifier, ManifestEntry] = {}
     for entry in entries:
         identifier = entry.identifier

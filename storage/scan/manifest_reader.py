@@ -1,21 +1,58 @@
-"""Reading the manifest lists and manifests of snapshots."""
+"""Reading the manifest lists and manifests of snapshots.
+
+What was decoded is kept for the process, within bounds: manifests never change, and a plan of a table with many commits
+decodes little else than those that the plan before it decoded.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
 from interbed.storage.errors import CorruptFileError
 from interbed.storage.fileio.api import FileIO
 from interbed.storage.manifest.entry import ManifestEntry, ManifestFileMeta
 from interbed.storage.manifest.manifest_file import read_manifest
 from interbed.storage.manifest.manifest_list import read_manifest_list
+from interbed.storage.memory_cache import MemoryCache
 from interbed.storage.paths import TablePaths
 from interbed.storage.snapshot.snapshot import Snapshot
 
+_T = TypeVar("_T")
+_R = TypeVar("_R", covariant=True)
 _REMOTE_READERS = 16
 
 
+CACHED_BYTES = 32 << 20
+"""About what decoded manifests may take in memory."""
+_ENTRY_BYTES = 2_000
+"""What an entry takes, about: its metadata has some dozen values and statistics."""
+_CACHE = MemoryCache()
+
+
+@dataclass(frozen=True, slots=True)
+class _Decoded(Generic[_T]):
+    """The records of one file."""
+
+    records: tuple[_T, ...]
+    file_bytes: int
+
+    @property
+    def nbytes(self) -> int:
+        """About their bytes in memory, with those of the file, by which they are found."""
+        return _ENTRY_BYTES * len(self.records) + self.file_bytes
+
+
+class _Decode(Protocol[_R]):
+    """Decodes the content of a file that errors call `source`."""
+
+    def __call__(self, content: bytes, *, source: str) -> list[_R]:
+        """The records."""
+        ...
+
+
 class ManifestReader:
-    """Reads the manifests of one table; keeps nothing. Raises CorruptFileError naming a file that is bad or missing."""
+    """Reads the manifests of one table. Raises CorruptFileError naming a file that is bad or missing."""
 
     def __init__(self, file_io: FileIO, paths: TablePaths) -> None:
         self._file_io = file_io
@@ -43,16 +80,15 @@ class ManifestReader:
         for entries in self._contents(manifests):
             yield from entries
 
-    def manifest(self, meta: ManifestFileMeta) -> list[ManifestEntry]:
+    def manifest(self, meta: ManifestFileMeta) -> Sequence[ManifestEntry]:
         """The entries of one manifest."""
-        path = self._paths.manifest(meta.file_name)
-        return read_manifest(self._read(path), source=path)
+        return self._decoded(meta.file_name, read_manifest)
 
     def content(self, name: str) -> bytes:
         """The bytes of a file of the manifest directory."""
         return self._read(self._paths.manifest(name))
 
-    def _contents(self, manifests: Sequence[ManifestFileMeta]) -> Iterable[list[ManifestEntry]]:
+    def _contents(self, manifests: Sequence[ManifestFileMeta]) -> Iterable[Sequence[ManifestEntry]]:
         # Decoding is bound to one core; only waiting for a remote store gains from threads.
         if self._file_io.scheme == "file" or len(manifests) < 2:
             yield from map(self.manifest, manifests)
@@ -61,11 +97,22 @@ class ManifestReader:
             yield from pool.map(self.manifest, manifests)
 
     def _list(self, name: str, snapshot: Snapshot) -> list[ManifestFileMeta]:
-        path = self._paths.manifest(name)
         try:
-            return read_manifest_list(self._read(path), source=path)
+            return list(self._decoded(name, read_manifest_list))
         except CorruptFileError as error:
             raise CorruptFileError(f"Snapshot {snapshot.id} can't be read: {error}") from error
+
+    def _decoded(self, name: str, decode: "_Decode[_T]") -> Sequence[_T]:
+        """The records of a file of the manifest directory."""
+        path = self._paths.manifest(name)
+        # By content and not by name, so that a file that was damaged or deleted is noticed although it was decoded.
+        content = self._read(path)
+        made = _CACHE.get(
+            (decode, content),
+            lambda: _Decoded(tuple(decode(content, source=path)), len(content)),
+            limit=CACHED_BYTES,
+        )
+        return made.records
 
     def _read(self, path: str) -> bytes:
         try:

@@ -34,6 +34,11 @@ class BucketSelector:
         self._keys = None if predicate is None else _key_values(schema, conjuncts(predicate))
         self._known: dict[int, frozenset[int] | None] = {}
 
+    @property
+    def is_free(self) -> bool:
+        """Whether the rows can be in any bucket."""
+        return self._keys is None
+
     def buckets(self, total_buckets: int) -> frozenset[int] | None:
         """The buckets; None when it may be any of them."""
         if self._keys is None or total_buckets < 1:

@@ -99,7 +99,9 @@ class TableScan:
             return Plan(snapshot_id=None, schema_id=self._store.schema.id, splits=())
         entries, statistics = self._entries(snapshot)
         self._deletions = self.deletions_of(snapshot)
-        buckets = _by_bucket([e for e in entries if not (self._skips_level_0 and e.file.level == 0)])
+        if self._skips_level_0:
+            entries = [e for e in entries if e.file.level > 0]
+        buckets = _by_bucket(entries)
         groups: list[tuple[_Bucket, FileGroup]] = []
         kept = 0
         for bucket, pruned in self._pruned(buckets):
@@ -177,20 +179,36 @@ class TableScan:
         if self._buckets is not None:
             chosen = [m for m in chosen if _may_hold_bucket(m, self._buckets)]
         entries = list(self._reader.entries(chosen))
-        meant = frozenset(e.partition for e in entries)
+        partitions_met = meant = frozenset(e.partition for e in entries)
         for partitions in self._filters:
             meant = partitions.select(meant)
+        if meant == partitions_met and self._buckets is None:
+            return self._live(merge_entries(entries), (), meant, len(manifests), len(chosen))
         # Manifests that were left out may have added the files of other partitions and buckets that these delete, so
         # only what is meant is merged strictly.
         other = [e for e in entries if not self._is_meant(e, meant)]
-        live = merge_entries(e for e in entries if self._is_meant(e, meant))
+        live = merge_entries([e for e in entries if self._is_meant(e, meant)])
         left_out = [e for e in merge_entries(other, keep_deletes=True) if e.kind is FileKind.ADD]
+        return self._live(live, left_out, meant, len(manifests), len(chosen))
+
+    def _live(
+        self,
+        live: list[ManifestEntry],
+        left_out: Sequence[ManifestEntry],
+        meant: Collection[bytes],
+        manifests: int,
+        chosen: int,
+    ) -> tuple[list[ManifestEntry], PlanStatistics]:
+        """What of the live entries is in a bucket and on a level asked for; `left_out` are those of others."""
         total = len(live) + len(left_out)
         after_partitions = len(live) + sum(e.partition in meant for e in left_out)
-        live = [e for e in live if self._is_bucket_meant(e)]
+        if self._selector.is_free and self._buckets is None:
+            live = [e for e in live if e.bucket >= 0]
+        else:
+            live = [e for e in live if self._is_bucket_meant(e)]
         statistics = PlanStatistics(
-            manifests_total=len(manifests),
-            manifests_read=len(chosen),
+            manifests_total=manifests,
+            manifests_read=chosen,
             files_total=total,
             files_after_partitions=after_partitions,
             files_after_buckets=len(live),
@@ -352,7 +370,7 @@ def _completed(statistics: PlanStatistics, splits: Sequence[Split], *, limit_pus
     return replace(
         statistics,
         files_planned=len(files),
-        files_with_index_beside=sum(index_file_of(f) is not None for f in files),
+        files_with_index_beside=sum(index_file_of(f) is not None for f in files if f.extra_files),
         partitions=len({s.partition for s in splits}),
         buckets=len({(s.partition, s.bucket) for s in splits}),
         files_by_level=dict(sorted(Counter(f.level for f in files).items())),

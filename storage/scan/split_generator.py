@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from interbed.storage.lsm.interval_partition import interval_partition
+from interbed.storage.lsm.interval_partition import sections_by_key
 from interbed.storage.manifest.data_file import DataFileMeta
 from interbed.storage.types.data_type import DataType
 
@@ -47,7 +47,7 @@ def sections_of(files: Sequence[DataFileMeta], key_types: Sequence[DataType]) ->
     if _one_sorted_level(files):
         # A level above 0 is a sorted run: no two of its files share a key.
         return [(f,) for f in files]
-    return [tuple(f for run in section for f in run.files) for section in interval_partition(files, key_types)]
+    return sections_by_key(files, key_types)
 
 
 def apart(files: Sequence[DataFileMeta]) -> list[Section]:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 import interbed
 from interbed.storage.errors import InvalidInputError, NotSupportedError
-from interbed.storage.point.cache import CACHE, MemoryCache
+from interbed.storage.memory_cache import MemoryCache
+from interbed.storage.point.cache import CACHE
 from interbed.storage.schema.change import AddColumn, RenameColumn
 from interbed.storage.table import Table
 from interbed.storage.types.data_type import AtomicType, TypeRoot
