@@ -1,0 +1,61 @@
+"""Pages of docs/ that say what the code does: their Python is run, their commands are those that there are."""
+
+import doctest
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from interbed.cli import main
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@dataclass(frozen=True)
+class Page:
+    """One page, by the name of its file."""
+
+    name: str
+
+    @property
+    def text(self) -> str:
+        """The page as it is."""
+        return (DOCS / self.name).read_text(encoding="utf-8")
+
+    def blocks(self, language: str) -> list[str]:
+        """The blocks of code in a language."""
+        return re.findall(rf"^```{language}\n(.*?)^```$", self.text, re.DOTALL | re.MULTILINE)
+
+    def run_python(self, **names: Any) -> int:
+        """Run the examples with these names defined; how many there are. AssertionError tells what differs."""
+        examples = doctest.DocTestParser().get_doctest(
+            "".join(self.blocks("python")), dict(names), f"docs/{self.name}", None, None
+        )
+        told: list[str] = []
+        failed, tried = doctest.DocTestRunner(verbose=False).run(examples, out=told.append)
+        assert failed == 0, "".join(told)
+        return tried
+
+    def check_commands(self) -> int:
+        """Check that the commands and their options exist; how many lines there are."""
+        lines = [line for block in self.blocks("sh") for line in block.splitlines()]
+        for line in lines:
+            _check_command(line)
+        return len(lines)
+
+
+def _check_command(line: str) -> None:
+    words = shlex.split(line, comments=True)
+    assert words[0] == "interbed"
+    command: click.Command = main
+    context = click.Context(main)
+    known: set[str] = set()
+    for word in words[1:]:
+        if isinstance(command, click.Group) and (found := command.get_command(context, word)) is not None:
+            command = found
+            known |= {name for parameter in command.params for name in parameter.opts}
+    assert not isinstance(command, click.Group), line
+    assert {word for word in words if word.startswith("-")} <= known, line
