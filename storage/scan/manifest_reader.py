@@ -46,7 +46,7 @@ class _Decoded(Generic[_T]):
 class _Decode(Protocol[_R]):
     """Decodes the content of a file that errors call `source`."""
 
-    def __call__(self, content: bytes, *, source: str) -> list[_R]:
+    def __call__(self, content: bytes, *, source: str) -> Sequence[_R]:
         """The records."""
         ...
 
