@@ -6,7 +6,7 @@ object container files.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import IO, Any, cast
 
 from interbed.storage.format.avro_codec import decompressor
@@ -19,12 +19,11 @@ _LOGICAL = ("logicalType", "precision", "scale")
 class PlainBlocks:
     """A file object with the content of an Avro file, block by block, plain and without logical types.
 
-    `field_types` are the types of the outermost record's fields by name, as the file has them, and `reader_schema`
-    tells a decoder to leave out those that are not among `names`; None when it has no others. Raises ValueError for
+    `field_types` are the types of the outermost record's fields by name, as the file has them. Raises ValueError for
     bytes that are no such file, ArrowNotImplementedError for an unknown codec.
     """
 
-    def __init__(self, source: Any, names: Sequence[str]) -> None:
+    def __init__(self, source: Any) -> None:
         self._source = source
         if source.read(len(MAGIC)) != MAGIC:
             raise ValueError("it does not begin as an Avro file does")
@@ -36,10 +35,6 @@ class PlainBlocks:
         self._decompress = decompressor(metadata.get("avro.codec", b"null").decode())
         self.field_types: dict[str, Any] = {f["name"]: f["type"] for f in schema["fields"]}
         plain = _without_logical(schema)
-        self.reader_schema: Any = None
-        kept = [f for f in plain["fields"] if f["name"] in names]
-        if len(kept) < len(plain["fields"]):
-            self.reader_schema = {**plain, "fields": kept}
         self._buffer = memoryview(header_bytes(plain, "null", self._sync))
 
     def read(self, size: int) -> bytes:

@@ -1,8 +1,15 @@
-"""Reading ORC data files, one stripe at a time."""
+"""Reading ORC data files.
+
+Rows are decoded batch by batch, so that the plain rows of a stripe, which may be many times its 64 MB in the file, are
+never in memory all at once. Columns are found by name, as Paimon does.
+"""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 from pyarrow import orc
 
 from interbed.storage.errors import NotSupportedError
@@ -37,17 +44,22 @@ class OrcReader:
                 # Without columns pyarrow reads all; rows are counted by the narrowest stand-in.
                 yield from _empty_columns(file.nrows, batch_rows)
                 return
+            readable: Any = source
+            fragment: Any = ds.OrcFileFormat().make_fragment(readable)
+            scanner = fragment.scanner(
+                columns=names, batch_size=batch_rows, use_threads=False, batch_readahead=0, fragment_readahead=0
+            )
             position = 0
-            for stripe in range(file.nstripes):
-                rows = _read_stripe(file, stripe, names, path)
-                for start in range(0, rows.num_rows, batch_rows):
-                    yield position + start, rows.slice(start, batch_rows).select(names)
-                position += rows.num_rows
+            with _range_errors(path):
+                for batch in scanner.to_batches():
+                    yield position, batch
+                    position += batch.num_rows
 
 
-def _read_stripe(file: orc.ORCFile, stripe: int, names: list[str], path: str) -> pa.RecordBatch:
+@contextmanager
+def _range_errors(path: str) -> Iterator[None]:
     try:
-        return file.read_stripe(stripe, columns=names)
+        yield
     except pa.ArrowInvalid as error:
         if _OUT_OF_RANGE not in str(error):
             raise

@@ -2,7 +2,7 @@
 then the same load on the catalog server and on Hive's metastore in Java, and a table of a million partitions.
 
     python -m tests.benchmarks [--rows 4000000] [--json] [--skip-pypaimon] [--skip-spark] [--skip-metastore]
-                                [--skip-partitions]
+                                [--skip-partitions] [--skip-formats]
 
 A ratio is the peer's seconds over interbed's: above 1 interbed is faster. `scan` keeps all rows in memory;
 `streamed scan` lets go of each batch, and its peak is what a scan needs. Each stage runs in a process of its
@@ -11,41 +11,19 @@ own; the three engines take turns, so that a slow minute of the machine does not
 
 import argparse
 import json
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from tests.benchmarks import data, metastore, partitions, spark
-from tests.support.peers_cache import pypaimon_python
+from tests.benchmarks import data, formats, metastore, partitions, spark
+from tests.benchmarks.run_stage import Figures, better, stage
 
-STAGE = Path(__file__).parent / "stage.py"
-TIMEOUT_SECONDS = 1800
 TURNS = 2
 GOALS = {"base write": 1.0, "upsert": 1.0, "scan": 1.4, "streamed scan": 1.4, "two columns": 2.5}
 """The least ratios against pypaimon-rust that a release is held to."""
-
-Figures = dict[str, Any]
-
-
-def stage(engine: str, name: str, directory: Path, warehouse: Path, table: str) -> Figures:
-    """Run one stage in a process of its own."""
-    python = sys.executable if engine == "interbed" else str(pypaimon_python())
-    command = [python, str(STAGE), engine, name, str(directory), str(warehouse), table]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False)
-    if done.returncode:
-        raise SystemExit(f"{engine}, {name}: {done.stderr[-2000:]}")
-    figures: Figures = json.loads(done.stdout.splitlines()[-1])
-    return figures
-
-
-def better(left: Figures | None, right: Figures) -> Figures:
-    """The run with less CPU time."""
-    return right if left is None or right["cpu_s"] < left["cpu_s"] else left
 
 
 def measure(directory: Path, warehouse: Path, engines: list[str], console: Console) -> dict[str, dict[str, Figures]]:
@@ -112,6 +90,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=4_000_000)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--skip-pypaimon", action="store_true", help="leave the slowest peer out")
+    parser.add_argument("--skip-formats", action="store_true")
     parser.add_argument("--skip-spark", action="store_true")
     parser.add_argument("--skip-metastore", action="store_true")
     parser.add_argument("--skip-partitions", action="store_true")
@@ -126,6 +105,9 @@ def main() -> None:
         found = measure(directory, warehouse, engines, console)
         show(found, engines, console)
         in_spark = {} if arguments.skip_spark else spark.measure(warehouse, f"b.interbed_{TURNS - 1}", console)
+    by_format = {} if arguments.skip_formats else formats.measure(console)
+    if by_format:
+        formats.show(by_format, console)
     peers = [] if arguments.skip_metastore else metastore.measure(console)
     if peers:
         metastore.show(peers, console)
@@ -137,6 +119,7 @@ def main() -> None:
             "rows": arguments.rows,
             "stages": found,
             "spark": in_spark,
+            "formats": formats.as_json(by_format),
             "metastore": metastore.as_json(peers),
             "partitions": many,
         }

@@ -1,6 +1,6 @@
 """One stage of the work by one engine, in a process of its own; prints its figures as JSON.
 
-    python stage.py ENGINE STAGE DATA_DIRECTORY WAREHOUSE TABLE
+    python stage.py ENGINE STAGE DATA_DIRECTORY WAREHOUSE TABLE [FORMAT]
 
 Runs in the engine's own environment, so that nothing of interbed is imported outside of its own class. CPU seconds are
 those of all threads of this process; each reading stage is repeated in the process and the least is taken, because the
@@ -184,7 +184,9 @@ def peak_mb() -> float:
 
 def main() -> None:
     """Parse the command line."""
-    name, stage, directory, warehouse, table = sys.argv[1:]
+    name, stage, directory, warehouse, table, *file_format = sys.argv[1:]
+    if file_format:
+        OPTIONS["file.format"] = file_format[0]
     figures = run(ENGINES[name](warehouse, table), stage, Path(directory))
     figures["peak_mb"] = peak_mb()
     print(json.dumps(figures))

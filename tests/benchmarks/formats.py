@@ -1,0 +1,89 @@
+"""Writing and scanning tables whose files are ORC or Avro: interbed and pypaimon on the same rows in one run.
+
+    python -m tests.benchmarks.formats [--rows 100000] [--json]
+
+The rows are those of `data.py`, written in one commit into four buckets with zstd; each engine scans the table that
+interbed wrote. CPU seconds, all threads of a process of the stage's own, the least of two turns.
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.benchmarks import data
+from tests.benchmarks.run_stage import Figures, better, stage
+
+ROWS = 100_000
+ENGINES = ("interbed", "pypaimon")
+FORMATS = ("orc", "avro")
+STAGES = ("base write", "scan", "two columns")
+TURNS = 2
+
+Found = dict[str, dict[str, dict[str, Figures]]]
+
+
+def measure(console: Console, rows: int = ROWS) -> Found:
+    """Figures by format, stage and engine."""
+    found: Found = {f: {s: {} for s in STAGES} for f in FORMATS}
+    with tempfile.TemporaryDirectory(prefix="interbed-bench-") as temporary:
+        directory, warehouse = Path(temporary), Path(temporary) / "lake"
+        data.make(directory, rows)
+        for turn in range(TURNS):
+            for file_format in FORMATS:
+                ours = f"b.{file_format}_interbed_{turn}"
+                for name in STAGES:
+                    for engine in ENGINES:
+                        table = f"b.{file_format}_{engine}_{turn}" if name == "base write" else ours
+                        with console.status(f"{file_format}, {name}: {engine}"):
+                            figures = stage(engine, name, directory, warehouse, table, file_format)
+                        by_engine = found[file_format][name]
+                        by_engine[engine] = better(by_engine.get(engine), figures)
+    for file_format in FORMATS:
+        for name in STAGES[1:]:
+            counts = {e: f["rows"] for e, f in found[file_format][name].items()}
+            if set(counts.values()) != {rows}:
+                raise SystemExit(f"{file_format}, {name}: {counts} rows instead of {rows}")
+    return found
+
+
+def show(found: Found, console: Console) -> None:
+    """The figures as a table."""
+    view = Table(title="ORC and Avro, CPU seconds; ratios are pypaimon / interbed", title_justify="left")
+    for column in ("format", "stage"):
+        view.add_column(column)
+    for column in (*ENGINES, "ratio", "our peak MB"):
+        view.add_column(column, justify="right")
+    for file_format, stages in found.items():
+        for name, by_engine in stages.items():
+            ours, peer = by_engine["interbed"], by_engine["pypaimon"]
+            cells = [f"{f['cpu_s']:.3f}" for f in (ours, peer)]
+            view.add_row(file_format, name, *cells, f"{peer['cpu_s'] / ours['cpu_s']:.2f}", f"{ours['peak_mb']:.0f}")
+    console.print(view)
+
+
+def as_json(found: Found) -> dict[str, Any]:
+    """The figures for `--json`."""
+    return dict(found)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=ROWS)
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    console = Console(stderr=arguments.json, width=None if sys.stdout.isatty() else 160)
+    found = measure(console, arguments.rows)
+    show(found, console)
+    if arguments.json:
+        print(json.dumps(as_json(found), indent=2))
+
+
+if __name__ == "__main__":
+    main()
