@@ -1,0 +1,62 @@
+"""A process that works on a table: `lsm_process.py <location> <work> <number> [--limit bytes] [fault…]`.
+
+`upsert` writes 400 keys with values that tell the number, `spill` the same keys over and over through a tiny buffer,
+`compact` merges the table fully. With `--limit` no file may become larger, as on a disk that is full; the error is
+printed. Faults are those of fileio.faults.
+"""
+
+import argparse
+import resource
+import signal
+import sys
+
+import pyarrow as pa
+
+from interbed.storage.errors import CommitConflictError, InterbedError
+from interbed.storage.fileio.faults import Fault, FaultyFileIO
+from interbed.storage.fileio.local import LocalFileIO
+from interbed.storage.store import open_store
+from interbed.storage.table import Table
+
+KEYS = 400
+
+
+def rows(number: int, keys: int = KEYS, *, step: int = 1) -> pa.Table:
+    """Keys with values that compress badly."""
+    ids = range(0, keys * step, step)
+    return pa.table({"id": pa.array(ids, pa.int64()), "v": [f"{number}-{i * 2654435761 % 2**32:08x}" for i in ids]})
+
+
+def main() -> int:
+    """Work as the arguments say."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("location")
+    parser.add_argument("work", choices=["upsert", "spill", "compact"])
+    parser.add_argument("number", type=int)
+    parser.add_argument("--limit", type=int)
+    parser.add_argument("faults", nargs="*")
+    arguments = parser.parse_args()
+    if arguments.limit is not None:
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (arguments.limit, arguments.limit))
+    files = FaultyFileIO(LocalFileIO(), [Fault.parse(f) for f in arguments.faults])
+    options = {"write-buffer-size": "8 kb"} if arguments.work == "spill" else {}
+    table = Table("db.t", open_store(arguments.location, files, dynamic_options=options))
+    try:
+        if arguments.work == "compact":
+            print(table.compact(full=True).snapshot_id)
+        else:
+            with table.new_write("victim") as write:
+                for turn in range(6 if arguments.work == "spill" else 1):
+                    write.write_arrow(rows(arguments.number + turn))
+                table.new_commit("victim").commit(write.prepare_commit())
+    except CommitConflictError:
+        print("conflict")
+    except InterbedError as error:
+        print(type(error).__name__, error)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

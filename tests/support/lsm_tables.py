@@ -1,0 +1,104 @@
+"""Tables on which processes work that are killed or run out of disk, and what must hold of them afterwards."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+
+import interbed
+from interbed.storage.manifest.stats import EMPTY_ROW
+from interbed.storage.row.kind import RowKind
+from interbed.storage.store import open_store
+from interbed.storage.table import Table
+from tests.storage.write.lsm_process import rows
+
+ROOT = Path(__file__).resolve().parents[2]
+DEADLINE_SECONDS = 240
+LOOKUP = {"changelog-producer": "lookup", "deletion-vectors.enabled": "true"}
+Rows = dict[int, str]
+
+
+def create(warehouse: Path, **options: str) -> Table:
+    """A table (id BIGINT, v STRING) with one bucket."""
+    catalog = interbed.load_catalog("test", warehouse=f"file:{warehouse}")
+    catalog.create_database("db", ignore_if_exists=True)
+    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.string())])
+    return catalog.create_table("db.t", schema, primary_keys=["id"], options={"bucket": "1", **options})
+
+
+def reopened(table: Table) -> Table:
+    """The table as another process would see it."""
+    return Table(table.name, open_store(table.location))
+
+
+def start(table: Table, work: str, number: int, *arguments: str, temporary: Path) -> "subprocess.Popen[str]":
+    """Run tests.storage.write.lsm_process on the table; `temporary` is where its temporary files go."""
+    temporary.mkdir(exist_ok=True)
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.storage.write.lsm_process", table.location, work, str(number), *arguments],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": ":".join(p for p in sys.path if p), "TMPDIR": str(temporary)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finish(process: "subprocess.Popen[str]") -> tuple[int, str]:
+    """The process's exit code and output, errors of the interpreter included."""
+    try:
+        output, errors = process.communicate(timeout=DEADLINE_SECONDS)
+    finally:
+        process.kill()
+        process.wait()
+    return process.returncode, output + errors
+
+
+def written(*numbers: int) -> Rows:
+    """What `rows` of these numbers amount to, the later ones on top."""
+    found: Rows = {}
+    for number in numbers:
+        found |= values(rows(number))
+    return found
+
+
+def values(data: pa.Table) -> Rows:
+    """The rows by key."""
+    return dict(zip(data["id"].to_pylist(), data["v"].to_pylist(), strict=True))
+
+
+def state(table: Table, snapshot_id: int | None = None) -> Rows:
+    """The table's rows, newest or as of a snapshot."""
+    return values(table.scan(snapshot_id=snapshot_id).to_arrow())
+
+
+def replayed(table: Table, snapshot_id: int) -> Rows:
+    """The rows that the changelog up to a snapshot amounts to; fails when a change does not fit those before it."""
+    found: Rows = {}
+    changes = table.changes(to_snapshot=snapshot_id).to_arrow().to_pydict()
+    for key, value, kind in zip(changes["id"], changes["v"], changes["_row_kind"], strict=True):
+        if kind in (RowKind.UPDATE_BEFORE, RowKind.DELETE):
+            assert found.pop(key) == value
+        else:
+            assert key not in found
+            found[key] = value
+    return found
+
+
+def check_every_snapshot(table: Table) -> None:
+    """Every snapshot is readable, and its rows are those of the changelog up to it (for tables of LOOKUP)."""
+    for snapshot in table.snapshots():
+        assert state(table, snapshot.id) == replayed(table, snapshot.id)
+
+
+def files_of(table: Table) -> set[Path]:
+    """All files of the table that are not hidden."""
+    return {p for p in Path(table.location).rglob("*") if p.is_file() and not p.name.startswith(".")}
+
+
+def sorted_runs(table: Table) -> int:
+    """The number of sorted runs of the only bucket."""
+    files = table.new_scan().restore_buckets().files(EMPTY_ROW, 0)
+    return sum(f.level == 0 for f in files) + len({f.level for f in files if f.level > 0})
