@@ -7,9 +7,9 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from interbed.storage.lsm.key_words import Mask, Order
+from interbed.storage.lsm.merge_function.take import Numbers, take_column
 
 Kinds = npt.NDArray[np.int8]
 
@@ -61,10 +61,16 @@ class PicksRows(Protocol):
 
 def take_rows(rows: pa.RecordBatch, columns: Sequence[str], numbers: "npt.NDArray[Any]") -> pa.RecordBatch:
     """Those rows, by number and in that order, of some columns."""
-    wanted = rows.select(list(columns))
-    indices: Any = pa.array(numbers)
-    taken: pa.RecordBatch = pc.take(wanted, indices, boundscheck=False, memory_pool=block_memory_pool())
-    return taken
+    if not columns:
+        return no_columns(len(numbers))
+    made, pool = Numbers(numbers), block_memory_pool()
+    taken = [take_column(rows.column(name), made, pool) for name in columns]
+    return pa.RecordBatch.from_arrays(taken, schema=pa.schema([rows.schema.field(name) for name in columns]))
+
+
+def no_columns(rows: int) -> pa.RecordBatch:
+    """A batch of so many rows and no columns."""
+    return pa.RecordBatch.from_arrays([pa.nulls(rows)], names=["_"]).select([])
 
 
 def block_memory_pool() -> pa.MemoryPool:

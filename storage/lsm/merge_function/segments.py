@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from interbed.storage.lsm.key_words import Mask, Order, group_ends
-from interbed.storage.lsm.merge_function.api import KeyGroups, Kinds, block_memory_pool
+from interbed.storage.lsm.merge_function.api import KeyGroups, Kinds, block_memory_pool, no_columns
 from interbed.storage.lsm.merge_function.take import Numbers, take_column
 from interbed.storage.schema.table_schema import VALUE_KIND
 
@@ -27,7 +27,6 @@ Column: TypeAlias = "pa.Array[Any]"
 Result: TypeAlias = "Picked | Column"
 
 _DELETE = np.int8(3)
-_STEPS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,44 +155,33 @@ class KeyRows:
 
     def last_where(self, wanted: Mask) -> Order:
         """The newest row of each key that is wanted; -1 where there is none. `wanted` is by row."""
-        return self._nearest(wanted, self.newest, self.lasts, self.firsts, -1)
+        if wanted.take(self.newest).all():
+            return self.newest
+        # The place of the last row that is wanted is carried on to the end of its key, or over it.
+        places = np.where(wanted.take(self.order), self._places, np.int32(-1))
+        found = np.maximum.accumulate(places).take(self.lasts)
+        return np.where(found >= self.firsts, self.order.take(found), -1)
 
     def first_where(self, wanted: Mask) -> Order:
         """The oldest row of each key that is wanted; -1 where there is none."""
-        return self._nearest(wanted, self.oldest, self.firsts, self.lasts, 1)
+        if wanted.take(self.oldest).all():
+            return self.oldest
+        places = np.where(wanted.take(self.order), self._places, np.int32(2**31 - 1))
+        found = np.minimum.accumulate(places[::-1])[::-1].take(self.firsts)
+        there = found <= self.lasts
+        return np.where(there, self.order.take(np.where(there, found, 0)), -1)
 
-    def _nearest(self, wanted: Mask, begin: Order, places: Order, bounds: Order, step: int) -> Order:
-        rows = begin.copy()
-        keys = np.flatnonzero(~wanted.take(begin))
-        places = places.take(keys)
-        # Most keys are done after a step or two; what is left then is looked for in all rows at once.
-        for _ in range(_STEPS):
-            if not len(keys):
-                return rows
-            ends = places == bounds.take(keys)
-            rows[keys.compress(ends)] = -1
-            keys, places = keys.compress(~ends), places.compress(~ends) + step
-            found = self.order.take(places)
-            right = wanted.take(found)
-            rows[keys.compress(right)] = found.compress(right)
-            keys, places = keys.compress(~right), places.compress(~right)
-        if len(keys):
-            there = np.flatnonzero(wanted.take(self.order))
-            rows[keys] = -1
-            of = self.keys.take(there)
-            left = np.zeros(len(self), np.bool_)
-            left[keys] = True
-            chosen = left.take(of)
-            # Of several rows of a key the one assigned last stays.
-            found, of = self.order.take(there.compress(chosen))[::-step], of.compress(chosen)[::-step]
-            rows[of] = found
-        return rows
+    @cached_property
+    def _places(self) -> "npt.NDArray[np.int32]":
+        return np.arange(len(self.order), dtype=np.int32)
 
 
 def finish(
     rows: pa.RecordBatch, results: Mapping[str, Result], newest: Order, output: Sequence[str], kinds: Kinds | None
 ) -> pa.RecordBatch:
     """The merged rows: results by key; columns without are those of the newest row, `kinds` are those of the keys."""
+    if not output:
+        return no_columns(len(newest))
     pool = block_memory_pool()
     # Most columns share the same numbers.
     made: dict[int, Numbers] = {}

@@ -67,20 +67,22 @@ class _Numbers(Fold):
         """The function of each key's numbers in their order; floats must not be taken in another one."""
         if not len(keys):
             return None
-        values = self._values
+        ordered = self._values.take(keys.order)
         if not self._is_float:
-            made = function.reduceat(values.take(keys.order), keys.firsts, dtype=values.dtype)
+            sums = function is np.add
+            made = sums_of(ordered, keys) if sums else function.reduceat(ordered, keys.firsts, dtype=ordered.dtype)
+        elif function is np.add and ordered.dtype == np.float64:
+            made = _float_sums(ordered, keys)
         elif int(keys.sizes.max()) > _MANY_ROWS:
             # Few long keys: a loop over keys takes fewer steps than one over rounds.
-            ordered = values.take(keys.order)
             bounds = zip(keys.firsts.tolist(), keys.sizes.tolist(), strict=True)
             with np.errstate(all="ignore"):
-                made = np.array([function.accumulate(ordered[a : a + n])[-1] for a, n in bounds], values.dtype)
+                made = np.array([function.accumulate(ordered[a : a + n])[-1] for a, n in bounds], ordered.dtype)
         else:
-            made = values.take(keys.oldest)
+            made = ordered.take(keys.firsts)
             with np.errstate(all="ignore"):
                 for more, rows in keys.rounds:
-                    made[more] = function(made.take(more), values.take(rows))
+                    made[more] = function(made.take(more), self._values.take(rows))
         gone = None if self._valid is None else keys.last_where(self._valid) < 0
         numbers: Column = pa.array(made, type=self.column.type, mask=gone)
         return numbers
@@ -139,7 +141,7 @@ class Sum(_Numbers):
         greatest = max(abs(int(low.max())), abs(int(low.min())))
         if (high != low >> 63).any() or greatest * int(keys.sizes.max()) >= 1 << 63:
             return None
-        sums = np.add.reduceat(low.take(keys.order), keys.firsts)
+        sums = sums_of(low.take(keys.order), keys)
         data = np.stack([sums, sums >> 63], axis=1)
         has: Any = None if self._valid is None else pa.array(keys.last_where(self._valid) >= 0)
         buffers = [None if has is None else has.buffers()[1], pa.py_buffer(data)]
@@ -211,6 +213,26 @@ def _objects(values: "list[Any]") -> Numbers:
     out = np.empty(len(values), object)
     out[:] = values
     return out
+
+
+def sums_of(ordered: Numbers, keys: KeyRows) -> Numbers:
+    """The sum of each key's integers, which stand in order; sums wrap around."""
+    passed = np.cumsum(ordered, dtype=ordered.dtype)
+    made = passed.take(keys.lasts)
+    made[1:] -= passed.take(keys.lasts[:-1])
+    return made
+
+
+def _float_sums(ordered: Numbers, keys: KeyRows) -> Numbers:
+    """The sum of each key's doubles, added one after the other."""
+    with np.errstate(all="ignore"):
+        made = np.bincount(keys.keys, weights=ordered, minlength=len(keys))
+    zeros = np.flatnonzero(made == 0)
+    if len(zeros):
+        # The sum began with a zero, which a negative zero does not change; alone it stays negative.
+        positive = np.bincount(keys.keys, weights=~((ordered == 0) & np.signbit(ordered)), minlength=len(keys))
+        made[zeros.compress(positive.take(zeros) == 0)] = -0.0
+    return made
 
 
 def limbs_of(column: Column) -> "npt.NDArray[np.uint64]":

@@ -3,12 +3,14 @@
 They keep numbers of rows instead of values, so that all types are handled alike and each result is copied once.
 """
 
+from collections.abc import Iterable
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
 
-from interbed.storage.lsm.key_words import Order, key_words, row_ranks
+from interbed.storage.lsm.key_words import Order, Words, row_ranks, words_in_turn
 from interbed.storage.lsm.merge_function.fields.fold import Column, Fold, Late
 from interbed.storage.lsm.merge_function.segments import KeyRows, Picked, Slots
 from interbed.storage.lsm.merge_function.take import validity, without_nulls
@@ -162,16 +164,41 @@ class Greatest(Pick):
         self._picked[slots] = np.where((numbers != _NULL) & replaces, numbers, picked)
 
     def reduce(self, keys: KeyRows) -> Picked:
+        """See Fold."""
+        if not len(keys):
+            return Picked(keys.newest)
+        words = words_in_turn(without_nulls(self.column))
+        first = next(words)
+        lowest = first.min()
+        bits = (int(first.max() - lowest) + 1).bit_length()
+        shift = len(keys.order).bit_length()
+        if bits + shift + len(keys).bit_length() <= 63:
+            rest = next(words, None)
+            if rest is None:
+                return self._greatest_of_short(first - lowest, bits, shift, keys)
+            words = chain([rest], words)
+        return self._greatest_of_long(chain([first], words), keys)
+
+    def _greatest_of_short(self, words: Words, bits: int, shift: int, keys: KeyRows) -> Picked:
+        """Where key, value and place fit into one number: a running maximum that begins anew with each key."""
+        top = np.uint64((1 << bits) - 1)
+        words = top - words if self.least else words + np.uint64(1)
+        if self._valid is not None:
+            words = np.where(self._valid, words, np.uint64(0))
+        mixed = (keys.keys.view(np.uint64) << np.uint64(bits)) | words.take(keys.order)
+        mixed = (mixed << np.uint64(shift)) | np.arange(len(mixed), dtype=np.uint64)
+        places = np.maximum.accumulate(mixed).take(keys.lasts) & np.uint64((1 << shift) - 1)
+        return Picked(keys.order.take(places.view(np.int64)))
+
+    def _greatest_of_long(self, words: Iterable[Words], keys: KeyRows) -> Picked:
         """Word by word: of a key's values those stay that have the greatest first word, then the greatest second …"""
         rows = keys.newest.copy()
-        if not len(keys):
-            return Picked(rows)
         left = None if self._valid is None else self._valid.take(keys.order)
-        for word in key_words([without_nulls(self.column)]):
-            words = (~word if self.least else word).take(keys.order)
+        for word in words:
+            ordered = (~word if self.least else word).take(keys.order)
             if left is not None:
-                words = np.where(left, words, np.uint64(0))
-            best = words == np.maximum.reduceat(words, keys.firsts).repeat(keys.sizes)
+                ordered = np.where(left, ordered, np.uint64(0))
+            best = ordered == np.maximum.reduceat(ordered, keys.firsts).repeat(keys.sizes)
             left = best if left is None else best & left
             if np.count_nonzero(left) <= len(keys):
                 break
