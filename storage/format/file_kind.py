@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from interbed.storage.errors import InvalidOptionError
 from interbed.storage.format.stats import StatsMode, key_modes, stats_modes
+from interbed.storage.format.type_limits import check_fields
 from interbed.storage.format_options import FILE_FORMATS
 from interbed.storage.options import CoreOptions
 from interbed.storage.types.data_type import DataField
@@ -52,15 +53,19 @@ class FileKinds:
     def of(options: CoreOptions, fields: Sequence[DataField], keys: Sequence[DataField]) -> "FileKinds":
         """The kinds for a table with these columns; `keys` are those of its trimmed primary key, none without one.
 
-        Raises InvalidOptionError for an unknown format, codec or mode, naming the option.
+        Raises InvalidOptionError for an unknown format, codec or mode, naming the option, and NotSupportedError for a
+        column that one of the formats can't hold.
         """
         levels: list[int | None] = [None]
         if keys:
             levels += sorted({*options.format_by_level, *options.compression_by_level, *options.stats_mode_by_level})
-        return FileKinds(
+        kinds = FileKinds(
             data={level: _kind(options, fields, keys, level, changelog=False) for level in levels},
             changelog={level: _kind(options, fields, keys, level, changelog=True) for level in levels},
         )
+        for file_format in sorted(kinds.formats):
+            check_fields(file_format, fields)
+        return kinds
 
     @property
     def formats(self) -> frozenset[str]:

@@ -9,7 +9,6 @@ import pyarrow as pa
 from interbed.storage.file_index.spec import FileIndexSpec
 from interbed.storage.format.file_kind import FileKinds
 from interbed.storage.format.file_schema import file_schema, key_fields_of_file, key_value_fields
-from interbed.storage.format.type_limits import check_fields
 from interbed.storage.options import CoreOptions
 from interbed.storage.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND, TableSchema
 from interbed.storage.types.data_type import DataField
@@ -75,9 +74,6 @@ class DataFileLayout:
         if keyed:
             # Only the first key column ascends throughout; the others start anew with each of its values.
             ascending |= {key_fields_of_file(schema)[0].name, schema.key_fields[0].name}
-        kinds = FileKinds.of(options, schema.fields, key_fields)
-        for file_format in sorted(kinds.formats):
-            check_fields(file_format, schema.fields)
         indexes = FileIndexSpec.of(
             schema.fields, options.raw, in_manifest_threshold=options.file_index_in_manifest_threshold
         )
@@ -87,7 +83,7 @@ class DataFileLayout:
             key_fields=key_fields,
             sequence_fields=options.sequence_fields if keyed else (),
             value_fields=schema.fields,
-            kinds=kinds,
+            kinds=FileKinds.of(options, schema.fields, key_fields),
             dense_stats=options.boolean("metadata.stats-dense-store", True),
             # Java Paimon 1.4.2 takes wrong values from pages of deltas when an index picks single rows of them.
             ascending=frozenset() if indexes.picks_rows else frozenset(ascending),
