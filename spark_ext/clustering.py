@@ -1,5 +1,6 @@
 """How Spark clusters rows before a write, so that one task writes each bucket."""
 
+from interbed.storage.bucket.mode import BucketMode, bucket_mode
 from interbed.storage.schema.table_schema import TableSchema
 from interbed.storage.types.data_type import TIMESTAMPS, AtomicType, DataType
 from interbed.thrift_idl.planner.ttypes import WriteClustering
@@ -13,16 +14,24 @@ def clustering_of(schema: TableSchema) -> WriteClustering:
 
     With a fixed number of buckets: by partition and bucket, strictly, since two writers of one bucket would make a
     sorted run each and, with a primary key, give the same sequence numbers to different rows of one key. Where the
-    JVM's bucket function can't follow the table's, the bucket columns themselves stand in. Without buckets: by
-    partition, to write fewer files, and not strictly, so that Spark may split a large partition among tasks.
+    JVM's bucket function can't follow the table's, the bucket columns themselves stand in.
+
+    With dynamic buckets: by partition, strictly, since one task has to choose the buckets of all of a partition's keys;
+    all rows in one task (the one bucket of a hash over a single one) where there are no partitions or keys cross them.
+    Without buckets, and where they are postponed: by partition, to write fewer files, and not strictly, so that Spark
+    may split a large partition among tasks.
     """
     keys = list(schema.bucket_keys)
     partition = list(schema.partition_keys)
-    if schema.core.bucket < 1 or not keys:
-        strict = schema.has_primary_key
-        return WriteClustering(
-            columns=partition + (keys if strict else []), bucketCount=0, bucketColumns=[], strict=strict
-        )
+    match bucket_mode(schema, schema.core):
+        case BucketMode.NONE | BucketMode.POSTPONED:
+            return WriteClustering(columns=partition, bucketCount=0, bucketColumns=[], strict=False)
+        case BucketMode.DYNAMIC if partition:
+            return WriteClustering(columns=partition, bucketCount=0, bucketColumns=[], strict=True)
+        case BucketMode.DYNAMIC | BucketMode.CROSS_PARTITION:
+            return WriteClustering(columns=[], bucketCount=1, bucketColumns=keys, strict=True)
+        case BucketMode.FIXED:
+            pass
     function = schema.core.text("bucket-function.type", "default").lower()
     if function == "default" and all(_is_hashed_alike(schema.by_name[k].type) for k in keys):
         return WriteClustering(columns=partition, bucketCount=schema.core.bucket, bucketColumns=keys, strict=True)

@@ -125,7 +125,8 @@ class CommitToken:
 
 
 def _files_with_prefix(table: Table, prefix: str) -> Iterator[str]:
-    """The paths of data files of all partitions and buckets whose names begin so."""
+    """The paths of data files of all partitions and buckets whose names begin so, and of the index files with them."""
+    names = (prefix, f"index-{prefix}")
     file_io = table.store.file_io
     directories = [table.location]
     for _ in table.partition_keys:
@@ -133,7 +134,8 @@ def _files_with_prefix(table: Table, prefix: str) -> Iterator[str]:
     for directory in directories:
         for bucket in file_io.list(directory):
             if bucket.is_directory and bucket.name.startswith(_BUCKET):
-                yield from (f.path for f in file_io.list(bucket.path) if f.name.startswith(prefix))
+                yield from (f.path for f in file_io.list(bucket.path) if f.name.startswith(names))
+    yield from (f.path for f in file_io.list(table.store.paths.index("").rstrip("/")) if f.name.startswith(names))
 
 
 def plan_write(handle: TableHandle, request: Any) -> WritePlan:

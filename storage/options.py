@@ -13,6 +13,8 @@ from interbed.storage.version_options import VersionOptions
 
 BUCKET = "bucket"
 BUCKET_KEY = "bucket-key"
+DATA_FILE_PREFIX = "data-"
+"""What names of data files begin with by default."""
 PATH = "path"
 PRIMARY_KEY = "primary-key"
 PARTITION = "partition"
@@ -62,7 +64,7 @@ class CoreOptions(LsmOptions, StreamOptions, FormatOptions, VersionOptions):
     @property
     def data_file_prefix(self) -> str:
         """What names of data files begin with."""
-        return self.text("data-file.prefix", "data-")
+        return self.text("data-file.prefix", DATA_FILE_PREFIX)
 
     @property
     def thin_mode(self) -> bool:

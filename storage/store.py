@@ -1,5 +1,6 @@
 """Everything that the parts of storage need to know of one table, opened once."""
 
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -7,9 +8,9 @@ from interbed.storage.errors import BranchNotFoundError, InvalidInputError
 from interbed.storage.fileio.api import FileIO
 from interbed.storage.fileio.resolve import file_io_for
 from interbed.storage.manifest.index_file import IndexFileMeta
-from interbed.storage.options import BUCKET, CoreOptions
+from interbed.storage.options import BUCKET, DATA_FILE_PREFIX, CoreOptions
 from interbed.storage.paths import MAIN_BRANCH, TablePaths
-from interbed.storage.schema.change import SchemaChange, check_dynamic_options, check_together
+from interbed.storage.schema.change import SchemaChange, check_dynamic_options
 from interbed.storage.schema.manager import SchemaManager
 from interbed.storage.schema.table_schema import TableSchema
 from interbed.storage.snapshot.lock import CatalogLock
@@ -55,7 +56,6 @@ class TableStore:
 
         Raises InvalidOptionError for one that can't be dynamic, or that contradicts others.
         """
-        check_together(self.schema, {**self.dynamic_options, **dynamic_options})
         return open_store(
             self.location,
             self.file_io,
@@ -97,6 +97,14 @@ class TableStore:
             dynamic_options={**self.dynamic_options, _BRANCH: name},
             environment=self.environment,
         )
+
+    def new_index_name(self) -> str:
+        """A name that no index file has; it tells the prefix of data files where that is not the usual one.
+
+        So the files of a job that gives its data files a prefix of its own can all be found.
+        """
+        prefix = self.options.data_file_prefix
+        return f"index-{prefix if prefix != DATA_FILE_PREFIX else ''}{uuid.uuid4()}-0"
 
     def refreshed(self) -> "TableStore":
         """The same table with the newest schema."""

@@ -5,7 +5,6 @@ the first row for it comes, and writes anew those of the buckets that it gave ne
 buckets rests on goes into the commit messages, so that a commit notices when another writer has changed them meanwhile.
 """
 
-import uuid
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -155,7 +154,7 @@ class DynamicBuckets:
 
     def _write(self, partition: bytes, bucket: int, state: _Partition) -> IndexChange:
         store = self._store
-        path = store.new_index_path(partition, bucket, f"index-{uuid.uuid4()}-0")
+        path = store.new_index_path(partition, bucket, store.new_index_name())
         new = write_hashes(store.file_io, path, state.buckets.hashes_of(bucket))
         return IndexChange(new=new, replaced=state.files.get(bucket))
 

@@ -1,6 +1,5 @@
 """The deletion vectors of one bucket of a primary-key table while it is compacted."""
 
-import uuid
 from collections.abc import Mapping, Sequence
 
 import numpy.typing as npt
@@ -67,7 +66,7 @@ class BucketDeletions:
             return (), ()
         replaced, new = self._files, []
         if self._vectors:
-            path = self._store.new_index_path(self._partition, self._bucket, f"index-{uuid.uuid4()}-0")
+            path = self._store.new_index_path(self._partition, self._bucket, self._store.new_index_name())
             bitmap64 = self._store.options.deletion_vectors_bitmap64
             new = [write_vectors(self._store.file_io, path, self._vectors, bitmap64=bitmap64)]
         self._files = tuple(new)

@@ -106,6 +106,22 @@ def test_an_abort_finds_the_files_of_tasks_whose_messages_were_dropped(table: Ta
     assert CommitToken.from_bytes(other.token).commit(table, kept) == 1
 
 
+@pytest.mark.parametrize("options", [{}, {"index-file-in-data-file-dir": "true"}, {"bucket": "-2"}])
+def test_an_abort_finds_the_index_files_of_dynamic_buckets_and_postponed_rows(
+    tmp_path: Path, options: dict[str, str]
+) -> None:
+    catalog = load_catalog(warehouse=str(tmp_path))
+    catalog.create_database("db")
+    table = catalog.create_table("db.t", SCHEMA, primary_keys=["id"], options=options)
+    plan = plan_write(_handle(table), Request())
+    _written(plan.task, 1)
+    assert any(f.is_file() for f in Path(table.location).rglob("index-*")) is (options.get("bucket") != "-2")
+
+    CommitToken.from_bytes(plan.token).abort(table, [])
+
+    assert [f.name for f in Path(table.location).rglob("*") if f.is_file()] == ["schema-0"]
+
+
 def test_a_task_that_ends_after_its_job_was_aborted_takes_back_its_files(table: Table) -> None:
     plan = plan_write(_handle(table), Request())
     late = TaskWriter(plan.task)

@@ -62,6 +62,47 @@ def test_rows_meet_in_the_task_of_their_bucket_whatever_the_key(lake: Lake, keys
     assert lake.tuples("SELECT count(*) FROM {lake}.db.t") == [(300,)]
 
 
+@pytest.mark.parametrize("partition", ["", "PARTITIONED BY (p)"])
+def test_tasks_do_not_choose_dynamic_buckets_on_their_own(lake: Lake, partition: str) -> None:
+    lake.sql(
+        f"CREATE TABLE {{lake}}.db.t (p INT, id BIGINT, v BIGINT) {partition} "
+        "TBLPROPERTIES ('primary-key' = 'p,id', 'dynamic-bucket.target-row-num' = '400')"
+    )
+    for value in range(3):
+        rows = lake.spark.range(value * 500, value * 500 + 1500, 1, 6)
+        rows.selectExpr("CAST(id % 3 AS INT) AS p", "id", f"CAST({value} AS BIGINT) AS v").writeTo(
+            f"{lake.name}.db.t"
+        ).append()
+
+    assert lake.tuples("SELECT count(*), count(DISTINCT id), sum(v) FROM {lake}.db.t") == [(2500, 2500, 500 + 3000)]
+    buckets = {file.rpartition("/")[0] for file in lake.files("db.t")}
+    assert len(buckets) == (9 if partition else 7)
+    lake.sql("INSERT OVERWRITE {lake}.db.t VALUES (1, 7, 9), (2, 8, 9)")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (1, 7, 10)")
+    assert lake.tuples("SELECT * FROM {lake}.db.t ORDER BY p") == [(1, 7, 10), (2, 8, 9)]
+
+
+def test_keys_move_between_partitions(lake: Lake) -> None:
+    lake.sql(
+        "CREATE TABLE {lake}.db.t (id BIGINT, dt STRING, v INT) PARTITIONED BY (dt) "
+        "TBLPROPERTIES ('primary-key' = 'id')"
+    )
+    for day in ("a", "b"):
+        rows = lake.spark.range(0 if day == "a" else 50, 100, 1, 4)
+        rows.selectExpr("id", f"'{day}' AS dt", "1 AS v").writeTo(f"{lake.name}.db.t").append()
+
+    assert lake.tuples("SELECT dt, count(*) FROM {lake}.db.t GROUP BY dt ORDER BY dt") == [("a", 50), ("b", 50)]
+
+
+def test_postponed_rows_are_seen_after_a_compaction(lake: Lake) -> None:
+    lake.sql("CREATE TABLE {lake}.db.t (id BIGINT, v INT) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '-2')")
+    lake.sql("INSERT INTO {lake}.db.t SELECT id, 1 FROM range(100)")
+    assert lake.tuples("SELECT count(*) FROM {lake}.db.t") == [(0,)]
+
+    _table(lake, "db.t").compact()
+    assert lake.tuples("SELECT count(*) FROM {lake}.db.t") == [(100,)]
+
+
 def test_an_append_table_takes_rows_as_they_come(lake: Lake) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (id INT, v STRING)")
     lake.sql("INSERT INTO {lake}.db.t VALUES (1, 'a')")
@@ -196,7 +237,9 @@ def test_a_null_in_a_key_is_refused(lake: Lake) -> None:
 
 
 def test_what_cannot_be_written_is_refused_before_a_task_starts(lake: Lake) -> None:
-    lake.sql("CREATE TABLE {lake}.db.t (id INT, v INT) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '-1')")
+    lake.sql(
+        "CREATE TABLE {lake}.db.t (id INT, v INT) TBLPROPERTIES ('primary-key' = 'id', 'row-tracking.enabled' = 'true')"
+    )
 
-    with pytest.raises(Exception, match="'bucket' = '-1'"):
+    with pytest.raises(Exception, match="row tracking"):
         lake.sql("INSERT INTO {lake}.db.t VALUES (1, 1)")
