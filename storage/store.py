@@ -10,7 +10,7 @@ from interbed.storage.fileio.resolve import file_io_for
 from interbed.storage.manifest.index_file import IndexFileMeta
 from interbed.storage.options import BUCKET, DATA_FILE_PREFIX, CoreOptions
 from interbed.storage.paths import MAIN_BRANCH, TablePaths
-from interbed.storage.schema.change import SchemaChange, check_dynamic_options
+from interbed.storage.schema.change import SchemaChange, check_dynamic_options, check_together
 from interbed.storage.schema.manager import SchemaManager
 from interbed.storage.schema.table_schema import TableSchema
 from interbed.storage.snapshot.lock import CatalogLock
@@ -56,6 +56,7 @@ class TableStore:
 
         Raises InvalidOptionError for one that can't be dynamic, or that contradicts others.
         """
+        check_together(self.schema, {**self.dynamic_options, **dynamic_options})
         return open_store(
             self.location,
             self.file_io,
