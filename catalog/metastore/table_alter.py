@@ -96,6 +96,13 @@ class TableChanges:
 
     def _replace(self, transaction: Transaction, stored: Stored[Table], changed: Table, mover: Mover) -> Table:
         old = stored.value
+        renamed = (old.database, old.name) != (changed.database, changed.name)
+        new = self._completed(old, changed, renamed)
+        # In the order in which Hive finds fault.
+        if renamed and transaction.tables.find(new.catalog, new.database, new.name) is not None:
+            raise InvalidOperationError(f"new table {new.database}.{new.name} already exists")
+        if not old.is_view and not same_keys(old.partition_keys, changed.partition_keys):
+            raise InvalidOperationError("partition keys can not be changed.")
         old_database = transaction.databases.find(old.catalog, old.database, for_child=True)
         new_database = (
             old_database
@@ -104,12 +111,6 @@ class TableChanges:
         )
         if old_database is None or new_database is None:
             raise InvalidOperationError(f"The database {shortened(changed.database)} does not exist")
-        renamed = (old.database, old.name) != (changed.database, changed.name)
-        new = self._completed(old, changed, renamed)
-        if renamed and transaction.tables.find(new.catalog, new.database, new.name) is not None:
-            raise InvalidOperationError(f"new table {new.database}.{new.name} already exists")
-        if not old.is_view and not same_keys(old.partition_keys, changed.partition_keys):
-            raise InvalidOperationError("partition keys can not be changed.")
         if renamed and self._moves_with_name(old, new, old_database.value):
             new = self._moved(transaction, stored, new, new_database.value, mover)
         if not transaction.tables.replace(stored.id, new_database.id, new):
