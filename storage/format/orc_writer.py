@@ -24,8 +24,9 @@ from interbed.storage.types.arrow import FIELD_ID
 STRIPE_BYTES = 64 << 20
 """ORC's own stripe size, which is Paimon's, too."""
 _ID = b"paimon.id"
-_UNFLUSHED = 0.2
-"""What part of rows in memory their share of a stripe is guessed to be; Paimon guesses the same."""
+_MAGIC_BYTES = 3
+_GUESSED_SHARE = 0.2
+"""What part of their size in memory rows are guessed to take in the file before there is a stripe; Paimon's guess."""
 _COMPACT_LEVEL = 2
 """From this zstd level on liborc compresses for size; it knows speed and size only."""
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -41,8 +42,6 @@ class OrcFileWriter:
         self._schema = schema
         self._physical = pa.schema([_orc_field(f) for f in schema])
         self._timestamps = [i for i, f in enumerate(schema) if _has_timestamps(f.type)]
-        self._flushed_at = 0
-        self._unflushed = 0
         stripe = options.memory("orc.stripe.size", options.file_block_size or STRIPE_BYTES)
         self._writer = orc.ORCWriter(
             self._sink,
@@ -56,6 +55,9 @@ class OrcFileWriter:
             bloom_filter_columns=_places(schema, options.names("orc.bloom.filter.columns")) or None,
             bloom_filter_fpp=options.number("orc.bloom.filter.fpp", 0.01),
         )
+        self._flushed_at = _MAGIC_BYTES
+        self._flushed = 0
+        self._unflushed = 0
 
     def write(self, batches: Sequence[pa.RecordBatch]) -> None:
         """Append the batches."""
@@ -64,13 +66,15 @@ class OrcFileWriter:
         self._sink.check()
         self._unflushed += sum(b.nbytes for b in physical)
         if self._sink.tell() > self._flushed_at:
-            # A stripe went out; what is left of these rows in memory is at most a stripe.
+            # A stripe went out; what is left of these rows in memory is less than a stripe.
             self._flushed_at = self._sink.tell()
+            self._flushed += self._unflushed
             self._unflushed = 0
 
     def position(self) -> int:
         """Bytes written so far, with a guess of what is still in memory."""
-        return int(self._sink.tell() + self._unflushed * _UNFLUSHED)
+        share = self._flushed_at / self._flushed if self._flushed else _GUESSED_SHARE
+        return int(self._sink.tell() + self._unflushed * share)
 
     def finish(self) -> int:
         """Write the last stripe and the footer; the size of the file."""
