@@ -125,8 +125,8 @@ class StreamOptions(OptionReader):
 
     @property
     def incremental_between(self) -> tuple[str, str] | None:
-        """The snapshot after which the changes to read begin, and the last one, both as text."""
-        return self._pair(INCREMENTAL_BETWEEN, "two snapshot ids such as '5,10'")
+        """The snapshot after which the changes to read begin, and the last one: their ids, or two tags."""
+        return self._pair(INCREMENTAL_BETWEEN, "two snapshot ids such as '5,10', or two tags")
 
     @property
     def incremental_between_millis(self) -> tuple[int, int] | None:
@@ -140,6 +140,11 @@ class StreamOptions(OptionReader):
         if last < first:
             raise InvalidOptionError(f"Option '{key}' ends before it begins: '{self.raw[key]}'.")
         return first, last
+
+    @property
+    def incremental_tags_are_snapshots(self) -> bool:
+        """Whether the changes between two tags are those of the snapshots between them, instead of a comparison."""
+        return self.boolean("incremental-between-tag-to-snapshot", False)
 
     @property
     def incremental_scan_mode(self) -> IncrementalScanMode:

@@ -120,7 +120,7 @@ class AuditRead:
 
     def _packed_rows(self, rows: pa.RecordBatch, firsts: "npt.NDArray[np.int64]") -> pa.RecordBatch:
         ends = np.append(firsts[1:], rows.num_rows)
-        offsets: pa.Array[Any] = pa.array(np.append(firsts, rows.num_rows).astype(np.int32))
+        offsets: Any = pa.array(np.append(firsts, rows.num_rows).astype(np.int32))
         first_rows: Any = pa.array(firsts)
         last_rows: Any = pa.array(ends - 1)
         columns: list[pa.Array[Any]] = []

@@ -87,8 +87,9 @@ class ChangeRead:
             adds = batch
             if self._keyed:
                 adds = batch.filter(pa.array(~is_retract(_kinds_of(batch))))
-            # By schema, so that columns that are never null stay so.
-            yield pa.RecordBatch.from_arrays([adds.column(n) for n in schema.names], schema=schema)
+            shown = adds.select(schema.names)
+            # By schema, so that columns that are never null stay so; without columns rows are still counted.
+            yield shown if shown.schema == schema else pa.RecordBatch.from_arrays(shown.columns, schema=schema)
 
     def _handed_out(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         kinds: pa.Array[Any] = pa.array(np.zeros(rows.num_rows, np.int8))

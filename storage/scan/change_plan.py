@@ -94,7 +94,7 @@ def splits_of_snapshot(
 def record_splits(store: TableStore, snapshot_id: int, entries: Iterable[ManifestEntry]) -> list[Split]:
     """Splits whose rows are the records of the files, as they are."""
     options = store.options
-    splits = []
+    splits: list[Split] = []
     for found in grouped(entries).values():
         groups: Sequence[Sequence[DataFileMeta]] = [[e.file for e in found]]
         if not store.schema.has_primary_key and options.bucket < 0:

@@ -5,11 +5,11 @@ files (`delta`), changelog files (`changelog`), either by the table's producer (
 snapshots (`diff`). Source: documentation page `flink/sql-query`, Batch Incremental.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from interbed.storage.errors import InvalidOptionError, NotSupportedError, SnapshotNotFoundError
+from interbed.storage.errors import InvalidOptionError, NotSupportedError, SnapshotNotFoundError, TagNotFoundError
 from interbed.storage.lsm.interval_partition import interval_partition
 from interbed.storage.lsm_options import ChangelogProducer
 from interbed.storage.manifest.entry import ManifestEntry
@@ -25,6 +25,7 @@ from interbed.storage.scan.split import Split
 from interbed.storage.snapshot.snapshot import FIRST_SNAPSHOT_ID, CommitKind, Snapshot
 from interbed.storage.store import TableStore
 from interbed.storage.stream_options import INCREMENTAL_BETWEEN, IncrementalScanMode
+from interbed.storage.version.tag import TagManager
 
 
 class SnapshotFiles(ChangedEntries, Protocol):
@@ -37,10 +38,11 @@ class SnapshotFiles(ChangedEntries, Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Between:
-    """A range of snapshots: those after `first`, up to and including `last`."""
+    """A range of snapshots: those after `first`, up to and including `last`. `tagged` are those kept by tags."""
 
     first: int
     last: int
+    tagged: Mapping[int, Snapshot] = field(default_factory=dict)
 
     @property
     def snapshot_ids(self) -> range:
@@ -51,13 +53,17 @@ class Between:
 def incremental_plan(store: TableStore, files: SnapshotFiles) -> Plan:
     """The splits of the changes that the options ask for; none when the range is empty.
 
-    Raises InvalidOptionError, SnapshotNotFoundError for a range that has expired or is yet to come, and
-    NotSupportedError for a comparison of an append table.
+    Raises InvalidOptionError, SnapshotNotFoundError for a range that has expired or is yet to come, TagNotFoundError,
+    and NotSupportedError for a comparison of an append table.
     """
     between = chosen_range(store)
     if between is None or not between.snapshot_ids:
         return Plan(snapshot_id=None, schema_id=store.schema.id, splits=())
-    return plan_between(store, files, between, store.options.incremental_scan_mode)
+    mode = store.options.incremental_scan_mode
+    if between.tagged and not store.options.incremental_tags_are_snapshots:
+        # What lies between two tags may have expired, so they are compared.
+        mode = IncrementalScanMode.DIFF
+    return plan_between(store, files, between, mode)
 
 
 def plan_between(store: TableStore, files: SnapshotFiles, between: Between, mode: IncrementalScanMode) -> Plan:
@@ -98,15 +104,10 @@ def chosen_range(store: TableStore) -> Between | None:
     oldest, newest = store.snapshots.earliest_id(), store.snapshots.latest_id()
     pair = options.incremental_between
     if pair is not None:
-        if not all(p.isdigit() for p in pair):
-            raise NotSupportedError(
-                f"Option '{INCREMENTAL_BETWEEN}' = '{','.join(pair)}' names tags, which this version does not know; "
-                "give two snapshot ids."
-            )
-        first, last = int(pair[0]), int(pair[1])
-        if last < first:
+        between = _named_range(store, pair)
+        if between.last < between.first:
             raise InvalidOptionError(f"Option '{INCREMENTAL_BETWEEN}' ends before it begins: '{','.join(pair)}'.")
-        return None if newest is None else Between(first=first, last=last)
+        return None if newest is None else between
     millis = options.incremental_between_millis
     if millis is None or oldest is None or newest is None:
         return None
@@ -115,6 +116,22 @@ def chosen_range(store: TableStore) -> Between | None:
         # What came before the oldest snapshot has expired, so the comparison begins with it, as Paimon's does.
         first = max(first, oldest)
     return Between(first=first, last=last)
+
+
+def _named_range(store: TableStore, names: tuple[str, str]) -> Between:
+    """The range between two tags, or between two snapshots."""
+    tags = TagManager(store.file_io, store.paths)
+    found = [tags.find(name) for name in names]
+    if all(tag is not None for tag in found):
+        first, last = (tag.snapshot for tag in found if tag is not None)
+        return Between(first=first.id, last=last.id, tagged={first.id: first, last.id: last})
+    if not all(name.isdigit() for name in names):
+        missing = next(name for name, tag in zip(names, found, strict=True) if tag is None)
+        raise TagNotFoundError(
+            f"Option '{INCREMENTAL_BETWEEN}' = '{','.join(names)}' takes two tags or two snapshot ids; there is no tag "
+            f"{missing!r}."
+        )
+    return Between(first=int(names[0]), last=int(names[1]))
 
 
 def _at_or_before(store: TableStore, millis: int) -> int:
@@ -136,6 +153,8 @@ def _rules(store: TableStore, mode: IncrementalScanMode) -> ChangeRules:
 
 
 def _existing(store: TableStore, snapshot_id: int, between: Between) -> Snapshot:
+    if snapshot_id in between.tagged:
+        return between.tagged[snapshot_id]
     try:
         return store.snapshots.snapshot(snapshot_id)
     except SnapshotNotFoundError as error:

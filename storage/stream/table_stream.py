@@ -4,7 +4,7 @@ for changes in table.stream(from_snapshot=1): apply(changes.to_arrow())
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -107,7 +107,7 @@ class TableStream:
     now: Callable[[], float] = time.monotonic
     wait: Callable[[float], object] = time.sleep
 
-    def __iter__(self) -> Iterator[StreamedChanges]:
+    def __iter__(self) -> Generator[StreamedChanges]:
         last_news = self.now()
         noted: int | None = None
         while True:

@@ -91,7 +91,8 @@ def in_order(rows: list[Row]) -> list[Row]:
 
 
 def kinds_and_rows(table: Table, found: pa.Table) -> list[Row]:
-    kinds = [KIND_TEXTS[kind] for kind in found.column("_row_kind").to_pylist()]
+    numbers: list[Any] = found.column("_row_kind").to_pylist()
+    kinds = [KIND_TEXTS[kind] for kind in numbers]
     data = found.drop_columns(["_row_kind"])
     types = tuple(parse_type(type_to_json(f.type)) for f in table.fields)
     return list(zip(kinds, table_to_rows(data, types), strict=True))

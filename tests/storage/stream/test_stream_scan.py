@@ -22,7 +22,7 @@ from interbed.storage.stream.table_stream import StreamLimits, TableStream
 from interbed.storage.table import Table
 from interbed.storage.types.data_type import AtomicType, TypeRoot
 
-SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.string())])
+SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.string())])
 
 
 def create(warehouse: Path, *, keyed: bool = True, **options: str) -> Table:

@@ -13,7 +13,7 @@ from interbed.storage.fileio.faults import Fault, FaultyFileIO
 from interbed.storage.store import open_store
 from interbed.storage.table import Table
 
-SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
+SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.int64())])
 WITH_KINDS = SCHEMA.append(pa.field("_row_kind", pa.int8()))
 
 Change = tuple[int, int, int]
