@@ -1,0 +1,120 @@
+"""Functions give the same result for all rows of all keys at once as for one row after the other."""
+
+import math
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from interbed.storage.lsm.merge_function.fields.elements import Collect
+from interbed.storage.lsm.merge_function.fields.fold import Fold
+from interbed.storage.lsm.merge_function.fields.functions import field_function
+from interbed.storage.lsm.merge_function.segments import KeyRows, Picked
+from interbed.storage.lsm.merge_function.take import Numbers, take_column, validity
+from interbed.storage.options import CoreOptions
+from interbed.storage.types.json import field_from_json
+
+_texts = st.one_of(
+    st.sampled_from(["", "a", "a\0", "b", "é"]),
+    st.integers(0, 2).map("the same beginning of eight words, and then {}".format),
+)
+_doubles = st.one_of(st.sampled_from([0.0, -0.0, math.nan, math.inf, 0.1, 0.2, 1e16]), st.floats(width=32))
+VALUES: dict[str, tuple[Any, pa.DataType, st.SearchStrategy[Any]]] = {
+    "long": ("BIGINT", pa.int64(), st.one_of(st.integers(-3, 3), st.integers(-(2**63), 2**63 - 1))),
+    "tiny": ("TINYINT", pa.int8(), st.integers(-128, 127)),
+    "double": ("DOUBLE", pa.float64(), _doubles),
+    "float": ("FLOAT", pa.float32(), _doubles),
+    "short decimal": ("DECIMAL(12, 2)", pa.decimal128(12, 2), st.integers(-(10**11), 10**11)),
+    "decimal": ("DECIMAL(36, 2)", pa.decimal128(36, 2), st.one_of(st.integers(-9, 9), st.integers(-(10**33), 10**33))),
+    "text": ("STRING", pa.string(), _texts),
+    "boolean": ("BOOLEAN", pa.bool_(), st.booleans()),
+    "array": (
+        {"type": "ARRAY", "element": "INT"},
+        pa.list_(pa.int32()),
+        st.lists(st.integers(0, 3) | st.none(), max_size=3),
+    ),
+}
+_ANY = ("last_value", "last_non_null_value", "first_value", "first_non_null_value")
+_NUMBER = ("sum", "product", "max", "min", *_ANY)
+FUNCTIONS = {
+    **dict.fromkeys(("long", "tiny", "double", "float", "short decimal"), _NUMBER),
+    "decimal": ("sum", "max", "min", "last_value"),
+    "text": ("max", "min", "listagg", *_ANY),
+    "boolean": ("bool_and", "bool_or", "last_value"),
+    "array": ("collect", "last_non_null_value"),
+}
+CASES = [(kind, name) for kind, names in FUNCTIONS.items() for name in names]
+
+
+def _fold(kind: str, name: str, column: Any, slots: int) -> Fold:
+    field = field_from_json({"id": 1, "name": "c", "type": VALUES[kind][0]})
+    return field_function(field, name, CoreOptions({})).fold(column, slots)
+
+
+def _column(kind: str, values: list[Any]) -> Any:
+    of = VALUES[kind][1]
+    if pa.types.is_decimal(of):
+        values = [None if v is None else Decimal(v).scaleb(-2) for v in values]
+    # A slice of a longer column, as batches of files are.
+    return pa.array([values[0], *values, None], of).slice(1, len(values))
+
+
+def _value_of(result: Any, column: Any) -> list[Any]:
+    if isinstance(result, Picked):
+        result = take_column(result.column or column, Numbers(result.rows), pa.default_memory_pool())
+    result.validate(full=True)
+    return [repr(v) if isinstance(v, float) else v for v in result.to_pylist()]
+
+
+@pytest.mark.parametrize(("kind", "name"), CASES)
+@settings(max_examples=25)
+@given(st.data())
+def test_reducing_is_adding_row_by_row(kind: str, name: str, data: st.DataObject) -> None:
+    keys = data.draw(st.lists(st.lists(st.none() | VALUES[kind][2], min_size=1, max_size=7), min_size=1, max_size=6))
+    column = _column(kind, [value for values in keys for value in values])
+    # Rows of a key are side by side in order, but lie anywhere in the block.
+    order = np.random.default_rng(data.draw(st.integers(0, 99))).permutation(len(column))
+    sizes = np.array([len(values) for values in keys])
+    rows = KeyRows(order, np.cumsum(sizes) - sizes)
+    step = _fold(kind, name, column, len(keys))
+    for position in range(int(sizes.max())):
+        slots = np.flatnonzero(sizes > position)
+        step.add(slots, order[rows.firsts[slots] + position])
+    reduced = _fold(kind, name, column, 0).reduce(rows)
+    if reduced is None:
+        assert kind == "decimal" or (kind, name) == ("short decimal", "product")
+        return
+    assert _value_of(reduced, column) == _value_of(step.result(), column)
+
+
+def test_distinct_elements_are_left_to_rounds() -> None:
+    column: Any = pa.array([[1, 1], [2]], pa.list_(pa.int32()))
+    fold = Collect(column, 0, "function 'collect' of column 'c'", distinct=True)
+    assert fold.reduce(KeyRows(np.arange(2), np.array([0]))) is None
+
+
+@given(st.lists(st.none() | st.sampled_from(["", "a", "bcd"]), min_size=1, max_size=20), st.data())
+def test_taking_by_number_is_arrows_taking(values: list[str | None], data: st.DataObject) -> None:
+    first = data.draw(st.integers(0, len(values) - 1))
+    numbers = data.draw(st.lists(st.integers(-1, len(values) - first - 1), max_size=20))
+    for kind in (pa.string(), pa.binary(), pa.int16(), pa.bool_(), pa.list_(pa.int8())):
+        column: Any = pa.array([None if v is None else _made(v, kind) for v in values], kind).slice(first)
+        wanted: Any = pa.array([None if n < 0 else n for n in numbers], pa.int64())
+        taken = take_column(column, Numbers(np.array(numbers, np.int64)), pa.default_memory_pool())
+        taken.validate(full=True)
+        assert taken.equals(column.take(wanted))
+        valid = validity(column)
+        assert (valid is None) == (column.null_count == 0)
+        assert valid is None or valid.tolist() == column.is_valid().to_pylist()
+
+
+def _made(text: str, kind: pa.DataType) -> Any:
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return text if pa.types.is_string(kind) else text.encode()
+    if pa.types.is_list(kind):
+        return [len(text)] * len(text)
+    return len(text) % 2 == 0 if pa.types.is_boolean(kind) else len(text)
