@@ -2,7 +2,7 @@
 then the same load on the catalog server and on Hive's metastore in Java, and a table of a million partitions.
 
     python -m tests.benchmarks [--rows 4000000] [--json] [--skip-pypaimon] [--skip-spark] [--skip-metastore]
-                                [--skip-partitions] [--skip-formats]
+                                [--skip-partitions] [--skip-formats] [--skip-reads]
 
 A ratio is the peer's seconds over interbed's: above 1 interbed is faster. `scan` keeps all rows in memory;
 `streamed scan` lets go of each batch, and its peak is what a scan needs. Each stage runs in a process of its
@@ -18,7 +18,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from tests.benchmarks import data, formats, metastore, partitions, spark
+from tests.benchmarks import data, deletion_vectors, formats, lookup, metastore, partitions, planning, spark
+from tests.benchmarks.engines import ratio_text
 from tests.benchmarks.run_stage import Figures, better, stage
 
 TURNS = 2
@@ -74,14 +75,10 @@ def show(found: dict[str, dict[str, Figures]], engines: list[str], console: Cons
     for name, by_engine in found.items():
         ours = by_engine["interbed"]
         cells = [f"{f['cpu_s']:.3f} ({f['wall_s']:.3f})" if (f := by_engine.get(e)) else "–" for e in engines]
-        ratios = [_ratios(by_engine[p], ours) if p in by_engine else "–" for p in engines[1:]]
+        ratios = [ratio_text(by_engine[p], ours) if p in by_engine else "–" for p in engines[1:]]
         goal = f"{GOALS[name]:.1f}" if name in GOALS else ""
         view.add_row(name, *cells, *ratios, goal, f"{ours['peak_mb']:.0f}")
     console.print(view)
-
-
-def _ratios(peer: Figures, ours: Figures) -> str:
-    return f"{peer['cpu_s'] / ours['cpu_s']:.2f} ({peer['wall_s'] / ours['wall_s']:.2f})"
 
 
 def main() -> None:
@@ -91,6 +88,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--skip-pypaimon", action="store_true", help="leave the slowest peer out")
     parser.add_argument("--skip-formats", action="store_true")
+    parser.add_argument("--skip-reads", action="store_true", help="leave lookups, planning and deletion vectors out")
     parser.add_argument("--skip-spark", action="store_true")
     parser.add_argument("--skip-metastore", action="store_true")
     parser.add_argument("--skip-partitions", action="store_true")
@@ -108,6 +106,11 @@ def main() -> None:
     by_format = {} if arguments.skip_formats else formats.measure(console)
     if by_format:
         formats.show(by_format, console)
+    reads: dict[str, dict[str, Figures]] = {}
+    for benchmark in () if arguments.skip_reads else (lookup, planning, deletion_vectors):
+        figures = benchmark.measure(console)
+        benchmark.show(figures, console)
+        reads |= benchmark.as_json(figures)
     peers = [] if arguments.skip_metastore else metastore.measure(console)
     if peers:
         metastore.show(peers, console)
@@ -120,6 +123,7 @@ def main() -> None:
             "stages": found,
             "spark": in_spark,
             "formats": formats.as_json(by_format),
+            "reads": reads,
             "metastore": metastore.as_json(peers),
             "partitions": many,
         }

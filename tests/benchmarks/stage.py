@@ -48,6 +48,14 @@ class Interbed:
         text = None if lookup is None else f"id = {lookup}"
         return int(self.catalog.get_table(self.name).scan(columns=columns, filter=text).to_arrow().num_rows)
 
+    def plan(self) -> Callable[[], int]:
+        table = self.catalog.get_table(self.name)
+        return lambda: sum(len(split.files) for split in table.new_scan().plan().splits)
+
+    def get(self) -> Callable[[int], int]:
+        table = self.catalog.get_table(self.name)
+        return lambda key: int(table.get(key) is not None)
+
     def stream(self, columns: list[str] | None) -> int:
         reader = self.catalog.get_table(self.name).scan(columns=columns).to_arrow_batch_reader()
         return sum(batch.num_rows for batch in reader)
@@ -124,6 +132,20 @@ class PyPaimonRust(PyPaimon):
         batches = builder.new_read().read(builder.new_scan().plan().splits())
         return sum(batch.num_rows for batch in batches)
 
+    def plan(self) -> Callable[[], int]:
+        table = self._table()
+        return lambda: len(table.new_read_builder({}).new_scan().plan().splits())
+
+    def get(self) -> Callable[[int], int]:
+        table = self._table()
+
+        def find(key: int) -> int:
+            builder = table.new_read_builder({}).with_filter({"method": "equal", "field": "id", "literals": [key]})
+            batches = builder.new_read().read(builder.new_scan().plan().splits())
+            return sum(batch.num_rows for batch in batches)
+
+        return find
+
     def stream(self, columns: list[str] | None) -> int:
         builder = self._table().new_read_builder({})
         reader = builder.new_read().read_arrow(builder.new_scan().plan().splits())
@@ -144,6 +166,14 @@ def least(measured: list[tuple[float, float, Any]]) -> dict[str, Any]:
     """The run with the least CPU time."""
     cpu, wall, result = min(measured, key=lambda m: m[0])
     return {"cpu_s": cpu, "wall_s": wall, "rows": result}
+
+
+def lookups(get: Callable[[int], int], keys: list[int], *, warm: bool) -> dict[str, Any]:
+    """Seconds of one lookup, of keys that are there; with `warm` after each was looked up once."""
+    for key in keys if warm else ():
+        get(key)
+    cpu, wall, found = timed(lambda: sum(get(key) for key in keys))
+    return {"cpu_s": cpu / len(keys), "wall_s": wall / len(keys), "rows": found}
 
 
 def run(engine: Any, stage: str, directory: Path) -> dict[str, Any]:
@@ -167,6 +197,15 @@ def run(engine: Any, stage: str, directory: Path) -> dict[str, Any]:
             return least([timed(lambda: engine.read(TWO_COLUMNS, None)) for _ in range(REPEATS)])
         case "lookup":
             return least([timed(lambda: engine.read(None, facts["lookup"])) for _ in range(REPEATS)])
+        case "planning":
+            plan = engine.plan()
+            plan()
+            return least([timed(plan) for _ in range(REPEATS)])
+        case "first plan":
+            return least([timed(engine.plan())])
+        case "warm lookup" | "cold lookup":
+            keys = facts["lookups"] if stage == "warm lookup" else facts["lookups"][:1]
+            return lookups(engine.get(), keys, warm=stage == "warm lookup")
         case "streamed scan":
             return least([timed(lambda: engine.stream(None)) for _ in range(REPEATS)])
         case "compaction":
