@@ -243,3 +243,51 @@ def test_audit_log_and_binlog_are_javas(story: Story, kind: str) -> None:
 
 def assert_same_rows(left: list[list[Any]], right: list[list[Any]]) -> None:
     assert sorted(map(repr, left)) == sorted(map(repr, right))
+
+
+INPUT = {"bucket": "1", "changelog-producer": "input", "write-only": "true"}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"sequence.field": "v"},
+        {"merge-engine": "aggregation", "fields.v.aggregate-function": "sum"},
+        {"merge-engine": "partial-update"},
+        {"ignore-delete": "true"},
+    ],
+    ids=str,
+)
+def test_the_input_is_told_in_javas_order(java_paimon: JavaPaimon, tmp_path: Path, options: dict[str, str]) -> None:
+    of_java, of_ours = java_paimon.table(tmp_path, "db.java"), java_paimon.table(tmp_path, "db.ours")
+    for table in (of_java, of_ours):
+        table.create(COLUMNS, primary_keys=["id"], options={**INPUT, **options})
+    ours = interbed_table(tmp_path, "db.ours")
+    source = random.Random(str(options))
+    takes_deletes = "merge-engine" not in options
+    for _ in range(3):
+        rows = [[source.randrange(5), "a", source.randrange(4), source.choice("xyz")] for _ in range(30)]
+        kinds = [source.choice(KIND_TEXTS if takes_deletes else ["+I", "+U"]) for _ in rows]
+        of_java.write(rows, kinds=kinds)
+        ours.write(rows, kinds=kinds)
+    assert ours.last_snapshot_id() == 3
+    expected = of_java.changes(1, 3)
+    for told in (of_ours.changes(1, 3), ours.changes(1, 3), interbed_table(tmp_path, "db.java").changes(1, 3)):
+        assert (told.kinds, told.rows) == (expected.kinds, expected.rows)
+    counts = [[s["changelogRecordCount"], s["deltaRecordCount"]] for s in of_java.snapshots()]
+    assert [[s["changelogRecordCount"], s["deltaRecordCount"]] for s in of_ours.snapshots()] == counts
+
+
+def test_consumers_go_on_where_the_other_was(java_paimon: JavaPaimon, tmp_path: Path) -> None:
+    java, ours = java_paimon.table(tmp_path, "db.t"), interbed_table(tmp_path, "db.t")
+    java.create(COLUMNS, primary_keys=["id"], options={"bucket": "1"})
+    options = {"consumer-id": "a-consumer", "consumer.expiration-time": "1 d"}
+    java.write([[1, "a", 1, "x"]])
+    assert [rows.rows for _, rows in java.stream(options=options, notify=True).plans] == [[[1, "a", 1, "x"]]]
+    ours.write([[2, "a", 2, "x"]])
+    found = [changes.to_arrow() for changes in ours.load().copy(options).stream(idle_seconds=0)]
+    assert [table["id"].to_pylist() for table in found] == [[2]]
+    ours.write([[3, "a", 3, "x"]])
+    assert [rows.rows for _, rows in java.stream(options=options, notify=True).plans] == [[[3, "a", 3, "x"]]]
+    assert list(ours.load().copy(options).stream(idle_seconds=0)) == []

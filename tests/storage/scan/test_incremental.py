@@ -57,7 +57,7 @@ def told(table: Table, first: int, last: int, mode: str = "auto") -> list[tuple[
     ids=str,
 )
 def test_a_difference_is_what_became_of_each_key(tmp_path: Path, options: dict[str, str]) -> None:
-    table = create(tmp_path, **options)
+    table = create(tmp_path, keyed=True, **options)
     source = random.Random(str(options))
     for step in range(6):
         upsert(table, {source.randrange(40): source.choice("abc") for _ in range(12)})
