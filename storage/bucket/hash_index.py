@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from interbed.storage.errors import CorruptFileError
 from interbed.storage.fileio.api import FileIO
+from interbed.storage.fileio.writing import write_file
 from interbed.storage.manifest.index_file import HASH_INDEX, IndexFileMeta
 
 Hashes = npt.NDArray[np.int32]
@@ -21,12 +22,7 @@ _WAY_OUT = "Write the partition anew by an overwrite (INSERT OVERWRITE), which m
 def write_hashes(file_io: FileIO, path: str, hashes: Hashes) -> IndexFileMeta:
     """Write the hashes of a bucket to a new index file; its metadata. On an error the file is deleted."""
     content = hashes.astype(">i4").tobytes()
-    try:
-        with file_io.open_output(path) as output:
-            output.write(content)
-    except BaseException:
-        file_io.delete_quietly([path])
-        raise
+    write_file(file_io, path, content)
     return IndexFileMeta(
         index_type=HASH_INDEX, file_name=path.rpartition("/")[2], file_size=len(content), row_count=len(hashes)
     )

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 
 from interbed.storage.fileio.api import FileIO
+from interbed.storage.fileio.writing import write_file
 from interbed.storage.manifest.entry import ManifestEntry, ManifestFileMeta
 from interbed.storage.manifest.manifest_file import make_meta, write_manifest
 from interbed.storage.manifest.manifest_list import write_manifest_list
@@ -91,5 +92,4 @@ class ManifestWriter:
         """Write one file of the manifest directory and remember it."""
         path = self._paths.manifest(name)
         self._written.add(path)
-        with self._file_io.open_output(path) as output:
-            output.write(content)
+        write_file(self._file_io, path, content)

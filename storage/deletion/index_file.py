@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from interbed.storage.deletion.vector import FRAME_BYTES, MAGIC_64, DeletionVector, decode
 from interbed.storage.errors import CorruptFileError, UnsupportedVersionError
 from interbed.storage.fileio.api import FileIO
+from interbed.storage.fileio.writing import write_file
 from interbed.storage.manifest.index_file import DELETION_VECTORS, DeletionVectorRange, IndexFileMeta
 
 VERSION = 1
@@ -32,12 +33,7 @@ def write_vectors(
             DeletionVectorRange(data_file_name=name, offset=len(content), length=length, cardinality=len(vector))
         )
         content += encoded
-    try:
-        with file_io.open_output(path) as output:
-            output.write(bytes(content))
-    except BaseException:
-        file_io.delete_quietly([path])
-        raise
+    write_file(file_io, path, bytes(content))
     return IndexFileMeta(
         index_type=DELETION_VECTORS,
         file_name=path.rpartition("/")[2],

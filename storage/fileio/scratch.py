@@ -13,6 +13,7 @@ import os
 import shutil
 import tempfile
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 from interbed.storage.errors import StorageAccessError
@@ -85,6 +86,23 @@ def remove_scratch_directory(path: Path) -> None:
     own = _own
     if own is not None and path.parent == own.path:
         shutil.rmtree(path, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def local_disk_errors(path: str | Path, hint: str) -> Iterator[None]:
+    """Turn the system's errors while a file on local disk is written into StorageAccessError with a way out.
+
+    `hint` is what else may be done, to follow after a comma.
+    """
+    try:
+        yield
+    except StorageAccessError:
+        raise
+    except OSError as error:
+        raise StorageAccessError(
+            f"Can't write {path} on local disk: {error.strerror or error}. Free space there, set the environment "
+            f"variable TMPDIR to a directory on another disk, or {hint}."
+        ) from error
 
 
 def _claim(parent: Path) -> tuple[Path, int]:

@@ -4,16 +4,16 @@ Whatever goes wrong, the file is deleted and the error is raised; what the store
 StorageAccessError naming the file.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime, timedelta
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interbed.storage.errors import StorageAccessError
 from interbed.storage.file_index.api import INDEX_SUFFIX, FileIndexes, FileIndexWriter
 from interbed.storage.fileio.api import FileIO
+from interbed.storage.fileio.writing import write_errors
 from interbed.storage.format.api import FileWriter
 from interbed.storage.format.file_kind import FileKind
 from interbed.storage.format.layout import DataFileLayout
@@ -67,7 +67,7 @@ class DataFileWriter:
         self._last: pa.RecordBatch | None = None
         self.row_count = 0
         self._started = False
-        with translated(path):
+        with write_errors(path):
             self._output = file_io.open_output(path)
             try:
                 self._file: FileWriter = open_writer(kind, layout, self._output)
@@ -81,7 +81,7 @@ class DataFileWriter:
         if not batches:
             return
         self._started = True
-        with translated(self._path):
+        with write_errors(self._path):
             self._file.write(batches)
         for batch in batches:
             self._collect(batch)
@@ -94,12 +94,12 @@ class DataFileWriter:
 
     def close(self) -> DataFileMeta:
         """Finish the file."""
-        with translated(self._path):
+        with write_errors(self._path):
             size = self._file.finish()
             self._output.close()
         indexes = (self._indexes and self._indexes.finish()) or FileIndexes()
         if indexes.file is not None:
-            with translated(self._index_path), self._file_io.open_output(self._index_path) as output:
+            with write_errors(self._index_path), self._file_io.open_output(self._index_path) as output:
                 output.write(indexes.file)
         layout = self._layout
         if layout.dense_stats:
@@ -169,14 +169,3 @@ class DataFileWriter:
         columns = [ends.column(f.name).combine_chunks() for f in fields]
         low, high = encode_rows(columns, [f.type for f in fields])
         return low, high
-
-
-@contextmanager
-def translated(path: str) -> Iterator[None]:
-    """Turn the system's errors while a file is written into StorageAccessError naming it."""
-    try:
-        yield
-    except StorageAccessError:
-        raise
-    except OSError as error:
-        raise StorageAccessError(f"Can't write {path}: {error.strerror or error}.") from error

@@ -16,12 +16,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from interbed.storage.errors import CorruptFileError, StorageAccessError
-from interbed.storage.fileio.scratch import new_scratch_directory, remove_scratch_directory
+from interbed.storage.errors import CorruptFileError
+from interbed.storage.fileio.scratch import local_disk_errors, new_scratch_directory, remove_scratch_directory
 from interbed.storage.options import CoreOptions
 
 BATCH_BYTES = 512 << 10
 """About what one batch of a run takes in memory: a merge holds at least one of each run."""
+_HINT = "bound what is spilled by 'write-buffer-spill.max-disk-size'"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +92,7 @@ class SpillFiles:
         rows = size = 0
         schema: pa.Schema | None = None
         try:
-            with _local_disk(path), pa.OSFile(path, "wb") as sink, contextlib.ExitStack() as stack:
+            with local_disk_errors(path, _HINT), pa.OSFile(path, "wb") as sink, contextlib.ExitStack() as stack:
                 writer: Any = None
                 for batch in batches:
                     if writer is None:
@@ -137,16 +138,3 @@ class SpillFiles:
 def _unlink(path: str) -> None:
     with contextlib.suppress(OSError):
         os.unlink(path)
-
-
-@contextlib.contextmanager
-def _local_disk(path: str) -> Iterator[None]:
-    try:
-        yield
-    except StorageAccessError:
-        raise
-    except OSError as error:
-        raise StorageAccessError(
-            f"Can't spill to {path}: {error.strerror or error}. Free space there, set the environment variable TMPDIR "
-            "to a directory on another disk, or bound what is spilled by 'write-buffer-spill.max-disk-size'."
-        ) from error

@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from interbed.storage.fileio.scratch import new_scratch_directory, remove_scratch_directory
+from interbed.storage.fileio.scratch import local_disk_errors, new_scratch_directory, remove_scratch_directory
 from interbed.storage.lsm.lookup.lookup_file import LookupFile, write_lookup_file
 from interbed.storage.manifest.data_file import DataFileMeta
 from interbed.storage.read.file_read import FileRead, block_rows
@@ -25,6 +25,7 @@ from interbed.storage.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
 from interbed.storage.store import TableStore
 from interbed.storage.types.arrow import fields_to_schema
 
+_HINT = "bound the lookup files by 'lookup.cache-max-disk-size'"
 SYSTEM_COLUMNS = (SEQUENCE_NUMBER, VALUE_KIND)
 
 
@@ -130,8 +131,9 @@ class LookupFiles:
         columns = [*self._store.schema.names, *SYSTEM_COLUMNS]
         try:
             aligned = (pa.RecordBatch.from_arrays([b.column(n) for n in columns], schema=schema) for b in batches)
-            write_lookup_file(directory, aligned, schema, self._keys)
-            return LookupFile(directory, self._keys)
+            with local_disk_errors(directory, _HINT):
+                write_lookup_file(directory, aligned, schema, self._keys)
+                return LookupFile(directory, self._keys)
         except BaseException:
             shutil.rmtree(directory, ignore_errors=True)
             raise

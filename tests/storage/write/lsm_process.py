@@ -1,8 +1,8 @@
 """A process that works on a table: `lsm_process.py <location> <work> <number> [--limit bytes] [fault…]`.
 
-`upsert` writes 400 keys with values that tell the number, `spill` the same keys over and over through a tiny buffer,
-`compact` merges the table fully. With `--limit` no file may become larger, as on a disk that is full; the error is
-printed. Faults are those of fileio.faults.
+`upsert` writes KEYS keys with values that tell the number, `spill` does the same a fifth at a time through a tiny
+buffer, `compact` merges the table fully. With `--limit` no file may become larger, as on a disk that is full; the error
+is printed. Faults are those of fileio.faults.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from interbed.storage.fileio.local import LocalFileIO
 from interbed.storage.store import open_store
 from interbed.storage.table import Table
 
-KEYS = 400
+KEYS = 1_000
 
 
 def rows(number: int, keys: int = KEYS, *, step: int = 1) -> pa.Table:
@@ -47,8 +47,10 @@ def main() -> int:
             print(table.compact(full=True).snapshot_id)
         else:
             with table.new_write("victim") as write:
-                for turn in range(6 if arguments.work == "spill" else 1):
-                    write.write_arrow(rows(arguments.number + turn))
+                data = rows(arguments.number)
+                size = KEYS // 5 if arguments.work == "spill" else KEYS
+                for start in range(0, KEYS, size):
+                    write.write_arrow(data.slice(start, size))
                 table.new_commit("victim").commit(write.prepare_commit())
     except CommitConflictError:
         print("conflict")

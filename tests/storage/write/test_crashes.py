@@ -74,7 +74,7 @@ def test_what_a_writer_killed_after_it_spilled_leaves_goes_with_the_next_one(tmp
     assert table.latest_snapshot() is None
     assert finish(start(table, "spill", 3, temporary=temporary)) == (0, "")
     assert list(temporary.iterdir()) == []
-    assert state(table) == written(8)
+    assert state(table) == written(3)
     assert sorted_runs(table) == 1
 
 
