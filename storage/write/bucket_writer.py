@@ -90,6 +90,11 @@ class BucketWriter:
         """Whether a compaction was started whose outcome was not taken over yet."""
         return self._compaction is not None and self._compaction.is_running
 
+    @property
+    def passed_over(self) -> int:
+        """The opportunities to compact since level 0 was last forced upward."""
+        return 0 if self._compaction is None else self._compaction.passed_over
+
     def relieve(self) -> None:
         """Give the buffer's memory back, by the way that leaves the fewest files; on an error as `flush`.
 
@@ -106,29 +111,29 @@ class BucketWriter:
         Then a compaction is started when one is due; with too many sorted runs the running one is waited for first. On
         an error the files of this flush are deleted, and its rows are lost: the writer can only be aborted.
         """
-        if not self.buffer.rows and self._open_file is None:
-            return
-        written = self._write_buffer()
-        if self._compaction is not None:
-            wait = self._compaction.must_wait_before_flush
-            self._compaction.add(written)
-            self._take_over(wait=wait)
-            self._compaction.trigger()
+        if self.buffer.rows or self._open_file is not None:
+            self._flush_and_trigger(wait=False)
 
     def compact(self, *, full: bool) -> None:
-        """Flush, and start a compaction: the one that is due, or a full one."""
-        self.flush()
-        if self._compaction is not None:
-            self._take_over(wait=full)
-            self._compaction.trigger(full=full)
+        """Flush, wait for the running compaction, and start another: the one that is due, or a full one."""
+        self._flush_and_trigger(wait=True, full=full)
 
     def finish(self, *, wait: bool) -> None:
         """Flush, start what compaction is due, and with `wait` wait for it; too many runs are waited for anyway."""
-        self.flush()
+        self._flush_and_trigger(wait=wait)
         if self._compaction is not None:
-            self._take_over(wait=wait)
-            self._compaction.trigger()
             self._take_over(wait=wait or self._compaction.must_wait_before_commit)
+
+    def _flush_and_trigger(self, *, wait: bool, full: bool = False) -> None:
+        """One opportunity to compact, as each flush is in Paimon, whether there are rows or not."""
+        written: list[DataFileMeta] = []
+        if self.buffer.rows or self._open_file is not None:
+            wait = wait or (self._compaction is not None and self._compaction.must_wait_before_flush)
+            written = self._write_buffer()
+        if self._compaction is not None:
+            self._compaction.add(written)
+            self._take_over(wait=wait)
+            self._compaction.trigger(full=full)
 
     def _write_buffer(self) -> list[DataFileMeta]:
         written = self._append() if self._merge is None else self._write_merged(self._merge)

@@ -87,6 +87,8 @@ class TableWrite:
         self._writers: dict[BucketId, BucketWriter] = {}
         # Rows handed to a commit that the restore may not see yet must not share their sequence numbers with new ones.
         self._next_sequences: dict[BucketId, int] = {}
+        # Buckets are opened anew for each commit; with `lookup-compact` = `gentle` their compactions count on.
+        self._passed_over: dict[BucketId, int] = {}
         self._open = True
         self._compacts = store.schema.has_primary_key and not (store.options.write_only or postponed)
         self._planner: CompactionPlanner | None = None
@@ -160,6 +162,10 @@ class TableWrite:
         for (partition, bucket), writer in sorted(self._writers.items()):
             changes = writer.take_changes()
             self._next_sequences[partition, bucket] = writer.next_sequence
+            if writer.passed_over:
+                self._passed_over[partition, bucket] = writer.passed_over
+            else:
+                self._passed_over.pop((partition, bucket), None)
             message = indexes.added_to(self._message(partition, bucket, changes))
             if self._cross is not None:
                 message = self._cross.added_to(message)
@@ -365,6 +371,7 @@ class TableWrite:
             (partition, bucket),
             self._restored.files(partition, bucket),
             self._restored.index_files(partition, bucket),
+            self._passed_over.get((partition, bucket), 0),
         )
 
     def _message(self, partition: bytes, bucket: int, changes: BucketChanges) -> CommitMessage:

@@ -22,7 +22,10 @@ BucketId = tuple[bytes, int]
 
 
 class CompactManager:
-    """Not for use by several threads; compactions run in the executor."""
+    """Not for use by several threads; compactions run in the executor.
+
+    `passed_over` counts the opportunities to compact since level 0 was last forced upward.
+    """
 
     def __init__(
         self,
@@ -32,6 +35,7 @@ class CompactManager:
         place: BucketId,
         files: Sequence[DataFileMeta],
         index_files: Sequence[IndexFileMeta],
+        passed_over: int = 0,
     ) -> None:
         self._store = store
         self._planner = planner
@@ -42,7 +46,7 @@ class CompactManager:
         self._running: Future[CompactionOutcome] | None = None
         self._full_is_running = False
         self._last_full_millis: int | None = None
-        self._passed_over = 0
+        self.passed_over = passed_over
 
     @property
     def levels(self) -> Levels:
@@ -83,7 +87,7 @@ class CompactManager:
             is_full = pick_full(levels) is not None
         else:
             pick = self._planner.strategy.pick(levels, moment)
-            self._passed_over = self._planner.strategy.passed_over_after(pick, moment)
+            self.passed_over = self._planner.strategy.passed_over_after(pick, moment)
             unit = None if pick is None else self._planner.unit(pick, levels, rewriter)
             is_full = pick is not None and len(pick.runs) == len(levels.runs)
         if is_full:
@@ -122,4 +126,4 @@ class CompactManager:
 
     def _moment(self, levels: Levels) -> Moment:
         moment = self._planner.moment(levels, last_full_millis=self._last_full_millis)
-        return replace(moment, passed_over=self._passed_over)
+        return replace(moment, passed_over=self.passed_over)

@@ -79,6 +79,8 @@ def test_a_full_compaction_leaves_live_rows_only(workload: Workload) -> None:
         {"num-sorted-run.compaction-trigger": "3"},
         {"compaction.force-up-level-0": "true"},
         {"num-sorted-run.compaction-trigger": "4", "deletion-vectors.enabled": "true"},
+        {"changelog-producer": "lookup", "lookup-compact": "gentle", "lookup-compact.max-interval": "3"},
+        {"deletion-vectors.enabled": "true", "lookup-compact": "gentle", "num-sorted-run.compaction-trigger": "4"},
         {
             "changelog-producer": "lookup",
             "merge-engine": "partial-update",
