@@ -1,30 +1,26 @@
 """The command line of catalogs: `interbed catalog -o metastore=hive -o uri=… repair [DATABASE[.TABLE]]`."""
 
-import json
 from collections.abc import Sequence
 
 import click
 
+from interbed.catalog.cli_parts import catalog_options, json_flag, pairs, show
 from interbed.catalog.factory import open_catalog
 from interbed.catalog.repair_report import RepairReport
 
 
 @click.group()
-@click.option("--option", "-o", "options", multiple=True, metavar="KEY=VALUE", help="A catalog option; repeatable.")
+@catalog_options
 @click.pass_context
 def catalog(context: click.Context, options: Sequence[str]) -> None:
     """Look after a catalog: interbed catalog -o metastore=hive -o uri=thrift://localhost:9083 repair shop"""
-    pairs = [text.partition("=") for text in options]
-    for text, (key, equals, _) in zip(options, pairs, strict=True):
-        if not (key and equals):
-            raise click.BadParameter(f"{text!r} is not KEY=VALUE.", param_hint="--option")
-    context.obj = {key: value for key, _, value in pairs}
+    context.obj = pairs(options)
 
 
 @catalog.command()
 @click.argument("name", metavar="[DATABASE[.TABLE]]", required=False)
 @click.option("--dry-run", is_flag=True, help="Only tell what would be done.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_flag
 @click.pass_context
 def repair(context: click.Context, name: str | None, dry_run: bool, as_json: bool) -> None:
     """Register what lies in the warehouse, and bring what is registered up to date.
@@ -40,6 +36,6 @@ def repair(context: click.Context, name: str | None, dry_run: bool, as_json: boo
             report = opened.repair_table(name, dry_run=dry_run)
         else:
             report = opened.repair_database(name, dry_run=dry_run)
-    click.echo(json.dumps(report.to_json(), indent=2) if as_json else str(report))
+    show(report, as_json)
     if report.failures:
         context.exit(1)
