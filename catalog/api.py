@@ -5,9 +5,11 @@ pypaimon's names and arguments, so that code written for it runs on interbed.
 """
 
 import re
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Self, cast
 
@@ -19,13 +21,14 @@ from interbed.catalog.options import CatalogOptions
 from interbed.catalog.partition import PagedList, Partition, PartitionStatistics, partition_name, partitions_of
 from interbed.catalog.repair_report import RepairReport
 from interbed.storage.change_view import AUDIT_LOG, BINLOG, ChangeView
-from interbed.storage.errors import InvalidInputError, NotSupportedError
+from interbed.storage.errors import InvalidInputError, InvalidOptionError, NotSupportedError
 from interbed.storage.fileio.api import FileIO
 from interbed.storage.schema.change import SchemaChange
 from interbed.storage.schema.option_rules import check_options
 from interbed.storage.schema.table_schema import Schema, TableSchema
 from interbed.storage.system.table import SystemTable
 from interbed.storage.table import Table
+from interbed.storage.version.partition_expiry import outdated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +150,54 @@ class Catalog(ABC):
             raise InvalidInputError("Name at least one partition to drop; truncate the table to empty it.")
         table = self.get_table(identifier)
         table.new_batch_write_builder().new_commit().truncate_partitions(partitions)
+
+    def expire_partitions(
+        self,
+        identifier: "str | Identifier",
+        *,
+        expiration_time: timedelta | str | None = None,
+        timestamp_formatter: str | None = None,
+        timestamp_pattern: str | None = None,
+        expire_strategy: str | None = None,
+        max_expires: int | None = None,
+        dry_run: bool = False,
+        clock: Callable[[], float] = time.time,
+    ) -> list[dict[str, str]]:
+        """Drop the partitions that are older than `expiration_time` (a timedelta, or text such as '30 d').
+
+        They are returned. What is not given is as the options `partition.expiration-time`,
+        `partition.timestamp-formatter`, `partition.timestamp-pattern`, `partition.expiration-strategy` and
+        `partition.expiration-max-num` say. Raises InvalidOptionError without a time, and what drop_partitions raises.
+        """
+        given = {
+            "partition.timestamp-formatter": timestamp_formatter,
+            "partition.timestamp-pattern": timestamp_pattern,
+            "partition.expiration-strategy": expire_strategy,
+            "partition.expiration-max-num": max_expires,
+        }
+        table = self.get_table(identifier)
+        if isinstance(expiration_time, timedelta):
+            given["partition.expiration-time"] = f"{round(expiration_time.total_seconds() * 1000)} ms"
+        else:
+            given["partition.expiration-time"] = expiration_time
+        options = table.copy({key: str(value) for key, value in given.items() if value is not None}).options
+        if options.partition_expiration_millis is None:
+            raise InvalidOptionError(
+                f"Partitions of '{table.name}' have no bound: set 'partition.expiration-time', or give expiration_time."
+            )
+        old = outdated(
+            [
+                (partition.spec, datetime.fromtimestamp(partition.last_file_creation_time / 1000))
+                for partition in partitions_of(table.store)
+            ],
+            datetime.fromtimestamp(clock() - options.partition_expiration_millis / 1000),
+            strategy=options.partition_expiration_strategy,
+            time=options.partition_time,
+            most=options.partition_expiration_max_num,
+        )
+        if old and not dry_run:
+            self.drop_partitions(identifier, old)
+        return old
 
     def repair_catalog(self, *, dry_run: bool = False) -> RepairReport:
         """Register what lies in the warehouse and bring what is registered up to date; `dry_run` only tells.

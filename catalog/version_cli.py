@@ -8,6 +8,8 @@ from typing import Any
 import click
 
 from interbed.catalog.cli_parts import json_flag, opened_table, show, show_json
+from interbed.catalog.factory import open_catalog
+from interbed.storage.version.partition_expiry import ExpirationStrategy
 from interbed.storage.version.tag import Tag
 
 _name = click.argument("name", metavar="DATABASE.TABLE")
@@ -214,6 +216,29 @@ def expire_snapshots(
     show(result, as_json)
 
 
+@click.command("expire-partitions")
+@_name
+@click.option("--expiration-time", metavar="SPAN", help="How old partitions get, such as '30 d'.")
+@click.option("--timestamp-formatter", metavar="LETTERS", help="How their times are written: yyyyMMdd.")
+@click.option("--timestamp-pattern", metavar="PATTERN", help="How values make a time: '$dt $hour:00:00'.")
+@click.option("--expire-strategy", type=click.Choice([str(s) for s in ExpirationStrategy]))
+@click.option("--max-expires", type=int, help="The most partitions that go.")
+@_dry_run
+@json_flag
+@click.pass_obj
+def expire_partitions(options: dict[str, str], name: str, dry_run: bool, as_json: bool, **given: Any) -> None:
+    """Drop partitions that are too old. What is not given is as the table's options say."""
+    with open_catalog("interbed", options) as catalog:
+        gone = catalog.expire_partitions(name, dry_run=dry_run, **given)
+    if as_json:
+        show_json(gone)
+        return
+    for spec in gone:
+        click.echo(("would drop " if dry_run else "dropped ") + "/".join(f"{k}={v}" for k, v in spec.items()))
+    if not gone:
+        click.echo("no partition to expire")
+
+
 @click.command("remove-orphan-files")
 @_name
 @_older_than
@@ -267,6 +292,7 @@ VERSION_COMMANDS: tuple[click.Command, ...] = (
     fast_forward,
     rollback,
     expire_snapshots,
+    expire_partitions,
     remove_orphan_files,
     consumers,
     reset_consumer,

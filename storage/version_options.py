@@ -6,6 +6,7 @@ Names and defaults are Paimon's (documentation: maintenance/configurations).
 from dataclasses import dataclass
 
 from interbed.storage.option_reader import OptionReader
+from interbed.storage.version.partition_expiry import ExpirationStrategy, PartitionTime
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,3 +37,24 @@ class VersionOptions(OptionReader):
     def tag_default_time_retained_millis(self) -> int | None:
         """How long new tags stay; None for ever."""
         return self.optional_duration_millis("tag.default-time-retained")
+
+    @property
+    def partition_expiration_millis(self) -> int | None:
+        """How old partitions get; None for no bound."""
+        return self.optional_duration_millis("partition.expiration-time")
+
+    @property
+    def partition_expiration_strategy(self) -> ExpirationStrategy:
+        """What a partition's age is counted from."""
+        return self.choice("partition.expiration-strategy", ExpirationStrategy.VALUES_TIME)
+
+    @property
+    def partition_expiration_max_num(self) -> int:
+        """The most partitions that expire at a time."""
+        return self.integer("partition.expiration-max-num", 100)
+
+    @property
+    def partition_time(self) -> PartitionTime:
+        """How a partition's values name a time."""
+        pattern = self.text("partition.timestamp-pattern", "") or None
+        return PartitionTime(pattern, self.text("partition.timestamp-formatter", "") or None)

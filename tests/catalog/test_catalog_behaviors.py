@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -164,6 +165,21 @@ def test_a_missing_table_is_named_in_the_error(shop: Catalog) -> None:
 def test_a_table_name_without_database_is_refused(shop: Catalog) -> None:
     with pytest.raises(InvalidInputError, match="lacks its database"):
         shop.get_table("orders")
+
+
+def test_partitions_expire_by_the_time_that_they_name(shop: Catalog) -> None:
+    schema = pa.schema([("dt", pa.string()), ("n", pa.int64())])
+    shop.create_table("shop.days", schema, partition_keys=["dt"], options={"metastore.partitioned-table": "true"})
+    shop.get_table("shop.days").append(pa.table({"dt": ["20260101", "20260201", "x"], "n": [1, 2, 3]}))
+    arguments: dict[str, Any] = {"timestamp_formatter": "yyyyMMdd", "clock": lambda: 1_771_000_000}
+    with pytest.raises(InvalidOptionError, match="have no bound"):
+        shop.expire_partitions("shop.days", **arguments)
+    for dry_run in (True, False):
+        gone = shop.expire_partitions("shop.days", expiration_time="30 d", dry_run=dry_run, **arguments)
+        assert gone == [{"dt": "20260101"}]
+    assert [p.spec["dt"] for p in shop.list_partitions("shop.days")] == ["20260201", "x"]
+    assert sorted(shop.get_table("shop.days").scan().to_arrow()["n"].to_pylist()) == [2, 3]
+    shop.drop_table("shop.days")
 
 
 def test_system_tables_and_branches_are_opened_by_name_and_changed_by_none(shop: Catalog) -> None:
