@@ -113,11 +113,6 @@ class JavaTable:
         answer: dict[str, Any] = self._call("schema", dynamic_options=dict(options))
         return answer
 
-    def with_options(self, options: Mapping[str, str]) -> dict[str, Any]:
-        """The schema of the table under dynamic options; PeerError when they do not go together."""
-        answer: dict[str, Any] = self._call("schema", dynamic_options=dict(options))
-        return answer
-
     def types(self) -> tuple[PeerType, ...]:
         """The types of the newest schema's columns."""
         return tuple(parse_type(column["type"]) for column in self.schema()["fields"])
@@ -292,6 +287,38 @@ class JavaPaimon:
         """For each row `{"bytes": base64 of its BinaryRow without arity, "hash": int}`."""
         answer: list[dict[str, Any]] = self.call("binary_rows", types=list(types), rows=[list(row) for row in rows])
         return answer
+
+    def picks(
+        self,
+        trees: Sequence[Sequence[tuple[int, int]]],
+        *,
+        num_levels: int,
+        amplification: int,
+        ratio: int,
+        trigger: int,
+        total: int | None = None,
+        incremental: int | None = None,
+        off_peak: tuple[int, int, int] = (-1, -1, 0),
+        force_up: int = 0,
+    ) -> list[tuple[int, int] | None]:
+        """What one compaction strategy picks of trees of (level, bytes), newest first, shown to it one after the other.
+
+        The number of runs and the level that they go to; None when nothing is due. The arguments are those of
+        UniversalStrategy.
+        """
+        answer = self.call(
+            "picks",
+            trees=[[list(run) for run in tree] for tree in trees],
+            num_levels=num_levels,
+            amplification=amplification,
+            ratio=ratio,
+            trigger=trigger,
+            total=total,
+            incremental=incremental,
+            off_peak=list(off_peak),
+            force_up=force_up,
+        )
+        return [None if pick is None else (pick[0], pick[1]) for pick in answer]
 
     def close(self) -> None:
         """End the JVM."""

@@ -90,6 +90,8 @@ public final class PaimonPeer {
                 return StreamCommands.stream(anyTable(command), command, temporary);
             case "read_table":
                 return StreamCommands.readTable(anyTable(command), temporary);
+            case "picks":
+                return StrategyCommands.picks(command);
             case "plan":
                 return plan(command);
             case "snapshots":
