@@ -206,10 +206,10 @@ class KeyLocations:
                     rows += len(piece)
         except OSError as error:
             raise StorageAccessError(f"Can't keep keys on local disk in {stem}: {error.strerror or error}.") from error
-        first, second, location = (
+        mapped: list[Any] = [
             np.memmap(f"{stem}.{name}", kind, mode="r", shape=(rows,)) for name, kind in _COLUMNS.items()
-        )
-        return _Run(first, second, location)
+        ]
+        return _Run(*mapped)
 
 
 def _mixed(state: Words) -> Words:

@@ -86,17 +86,27 @@ class PartitionBuckets:
 
         Raises InvalidInputError when the partition would need more buckets than Paimon can count.
         """
-        buckets, unknown = self._main.find(hashes)
+        if not len(hashes):
+            return np.empty(0, np.int16)
+        # Searches in ascending order go through the known hashes once, instead of all over the memory.
+        order = np.argsort(hashes)
+        ascending = hashes[order]
+        starts = np.ones(len(order), np.bool_)
+        np.not_equal(ascending[1:], ascending[:-1], out=starts[1:])
+        distinct = ascending[starts]
+        buckets, unknown = self._main.find(distinct)
         places = np.flatnonzero(unknown)
         if len(places):
-            buckets[places], still = self._recent.find(hashes[places])
+            buckets[places], still = self._recent.find(distinct[places])
             places = places[still]
         if len(places):
-            fresh, firsts, inverse = np.unique(hashes[places], return_index=True, return_inverse=True)
-            given = self._give(fresh, np.argsort(firsts, kind="stable"))
-            buckets[places] = given[inverse]
-            self._remember(fresh, given)
-        return buckets
+            arrival = np.minimum.reduceat(order, np.flatnonzero(starts))[places]
+            given = self._give(distinct[places], np.argsort(arrival))
+            buckets[places] = given
+            self._remember(distinct[places], given)
+        assigned = np.empty(len(order), np.int16)
+        assigned[order] = buckets[np.cumsum(starts) - 1]
+        return assigned
 
     def _give(self, fresh: Hashes, arrival: npt.NDArray[np.int64]) -> Buckets:
         """Buckets for hashes that have none; `arrival` are their numbers in the order in which they came."""

@@ -9,15 +9,12 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from interbed.storage.bucket.mode import BucketMode, bucket_mode
 from interbed.storage.commit.base_files import BaseFiles
 from interbed.storage.commit.changes import (
     Changes,
     PartChanges,
     changed_partitions,
     collect_changes,
-    owned_files,
-    owned_index_files,
     upgrade_to_level,
 )
 from interbed.storage.commit.committed import CommittedParts, PartIdentity
@@ -25,7 +22,8 @@ from interbed.storage.commit.conflict import DuplicateFileError, check_conflicts
 from interbed.storage.commit.ground import Ground, GroundCheck
 from interbed.storage.commit.index_files import IndexFiles
 from interbed.storage.commit.manifest_writer import ManifestWriter
-from interbed.storage.commit.overwrite import OverwriteChanges
+from interbed.storage.commit.overwrite import OverwriteChanges, check_keys_once
+from interbed.storage.commit.owned_paths import owned_paths
 from interbed.storage.commit.retry import RetryPolicy
 from interbed.storage.commit.snapshot_builder import SnapshotBuilder, SnapshotFacts
 from interbed.storage.commit.turn import Turn
@@ -166,9 +164,15 @@ class FileStoreCommit:
             target = self._partition_filter(partition)
             outside = touched - target.select(touched)
             if outside:
+                self._delete(messages)
                 place = self._place(min(outside), None)
                 raise InvalidInputError(f"The new data have rows of {place}, which is not what is to be overwritten.")
-        self._check_keys_once(target, messages)
+        if new_files:
+            try:
+                check_keys_once(self._store, self._reader, target)
+            except NotSupportedError:
+                self._delete(messages)
+                raise
         if schema.has_primary_key and not changes.compact and self._store.options.boolean("overwrite-upgrade", True):
             new_files = upgrade_to_level(new_files, schema.key_types, self._store.options.num_levels - 1)
         facts = self._facts(CommitKind.OVERWRITE, identifier, watermark, properties)
@@ -271,20 +275,6 @@ class FileStoreCommit:
             overwritten=target,
             indexes=indexes,
         )
-
-    def _check_keys_once(self, target: PartitionFilter, messages: Sequence[CommitMessage]) -> None:
-        """Refuse to overwrite a part of a cross-partition table: its keys may be in the other partitions, too."""
-        schema, latest = self._store.schema, self._store.snapshots.latest()
-        if latest is None or bucket_mode(schema, self._store.options) is not BucketMode.CROSS_PARTITION:
-            return
-        live = {e.partition for e in BaseFiles(self._reader, self._store.snapshots, AllPartitions()).at(latest)}
-        if live - target.select(live) and any(m.new_files for m in messages):
-            self._delete(messages)
-            raise NotSupportedError(
-                f"The primary key of {self._store.location} leaves out a partition column, so that keys of the new "
-                "rows may be in partitions that stay. Overwrite the whole table (partition={}), or truncate the "
-                "partition and upsert the rows."
-            )
 
     def _partition_filter(self, given: Mapping[str, object] | Predicate | None) -> PartitionFilter:
         return partition_filter(
@@ -451,16 +441,7 @@ class FileStoreCommit:
 
     def _delete(self, messages: Sequence[CommitMessage], *, compact_only: bool = False) -> None:
         """Delete the files that exist for the messages' sake alone."""
-        paths = [
-            self._store.index_path(partition, bucket, file)
-            for partition, bucket, file in owned_index_files(messages, compact_only=compact_only)
-        ]
-        for partition, bucket, file in owned_files(messages, compact_only=compact_only):
-            directory = self._store.paths.bucket_directory(partition, bucket)
-            path = file.external_path or f"{directory}/{file.file_name}"
-            paths.append(path)
-            paths += (f"{path.rpartition('/')[0]}/{extra}" for extra in file.extra_files)
-        self._store.file_io.delete_quietly(paths)
+        self._store.file_io.delete_quietly(owned_paths(self._store, messages, compact_only=compact_only))
 
     def _place(self, partition: bytes, bucket: int | None) -> str:
         directory = self._store.paths.partition_directory(partition)

@@ -3,10 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from interbed.storage.bucket.mode import BucketMode, bucket_mode
 from interbed.storage.commit.base_files import BaseFiles
+from interbed.storage.errors import NotSupportedError
 from interbed.storage.manifest.entry import FileKind, ManifestEntry
 from interbed.storage.paths import POSTPONE_BUCKET
+from interbed.storage.scan.manifest_reader import ManifestReader
+from interbed.storage.scan.partition_filter import AllPartitions, PartitionFilter
 from interbed.storage.snapshot.snapshot import Snapshot
+from interbed.storage.store import TableStore
 
 
 class OverwriteChanges:
@@ -31,3 +36,20 @@ class OverwriteChanges:
 def replaced_by(base: Sequence[ManifestEntry], new_files: Sequence[ManifestEntry]) -> tuple[ManifestEntry, ...]:
     """Deletions of the base files, then the additions. Pure."""
     return (*(replace(e, kind=FileKind.DELETE) for e in base), *new_files)
+
+
+def check_keys_once(store: TableStore, reader: ManifestReader, target: PartitionFilter) -> None:
+    """Refuse to overwrite a part of a table whose keys may be in any partition: they would be in two then.
+
+    Raises NotSupportedError when partitions with files stay.
+    """
+    latest = store.snapshots.latest()
+    if latest is None or bucket_mode(store.schema, store.options) is not BucketMode.CROSS_PARTITION:
+        return
+    live = {e.partition for e in BaseFiles(reader, store.snapshots, AllPartitions()).at(latest)}
+    if live - target.select(live):
+        raise NotSupportedError(
+            f"The primary key of {store.location} leaves out a partition column, so that keys of the new rows may be "
+            "in partitions that stay. Overwrite the whole table (partition={}), or truncate the partition and upsert "
+            "the rows."
+        )

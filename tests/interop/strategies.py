@@ -226,9 +226,20 @@ FILE_OPTIONS = st.fixed_dictionaries(
 
 @st.composite
 def keyed_stories(
-    draw: st.DrawFn, *, value: Allows, key: Allows, partition: Allows, options: dict[str, str] | None = None
+    draw: st.DrawFn,
+    *,
+    value: Allows,
+    key: Allows,
+    partition: Allows,
+    options: dict[str, str] | None = None,
+    dynamic: bool = False,
 ) -> Story:
-    """A primary-key table and several commits of inserts, updates and deletes of few keys."""
+    """A primary-key table and several commits of inserts, updates and deletes of few keys.
+
+    Its buckets are fixed or, with `dynamic`, perhaps dynamic ones that are soon full.
+    """
+    fixed = st.integers(1, 3).map(lambda buckets: {"bucket": str(buckets)})
+    buckets = fixed | st.just({"dynamic-bucket.target-row-num": "2"}) if dynamic else fixed
     keys = draw(st.lists(scalar_types().filter(key), min_size=1, max_size=2))
     partitions = draw(st.lists(scalar_types().filter(partition), max_size=1))
     others = draw(st.lists(_maybe_not_null(types().filter(value)), min_size=1, max_size=4))
@@ -257,7 +268,7 @@ def keyed_stories(
         columns=columns,
         primary_keys=draw(st.permutations(primary)),
         partition_keys=[name for name, _ in columns if name.startswith("p")],
-        options={"bucket": str(draw(st.integers(1, 3))), **draw(FILE_OPTIONS), **(options or {})},
+        options={**draw(buckets), **draw(FILE_OPTIONS), **(options or {})},
         commits=draw(st.lists(st.lists(changes, min_size=1, max_size=8), min_size=1, max_size=4)),
     )
 

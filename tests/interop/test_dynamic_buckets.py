@@ -3,6 +3,7 @@
 import random
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,7 +44,8 @@ def test_interbed_and_java_extend_each_others_indexes(java_paimon: JavaPaimon, t
     source = random.Random(5)
     model: dict[tuple[str, str, int], str] = {}
     for commit in range(8):
-        rows, kinds = [], []
+        rows: list[list[Any]] = []
+        kinds = []
         for _ in range(source.choice([3, 20, 40])):
             dt, number = source.choice("ab"), source.randrange(40)
             # Long and short, so that the hash is over BinaryRows with and without a variable part.
@@ -91,6 +93,6 @@ def test_three_writers_extend_one_index(pypaimon: PyPaimon, java_paimon: JavaPai
     ours.write(second)
     third = [["a", f"k{i}", i, "third"] for i in range(15, 30)]
     java.write(third)
-    model = {(dt, key, n): value for dt, key, n, value in (*first, *second, *third)}
+    model = {(str(dt), str(key), int(n)): str(value) for dt, key, n, value in (*first, *second, *third)}
     check_alike(ours, java, model)
     assert sorted(python.read().rows) == sorted(ours.read().rows)

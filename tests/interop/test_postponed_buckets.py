@@ -29,7 +29,8 @@ def test_both_take_up_what_the_other_wrote(
     for step in range(4):
         before = sorted(model.values(), key=str)
         for writer in (ours, java, ours) if step % 2 else (java, ours):
-            rows, kinds = [], []
+            rows: list[list[object]] = []
+            kinds = []
             for _ in range(12):
                 key = (source.choice("ab"), source.randrange(20))
                 kind = source.choice(["+I", "+I", "+U", "-D"])

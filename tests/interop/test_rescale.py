@@ -16,7 +16,11 @@ COLUMNS = [("dt", "STRING NOT NULL"), ("id", "STRING NOT NULL"), ("n", "BIGINT")
 def test_java_and_pypaimon_go_on_with_a_rescaled_table(
     java_paimon: JavaPaimon, pypaimon: PyPaimon, tmp_path: Path, vectors: str
 ) -> None:
-    java, ours, python = (p(tmp_path, "db.t") for p in (java_paimon.table, interbed_table, pypaimon.table))
+    java, ours, python = (
+        java_paimon.table(tmp_path, "db.t"),
+        interbed_table(tmp_path, "db.t"),
+        pypaimon.table(tmp_path, "db.t"),
+    )
     options = {"bucket": "2", "deletion-vectors.enabled": vectors}
     java.create(COLUMNS, primary_keys=["dt", "id"], partition_keys=["dt"], options=options)
     java.write([["ab"[i % 2], f"key-{i}", i] for i in range(40)])

@@ -1,9 +1,9 @@
 """Upserts of tables whose primary key leaves out the partition column, against a model of each merge engine."""
 
+from collections import Counter
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -205,7 +205,4 @@ def test_many_keys_are_moved_with_little_memory(tmp_path: Path) -> None:
     table.upsert(rows(range(10_000, 40_000), "2", "b"))
     found = table.scan().to_arrow()
     assert found.num_rows == 40_000
-    assert pc.value_counts(found.column("dt")).to_pylist() == [
-        {"values": "a", "counts": 10_000},
-        {"values": "b", "counts": 30_000},
-    ]
+    assert Counter(found.column("dt").to_pylist()) == {"a": 10_000, "b": 30_000}

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import interbed
+from interbed.storage.bucket import postponed_compact
 from interbed.storage.bucket.postponed_compact import PostponedPartition
 from interbed.storage.errors import CommitConflictError, InvalidOptionError
 from interbed.storage.lsm.compact import table_compact
@@ -163,7 +164,7 @@ def test_of_two_compactions_one_wins_and_the_other_leaves_nothing(
 ) -> None:
     table = make_table(tmp_path, OPTIONS)
     table.upsert(rows(range(5)))
-    taken_up = table_compact.take_up
+    taken_up = postponed_compact.take_up
 
     def slower(
         store: TableStore, waiting: list[PostponedPartition], commit_user: str, *, full: bool

@@ -1,0 +1,21 @@
+"""Where the files are that exist for the sake of commit messages alone."""
+
+from collections.abc import Sequence
+
+from interbed.storage.commit.changes import owned_files, owned_index_files
+from interbed.storage.store import TableStore
+from interbed.storage.write.commit_message import CommitMessage
+
+
+def owned_paths(store: TableStore, messages: Sequence[CommitMessage], *, compact_only: bool = False) -> list[str]:
+    """The paths of data files, of those beside them and of index files; see owned_files."""
+    paths = [
+        store.index_path(partition, bucket, file)
+        for partition, bucket, file in owned_index_files(messages, compact_only=compact_only)
+    ]
+    for partition, bucket, file in owned_files(messages, compact_only=compact_only):
+        directory = store.paths.bucket_directory(partition, bucket)
+        path = file.external_path or f"{directory}/{file.file_name}"
+        paths.append(path)
+        paths += (f"{path.rpartition('/')[0]}/{extra}" for extra in file.extra_files)
+    return paths
