@@ -17,6 +17,8 @@ SCAN_TIMESTAMP_MILLIS = "scan.timestamp-millis"
 SCAN_WATERMARK = "scan.watermark"
 SCAN_VERSION = "scan.version"
 SCAN_TAG_NAME = "scan.tag-name"
+SCAN_FILE_CREATION_TIME = "scan.file-creation-time-millis"
+SCAN_CREATION_TIME = "scan.creation-time-millis"
 INCREMENTAL_BETWEEN = "incremental-between"
 INCREMENTAL_BETWEEN_TIMESTAMP = "incremental-between-timestamp"
 
@@ -34,6 +36,8 @@ class StartupMode(StrEnum):
     LATEST = "latest"
     COMPACTED_FULL = "compacted-full"
     FROM_TIMESTAMP = "from-timestamp"
+    FROM_FILE_CREATION_TIME = "from-file-creation-time"
+    FROM_CREATION_TIMESTAMP = "from-creation-timestamp"
     FROM_SNAPSHOT = "from-snapshot"
     FROM_SNAPSHOT_FULL = "from-snapshot-full"
     INCREMENTAL = "incremental"
@@ -62,6 +66,8 @@ class StreamOptions(OptionReader):
             implied = (
                 (StartupMode.FROM_TIMESTAMP, _TIMES),
                 (StartupMode.FROM_SNAPSHOT, _SNAPSHOTS),
+                (StartupMode.FROM_FILE_CREATION_TIME, (SCAN_FILE_CREATION_TIME,)),
+                (StartupMode.FROM_CREATION_TIMESTAMP, (SCAN_CREATION_TIME,)),
                 (StartupMode.INCREMENTAL, _INCREMENTS),
             )
             found = (m for m, keys in implied if any(k in self.raw for k in keys))
@@ -82,6 +88,16 @@ class StreamOptions(OptionReader):
             return self.integer(key, 0)
         text = self.raw.get(SCAN_TIMESTAMP)
         return None if text is None else parse_local_millis(SCAN_TIMESTAMP, text)
+
+    @property
+    def scan_file_creation_millis(self) -> int | None:
+        """A read leaves files out that were made before, by their own clock."""
+        return self.optional_integer(SCAN_FILE_CREATION_TIME)
+
+    @property
+    def scan_creation_millis(self) -> int | None:
+        """A read starts from the first snapshot that was made then or later; without one it goes by files."""
+        return self.optional_integer(SCAN_CREATION_TIME)
 
     @property
     def scan_watermark(self) -> int | None:
@@ -176,7 +192,13 @@ class StreamOptions(OptionReader):
             takes = (SCAN_SNAPSHOT_ID,)
         elif mode is StartupMode.INCREMENTAL:
             takes = _INCREMENTS
-        given = [k for k in (*_TIMES, *_SNAPSHOTS, *_INCREMENTS) if k in self.raw]
+        elif mode is StartupMode.FROM_FILE_CREATION_TIME:
+            takes = (SCAN_FILE_CREATION_TIME,)
+        elif mode is StartupMode.FROM_CREATION_TIMESTAMP:
+            takes = (SCAN_CREATION_TIME,)
+        # A creation time beside another start is left alone, as Paimon leaves it.
+        known = (*_TIMES, *_SNAPSHOTS, *_INCREMENTS, SCAN_FILE_CREATION_TIME)
+        given = [k for k in dict.fromkeys((*known, *takes)) if k in self.raw]
         wrong = [k for k in given if k not in takes]
         if wrong and given != wrong:
             raise InvalidOptionError(

@@ -36,7 +36,7 @@ from interbed.storage.scan.split_generator import (
     merge_tree_groups,
     sections_of,
 )
-from interbed.storage.scan.starting_point import starting_snapshot
+from interbed.storage.scan.starting_point import files_since, is_made_since, starting_snapshot
 from interbed.storage.scan.support import check_readable
 from interbed.storage.snapshot.snapshot import Snapshot
 from interbed.storage.store import TableStore
@@ -58,7 +58,8 @@ class TableScan:
 
     `partitions` restricts the scan further to a (partial) partition specification or a predicate over partition
     columns, `buckets` to bucket numbers, `level_filter` to files of some levels (for looking at the tree; such splits
-    are not the table's rows). `limit` in rows. Errors as documented at `plan`.
+    are not the table's rows), `files_since` to files made then or later, in milliseconds since the epoch. `limit` in
+    rows. Errors as documented at `plan`.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class TableScan:
         limit: int | None = None,
         snapshot_id: int | None = None,
         level_filter: Callable[[int], bool] | None = None,
+        files_since: int | None = None,
     ) -> None:
         self._store = store
         self._predicate = None if predicate is None else bind(predicate, store.schema.fields)
@@ -80,6 +82,7 @@ class TableScan:
         self._limit = limit
         self._snapshot_id = snapshot_id
         self._level_filter = level_filter
+        self._files_since = files_since
         self._reader = ManifestReader(store.file_io, store.paths)
         self._skips_level_0 = store.schema.has_primary_key and store.options.scans_skip_level_0 and level_filter is None
         self._after_statistics = 0
@@ -94,6 +97,8 @@ class TableScan:
         check_readable(self._store)
         if self._snapshot_id is None and self._store.options.startup_mode is StartupMode.INCREMENTAL:
             return incremental_plan(self._store, self)
+        if self._snapshot_id is None:
+            self._files_since = files_since(self._store)
         snapshot = starting_snapshot(self._store, self._snapshot_id)
         if snapshot is None:
             return Plan(snapshot_id=None, schema_id=self._store.schema.id, splits=())
@@ -215,6 +220,8 @@ class TableScan:
         )
         if self._level_filter is not None:
             live = [e for e in live if self._level_filter(e.file.level)]
+        if self._files_since is not None:
+            live = [e for e in live if is_made_since(e.file, self._files_since)]
         return live, statistics
 
     def _is_meant(self, entry: ManifestEntry, partitions: Collection[bytes]) -> bool:

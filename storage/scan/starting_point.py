@@ -1,9 +1,11 @@
 """Which snapshot a batch read sees."""
 
 from dataclasses import replace
+from datetime import datetime, timedelta
 
 from interbed.storage.errors import SnapshotNotFoundError
 from interbed.storage.lsm_options import ChangelogProducer
+from interbed.storage.manifest.data_file import DataFileMeta
 from interbed.storage.options import CoreOptions
 from interbed.storage.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 from interbed.storage.store import TableStore, open_store
@@ -20,14 +22,43 @@ def starting_snapshot(store: TableStore, snapshot_id: int | None = None) -> Snap
     Raises SnapshotNotFoundError and TagNotFoundError naming those that exist, InvalidOptionError.
     """
     if snapshot_id is not None:
-        return store.snapshots.read(snapshot_id)
+        return snapshot_or_tagged(store, snapshot_id)
     options = store.options
     mode = options.startup_mode
     if mode in _TRAVELS:
         return _travelled(store)
     if mode is StartupMode.COMPACTED_FULL:
         return compacted_snapshot(store)
+    if mode is StartupMode.FROM_CREATION_TIMESTAMP:
+        first = first_since_creation(store)
+        if first is not None:
+            return store.snapshots.read(first)
     return store.snapshots.latest()
+
+
+def files_since(store: TableStore) -> int | None:
+    """The time, in milliseconds since the epoch, before which files must not have been made; None for any."""
+    options = store.options
+    if options.startup_mode is StartupMode.FROM_FILE_CREATION_TIME:
+        return options.scan_file_creation_millis
+    if options.startup_mode is StartupMode.FROM_CREATION_TIMESTAMP and first_since_creation(store) is None:
+        return options.scan_creation_millis
+    return None
+
+
+def first_since_creation(store: TableStore) -> int | None:
+    """The first snapshot since `scan.creation-time-millis`; None when that is before the oldest or after the newest."""
+    millis, oldest = store.options.scan_creation_millis, store.snapshots.earliest_id()
+    if millis is None or oldest is None or store.snapshots.snapshot(oldest).time_millis >= millis:
+        return None
+    first = store.snapshots.by_time_millis(millis - 1).id + 1
+    return first if store.snapshots.exists(first) else None
+
+
+def is_made_since(file: DataFileMeta, millis: int) -> bool:
+    """Whether the file was made then or later; files note the local time of their writer, taken for ours."""
+    wall_clock = datetime(1970, 1, 1) + timedelta(milliseconds=file.creation_time_millis)
+    return wall_clock.astimezone().timestamp() * 1000 >= millis
 
 
 def at_snapshot(store: TableStore, snapshot_id: int | None = None) -> TableStore:
@@ -59,6 +90,29 @@ def at_snapshot(store: TableStore, snapshot_id: int | None = None) -> TableStore
 def travels(store: TableStore) -> bool:
     """Whether the options name a snapshot of the past."""
     return store.options.startup_mode in _TRAVELS
+
+
+def snapshot_or_tagged(store: TableStore, snapshot_id: int) -> Snapshot:
+    """The snapshot of that id, from a tag if it has expired; raises SnapshotNotFoundError."""
+    try:
+        return store.snapshots.read(snapshot_id)
+    except SnapshotNotFoundError:
+        tag = TagManager(store.file_io, store.paths).of_snapshot(snapshot_id)
+        if tag is None:
+            raise
+        return tag.snapshot
+
+
+def named_version(store: TableStore, version: str) -> Snapshot:
+    """What stands after VERSION AS OF: a tag, or the id of a snapshot. A tag comes first, as in Paimon.
+
+    Raises TagNotFoundError and SnapshotNotFoundError naming those that exist.
+    """
+    tags = TagManager(store.file_io, store.paths)
+    tag = tags.find(version)
+    if tag is None and version.isdecimal():
+        return snapshot_or_tagged(store, int(version))
+    return (tag or tags.get(version)).snapshot
 
 
 def compacted_snapshot(store: TableStore) -> Snapshot | None:
@@ -96,7 +150,7 @@ def _travelled(store: TableStore) -> Snapshot:
     elif version is not None or SCAN_TAG_NAME in options.raw:
         return tags.get(options.raw[SCAN_TAG_NAME] if version is None else version).snapshot
     if snapshot_id is not None:
-        return store.snapshots.read(snapshot_id)
+        return snapshot_or_tagged(store, snapshot_id)
     if watermark is not None:
         return _at_watermark(store, watermark)
     millis = options.scan_time_millis

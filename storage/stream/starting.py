@@ -4,10 +4,10 @@ A stream begins either with the rows of one snapshot and goes on with the change
 snapshot. Source: documentation page `maintenance/configurations` and the starting scanners of paimon-core.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from interbed.storage.errors import InvalidOptionError, SnapshotNotFoundError
-from interbed.storage.scan.starting_point import compacted_snapshot
+from interbed.storage.scan.starting_point import compacted_snapshot, files_since, first_since_creation
 from interbed.storage.snapshot.manager import SnapshotManager
 from interbed.storage.snapshot.snapshot import FIRST_SNAPSHOT_ID
 from interbed.storage.store import TableStore
@@ -16,10 +16,14 @@ from interbed.storage.stream_options import SCAN_MODE, SCAN_SNAPSHOT_ID, Startup
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamStart:
-    """`full` is the snapshot whose rows come first, None for none; `next_snapshot` the first whose changes follow."""
+    """`full` is the snapshot whose rows come first, None for none; `next_snapshot` the first whose changes follow.
+
+    Of those rows only those of files come that were made since `files_since`, in milliseconds since the epoch.
+    """
 
     next_snapshot: int
     full: int | None = None
+    files_since: int | None = None
 
     @staticmethod
     def with_rows_of(snapshot_id: int) -> "StreamStart":
@@ -90,6 +94,13 @@ def _changes_since(store: TableStore, was_empty: bool) -> StreamStart | None:
         return StreamStart(next_snapshot=oldest)
 
 
+def _rows_of_new_files(store: TableStore, was_empty: bool) -> StreamStart | None:
+    first, newest = first_since_creation(store), store.snapshots.latest_id()
+    if first is not None:
+        return StreamStart(next_snapshot=first)
+    return None if newest is None else replace(StreamStart.with_rows_of(newest), files_since=files_since(store))
+
+
 _START = {
     StartupMode.LATEST_FULL: _newest_rows,
     StartupMode.COMPACTED_FULL: _compacted_rows,
@@ -97,4 +108,6 @@ _START = {
     StartupMode.FROM_SNAPSHOT: _changes_from_snapshot,
     StartupMode.FROM_SNAPSHOT_FULL: _rows_of_snapshot,
     StartupMode.FROM_TIMESTAMP: _changes_since,
+    StartupMode.FROM_FILE_CREATION_TIME: _rows_of_new_files,
+    StartupMode.FROM_CREATION_TIMESTAMP: _rows_of_new_files,
 }

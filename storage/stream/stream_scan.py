@@ -61,6 +61,7 @@ class StreamScan:
         self._consumers = ConsumerManager(store.file_io, store.paths)
         self._next: int | None = None
         self._full: int | None = None
+        self._files_since: int | None = None
         self._was_empty = False
         self._watermark: int | None = None
         self._finished = False
@@ -90,7 +91,7 @@ class StreamScan:
             if start is None:
                 self._was_empty = True
                 return None
-            self._next, self._full = start.next_snapshot, start.full
+            self._next, self._full, self._files_since = start.next_snapshot, start.full, start.files_since
         if self._full is not None:
             return self._plan_full(self._full)
         while True:
@@ -110,7 +111,7 @@ class StreamScan:
     def restore(self, next_snapshot: int | None, *, full: bool = False) -> None:
         """Go on from a checkpoint; None starts anew. With `full` the rows of that snapshot come first."""
         self._next = next_snapshot
-        self._full = None
+        self._full = self._files_since = None
         self._finished = False
         if next_snapshot is not None and full:
             start = StreamStart.with_rows_of(next_snapshot)
@@ -142,6 +143,7 @@ class StreamScan:
             buckets=self._buckets,
             snapshot_id=snapshot_id,
             level_filter=self._levels_told(),
+            files_since=self._files_since,
         )
         plan = scan.plan()
         self._full = None

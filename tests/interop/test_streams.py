@@ -140,6 +140,9 @@ def starts(story: Story) -> dict[str, dict[str, str]]:
         "from a snapshot in the middle": {"scan.mode": "from-snapshot", "scan.snapshot-id": str(middle["id"])},
         "from-snapshot-full": {"scan.mode": "from-snapshot-full", "scan.snapshot-id": str(middle["id"])},
         "from-timestamp": {"scan.timestamp-millis": str(middle["timeMillis"])},
+        "from-creation-timestamp": {"scan.creation-time-millis": str(middle["timeMillis"])},
+        "from-creation-timestamp before all, full": {"scan.creation-time-millis": "1"},
+        "from-file-creation-time, full": {"scan.file-creation-time-millis": str(middle["timeMillis"])},
         "from the beginning of time": {"scan.mode": "from-timestamp", "scan.timestamp-millis": "1"},
         "from the end of time": {"scan.mode": "from-timestamp", "scan.timestamp-millis": "99999999999999"},
     }
