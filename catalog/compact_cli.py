@@ -6,6 +6,7 @@ failed, 2 for wrong usage.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any, TypeVar
 
 import click
@@ -21,20 +22,48 @@ from interbed.catalog.table_compaction import (
     tables_meant,
 )
 from interbed.catalog.table_compaction import Progress as OnProgress
+from interbed.storage.option_reader import parse_duration_millis
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
 def scope_options(command: _Command) -> _Command:
-    """Adds what a compaction is restricted to: `bucket`, `partition`, `minor`, and `dry_run`."""
+    """Adds how much is compacted, which `scope_of` takes as it comes, and `dry_run`."""
     command = click.option("--dry-run", is_flag=True, help="Say what would be merged, why, and what it would cost.")(
         command
     )
     command = click.option(
         "--minor/--full", default=False, help="Do only what the universal strategy finds due; or all, the default."
     )(command)
+    command = click.option(
+        "--partition-idle-time", metavar="TIME", help="Only partitions that got nothing new for so long, such as '1 d'."
+    )(command)
+    command = click.option(
+        "--table-option", "table_options", multiple=True, metavar="KEY=VALUE", help="A table option; repeatable."
+    )(command)
     command = partition_options(command)
     return click.option("--bucket", type=int, help="This bucket only.")(command)
+
+
+def scope_of(
+    *,
+    bucket: int | None,
+    partition: Sequence[str],
+    partition_idle_time: str | None,
+    table_options: Sequence[str],
+    minor: bool,
+) -> CompactionScope:
+    """What the options of `scope_options` say; raises BadParameter and InvalidOptionError."""
+    idle = None
+    if partition_idle_time is not None:
+        idle = timedelta(milliseconds=parse_duration_millis("--partition-idle-time", partition_idle_time))
+    return CompactionScope(
+        full=not minor,
+        partition=partition_spec(partition),
+        bucket=bucket,
+        partition_idle_time=idle,
+        table_options=pairs(table_options, hint="--table-option"),
+    )
 
 
 @contextmanager
@@ -74,16 +103,15 @@ def shown_progress(tables: int) -> Iterator[OnProgress | None]:
 @click.pass_context
 def compact(
     context: click.Context,
+    /,
     options: Sequence[str],
     names: Sequence[str],
     including_databases: str,
     including_tables: str,
     excluding_tables: str | None,
-    bucket: int | None,
-    partition: Sequence[str],
-    minor: bool,
     dry_run: bool,
     as_json: bool,
+    **scope_given: Any,
 ) -> None:
     """Compact tables, the tables of databases, or those of the whole catalog.
 
@@ -91,8 +119,8 @@ def compact(
 
     Expressions are regular and match whole names. A table that fails does not stop the others; the exit code is 1 then.
     """
-    scope = CompactionScope(full=not minor, partition=partition_spec(partition), bucket=bucket)
-    restricted = bucket is not None or bool(partition)
+    scope = scope_of(**scope_given)
+    restricted = scope.bucket is not None or scope.partition is not None
     if restricted and not (names and all("." in name for name in names)):
         raise click.UsageError("--bucket and --partition go with tables; name them as DATABASE.TABLE.")
     patterns = TablePatterns(

@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import click
 from rich.console import Console
@@ -18,10 +19,10 @@ from interbed.catalog.cli_parts import (
     show,
     show_json,
 )
-from interbed.catalog.compact_cli import scope_options, shown_progress
+from interbed.catalog.compact_cli import scope_of, scope_options, shown_progress
 from interbed.catalog.factory import open_catalog
 from interbed.catalog.row_view import ROWS_SHOWN, json_line, print_changes
-from interbed.catalog.table_compaction import CompactionScope, compact_one_table
+from interbed.catalog.table_compaction import compact_one_table
 from interbed.catalog.version_cli import VERSION_COMMANDS
 from interbed.storage.figure import require_drawing
 from interbed.storage.row.values import parse_text
@@ -108,15 +109,14 @@ def snapshots(options: dict[str, str], name: str, as_json: bool) -> None:
 @click.pass_obj
 def compact(
     options: dict[str, str],
+    /,
     name: str,
-    bucket: int | None,
-    partition: Sequence[str],
-    minor: bool,
     dry_run: bool,
     as_json: bool,
+    **scope_given: Any,
 ) -> None:
     """Merge the sorted runs of every bucket into one."""
-    scope = CompactionScope(full=not minor, partition=partition_spec(partition), bucket=bucket)
+    scope = scope_of(**scope_given)
     with open_catalog("interbed", options) as catalog, shown_progress(1) as progress:
         outcome = compact_one_table(catalog, name, scope, dry_run=dry_run, progress=progress)
     if outcome.plans is not None:

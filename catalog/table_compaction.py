@@ -6,7 +6,8 @@ match whole names, those of tables with their database. A table that fails does 
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 from interbed.catalog.api import Catalog, parse_table_name
@@ -45,11 +46,15 @@ class TablePatterns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionScope:
-    """How much is compacted: in full or what is due, a (partial) partition specification, a bucket."""
+    """How much is compacted: in full or what is due, a (partial) partition specification, a bucket, partitions that got
+    nothing new for some time; and options for the tables on top of their own.
+    """
 
     full: bool = True
     partition: Mapping[str, object] | None = None
     bucket: int | None = None
+    partition_idle_time: timedelta | None = None
+    table_options: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,13 +140,26 @@ def compact_one_table(
 ) -> TableOutcome:
     """Compact a table, or only tell what would be done; raises as Table.compact does."""
     table = catalog.get_table(name)
+    if scope.table_options:
+        table = table.copy(scope.table_options)
     if dry_run:
-        plans = table.plan_compaction(full=scope.full, partition=scope.partition, bucket=scope.bucket)
+        plans = table.plan_compaction(
+            full=scope.full,
+            partition=scope.partition,
+            bucket=scope.bucket,
+            partition_idle_time=scope.partition_idle_time,
+        )
         return TableOutcome(table=name, plans=tuple(plans))
 
     def tell(done: int, total: int) -> None:
         if progress is not None:
             progress(name, done, total)
 
-    result = table.compact(full=scope.full, partition=scope.partition, bucket=scope.bucket, progress=tell)
+    result = table.compact(
+        full=scope.full,
+        partition=scope.partition,
+        bucket=scope.bucket,
+        partition_idle_time=scope.partition_idle_time,
+        progress=tell,
+    )
     return TableOutcome(table=name, result=result)

@@ -6,6 +6,7 @@ read:    new_scan → plan → splits → new_read → to_batches
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -180,17 +181,24 @@ class Table(TableChanges, TableVersions):
         full: bool = True,
         partition: Mapping[str, object] | None = None,
         bucket: int | None = None,
+        partition_idle_time: timedelta | None = None,
         progress: Progress | None = None,
     ) -> CompactionResult:
         """Merge the sorted runs of every bucket into one (small files into larger ones on append tables).
 
-        Without `full` only what the universal strategy finds due is done. `partition` and `bucket` restrict it. The
-        rows stay as they are; the result is one COMPACT snapshot, or none when there was nothing to do. `progress` is
-        told after each bucket how many are done, and how many there are. Raises CommitConflictError when another
-        compaction was faster.
+        Without `full` only what the universal strategy finds due is done. `partition` and `bucket` restrict it, and
+        `partition_idle_time` to partitions that got nothing new for so long. The rows stay as they are; the result is
+        one COMPACT snapshot, or none when there was nothing to do. `progress` is told after each bucket how many are
+        done, and how many there are. Raises CommitConflictError when another compaction was faster.
         """
         return compact_table(
-            self.store, _new_commit_user(), full=full, partition=partition, bucket=bucket, progress=progress
+            self.store,
+            _new_commit_user(),
+            full=full,
+            partition=partition,
+            bucket=bucket,
+            partition_idle_time=partition_idle_time,
+            progress=progress,
         )
 
     def plan_compaction(
@@ -199,9 +207,12 @@ class Table(TableChanges, TableVersions):
         full: bool = True,
         partition: Mapping[str, object] | None = None,
         bucket: int | None = None,
+        partition_idle_time: timedelta | None = None,
     ) -> list[PlannedCompaction]:
         """What `compact` would do now, why, and what it would cost, bucket by bucket; nothing is changed."""
-        return plan_table_compaction(self.store, full=full, partition=partition, bucket=bucket)
+        return plan_table_compaction(
+            self.store, full=full, partition=partition, bucket=bucket, partition_idle_time=partition_idle_time
+        )
 
     def rescale(
         self,

@@ -3,7 +3,6 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from io import StringIO
 from os import PathLike
 from typing import Any
@@ -12,6 +11,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from interbed.storage.errors import InvalidInputError
+from interbed.storage.format.data_file_writer import wall_clock_millis
 from interbed.storage.levels.drawing import BUCKETS_DRAWN, LevelsDrawing, most_runs
 from interbed.storage.levels.picture import draw_trees
 from interbed.storage.levels.tree import BucketTree, tree_of
@@ -19,11 +19,6 @@ from interbed.storage.manifest.entry import ManifestEntry, merge_entries
 from interbed.storage.scan.manifest_reader import ManifestReader
 from interbed.storage.scan.partition_filter import partition_filter
 from interbed.storage.store import TableStore
-
-
-def local_clock_millis() -> int:
-    """Milliseconds of local time without zone, as data files have their times of creation."""
-    return int(datetime.now().replace(tzinfo=UTC).timestamp() * 1000)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +118,7 @@ def levels_of(
     name: str,
     partition: Mapping[str, object] | None = None,
     bucket: int | None = None,
-    clock: Callable[[], int] = local_clock_millis,
+    clock: Callable[[], int] = wall_clock_millis,
 ) -> TableLevels:
     """The levels of the newest snapshot: of all buckets, or of a (partial) partition specification or bucket number.
 

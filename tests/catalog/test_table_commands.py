@@ -156,6 +156,34 @@ def test_a_dry_run_tells_what_would_be_merged_and_changes_nothing(catalog: inter
     assert compacted(catalog) == set()
 
 
+def test_partitions_that_are_still_written_are_left_alone(catalog: interbed.Catalog) -> None:
+    soon = run(catalog, "compact", "shop.orders", "--partition-idle-time", "1 d")
+    assert (soon.exit_code, soon.output) == (0, "shop.orders: nothing to compact\n")
+    later = run(catalog, "table", "compact", "shop.orders", "--partition-idle-time", "0 ms", "--dry-run", "--json")
+    assert len(json.loads(later.stdout)) == 2
+    wrong = run(catalog, "compact", "shop.orders", "--partition-idle-time", "long")
+    assert (wrong.exit_code, "--partition-idle-time" in wrong.output) == (1, True)
+
+
+def test_options_of_the_tables_can_be_given(catalog: interbed.Catalog) -> None:
+    option = ["--table-option", "num-sorted-run.compaction-trigger=2"]
+    due = run(catalog, "compact", "shop.orders", "--minor", "--dry-run", *option)
+    assert due.exit_code == 0, due.output
+    assert "dt=a bucket 0: " in due.output
+    wrong = run(catalog, "compact", "shop.orders", "--table-option", "num-levels")
+    assert (wrong.exit_code, "--table-option" in wrong.output) == (2, True)
+
+
+def test_progress_is_drawn_on_a_terminal_only(catalog: interbed.Catalog) -> None:
+    terminal = {"FORCE_COLOR": "1", "TERM": "xterm", "COLUMNS": "100"}
+    arguments = ["compact", "-o", f"warehouse={catalog.warehouse}", "shop", "--json"]
+    drawn = CliRunner().invoke(main, arguments, env=terminal)
+    assert drawn.exit_code == 0, drawn.output
+    assert "compacting shop." in drawn.stderr
+    assert json.loads(drawn.stdout)["failures"] == 0
+    assert run(catalog, "compact", "shop").stderr == ""
+
+
 def test_a_table_that_fails_does_not_stop_the_others(catalog: interbed.Catalog) -> None:
     result = run(catalog, "compact", "shop.nope", "shop.items", "--json")
     assert result.exit_code == 1

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -12,6 +13,7 @@ from interbed.storage.bucket.mode import BucketMode, bucket_mode
 from interbed.storage.bucket.postponed_compact import PostponedPartition, postponed_partitions, take_up
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.errors import InvalidInputError
+from interbed.storage.format.data_file_writer import wall_clock_millis
 from interbed.storage.lsm.compact.planner import CompactionPlanner
 from interbed.storage.lsm.compact.rewriter import BucketRewriter
 from interbed.storage.lsm.compact.strategy import PickReason, pick_full
@@ -95,16 +97,18 @@ def compact_table(
     full: bool = True,
     partition: Mapping[str, object] | None = None,
     bucket: int | None = None,
+    partition_idle_time: timedelta | None = None,
     progress: Progress | None = None,
 ) -> CompactionResult:
     """Compact every bucket, or those of a (partial) partition specification or of a bucket number, and commit it.
 
-    With `full` all runs of a bucket become one; without, what the table's options say is due is done. Raises
+    With `full` all runs of a bucket become one; without, what the table's options say is due is done. With
+    `partition_idle_time` partitions that got a file since then are left out. Raises
     CommitConflictError when another writer replaced the same files meanwhile, InvalidInputError for a bucket or a
     partition column that the table does not have. After an error nothing is left of the compaction.
     """
     check_writable(store)
-    restored = _restored(store, partition, bucket)
+    restored = _restored(store, partition, bucket, partition_idle_time)
     waiting = _waiting(store, restored, partition, bucket)
     # Writers of the waiting rows compact the buckets that these go to themselves.
     others = restored.without({p.partition for p in waiting}) if waiting else restored
@@ -127,10 +131,11 @@ def plan_table_compaction(
     full: bool = True,
     partition: Mapping[str, object] | None = None,
     bucket: int | None = None,
+    partition_idle_time: timedelta | None = None,
 ) -> list[PlannedCompaction]:
     """What compact_table would do now, bucket by bucket, without doing it; buckets with nothing to do are left out."""
     check_writable(store)
-    restored = _restored(store, partition, bucket)
+    restored = _restored(store, partition, bucket, partition_idle_time)
     planner = CompactionPlanner(store)
     plans = [_planned_take_up(store, p) for p in _waiting(store, restored, partition, bucket)]
     for place in restored.buckets():
@@ -174,7 +179,9 @@ def compact_buckets(
     return [m for m in results if m is not None]
 
 
-def _restored(store: TableStore, partition: Mapping[str, object] | None, bucket: int | None) -> RestoredBuckets:
+def _restored(
+    store: TableStore, partition: Mapping[str, object] | None, bucket: int | None, idle: timedelta | None
+) -> RestoredBuckets:
     scan = TableScan(store, partition_filter=partition, buckets=None if bucket is None else [bucket])
     restored = scan.restore_buckets()
     # There may be more buckets than the option says: dynamic ones, and those of rescaled partitions.
@@ -182,7 +189,14 @@ def _restored(store: TableStore, partition: Mapping[str, object] | None, bucket:
         fixed = store.options.bucket
         there = "makes them as rows come" if fixed < 0 else f"counts them from 0 to {fixed - 1}"
         raise InvalidInputError(f"The table has no bucket {bucket}; it {there}.")
-    return restored
+    if idle is None:
+        return restored
+    newest: dict[bytes, int] = {}
+    for place in restored.buckets():
+        for file in restored.files(*place):
+            newest[place[0]] = max(newest.get(place[0], 0), file.creation_time_millis)
+    since = wall_clock_millis() - idle // timedelta(milliseconds=1)
+    return restored.without({each for each, millis in newest.items() if millis > since})
 
 
 def _waiting(
