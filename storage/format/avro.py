@@ -144,9 +144,9 @@ def _decimals(values: "pa.Array[Any]", arrow: pa.DataType) -> "pa.Array[Any]":
     validity, offset_buffer, content = values.buffers()
     rows = len(values)
     if offset_buffer is None or content is None:
-        return pa.nulls(rows, arrow)
-    offsets = np.frombuffer(offset_buffer, np.int32)[: rows + 1]
-    data = np.frombuffer(content, np.uint8)[: offsets[-1]]
+        return pa.array([None] * rows, arrow)
+    offsets = np.frombuffer(memoryview(offset_buffer), np.int32)[: rows + 1]
+    data = np.frombuffer(memoryview(content), np.uint8)[: offsets[-1]]
     lengths = np.diff(offsets)
     if len(lengths) and int(lengths.max()) > _DECIMAL_BYTES:
         raise ValueError("a decimal has more than 38 digits")

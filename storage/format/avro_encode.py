@@ -185,9 +185,13 @@ def _texts(values: "pa.Array[Any]") -> list[Encoded]:
             _varints(np.zeros(len(plain), np.int64)),
             _fixed(np.empty(0, np.uint8), 1).spread(np.zeros(len(plain), bool)),
         ]
-    offsets = np.frombuffer(offset_buffer, np.int32)[plain.offset : plain.offset + len(plain) + 1]
+    offsets = np.frombuffer(memoryview(offset_buffer), np.int32)[plain.offset : plain.offset + len(plain) + 1]
     lengths = np.diff(offsets).astype(np.int64)
-    data = np.empty(0, np.uint8) if content is None else np.frombuffer(content, np.uint8)[offsets[0] : offsets[-1]]
+    data = (
+        np.empty(0, np.uint8)
+        if content is None
+        else np.frombuffer(memoryview(content), np.uint8)[offsets[0] : offsets[-1]]
+    )
     return [_varints(lengths), Encoded(lengths, data)]
 
 
@@ -197,7 +201,9 @@ def _decimals(values: "pa.Array[Any]") -> list[Encoded]:
     rows = len(values)
     if buffer is None or not rows:
         return _texts(pa.array([], pa.binary()))
-    every = np.frombuffer(buffer, np.uint8).reshape(-1, _DECIMAL_BYTES)[values.offset : values.offset + rows, ::-1]
+    every = np.frombuffer(memoryview(buffer), np.uint8).reshape(-1, _DECIMAL_BYTES)[
+        values.offset : values.offset + rows, ::-1
+    ]
     negative = every[:, 0] >= 0x80
     fill = np.where(negative, 0xFF, 0).astype(np.uint8)
     needless = np.ones(rows, bool)

@@ -97,7 +97,8 @@ class DataFileWriter:
         with write_errors(self._path):
             size = self._file.finish()
             self._output.close()
-        indexes = (self._indexes and self._indexes.finish()) or FileIndexes()
+        found = None if self._indexes is None else self._indexes.finish()
+        indexes = found or FileIndexes()
         if indexes.file is not None:
             with write_errors(self._index_path), self._file_io.open_output(self._index_path) as output:
                 output.write(indexes.file)

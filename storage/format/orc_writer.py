@@ -43,7 +43,9 @@ class OrcFileWriter:
         self._physical = pa.schema([_orc_field(f) for f in schema])
         self._timestamps = [i for i, f in enumerate(schema) if _has_timestamps(f.type)]
         stripe = options.memory("orc.stripe.size", options.file_block_size or STRIPE_BYTES)
-        self._writer = orc.ORCWriter(
+        # The stubs of pyarrow lag behind what the writer takes.
+        make: Any = orc.ORCWriter
+        self._writer: orc.ORCWriter = make(
             self._sink,
             batch_size=1024,
             stripe_size=stripe,

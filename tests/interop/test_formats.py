@@ -36,8 +36,9 @@ def _moved(value: Any, of: PeerType) -> Any:
     """The value, with times before the epoch at whole seconds."""
     if of.root == "ARRAY" and value is not None:
         return [_moved(v, of.children[0]) for v in value]
-    early = _is_timestamp(of) and value is not None and value < 0
-    return value // 10**9 * 10**9 if early else value
+    if value is None or not _is_timestamp(of) or value >= 0:
+        return value
+    return value // 10**9 * 10**9
 
 
 def rows_of(values: Values) -> list[list[Any]]:
