@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 from interbed.storage.errors import InvalidInputError, InvalidOptionError, NotSupportedError
 from interbed.storage.options import BUCKET, BUCKET_KEY, PARTITION, PATH, PRIMARY_KEY, CoreOptions
+from interbed.storage.schema.column_options import naming, renamed
 from interbed.storage.schema.option_rules import check_options
 from interbed.storage.schema.table_schema import TableSchema, validate_schema
 from interbed.storage.types.data_type import (
@@ -57,8 +58,6 @@ sight of the files in them; interbed refuses."""
 
 _OF_THE_SCHEMA = frozenset({PATH, PRIMARY_KEY, PARTITION})
 """Options that say what the schema says otherwise, or where it lies."""
-
-_COLUMN_OPTIONS = (BUCKET_KEY, "sequence.field", "rowkind.field")
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,15 +280,12 @@ def _rename(schema: TableSchema, name: str, new_name: str) -> TableSchema:
     _check_new_name(schema, new_name)
     if name in schema.partition_keys:
         raise InvalidInputError(f"The partition column {name!r} can't be renamed: directories are named after it.")
-    renamed = _replaced(schema, replace(column, name=new_name), old_name=name)
-    options = dict(renamed.options)
-    for key in _COLUMN_OPTIONS:
-        if key in options:
-            options[key] = ",".join(new_name if n == name else n for n in CoreOptions(options).names(key))
-    prefix = f"fields.{name}."
-    options = {(f"fields.{new_name}.{k[len(prefix) :]}" if k.startswith(prefix) else k): v for k, v in options.items()}
     primary_keys = tuple(new_name if k == name else k for k in schema.primary_keys)
-    return replace(renamed, primary_keys=primary_keys, options=options)
+    return replace(
+        _replaced(schema, replace(column, name=new_name), old_name=name),
+        primary_keys=primary_keys,
+        options=renamed(schema.options, name, new_name),
+    )
 
 
 def _drop(schema: TableSchema, name: str) -> TableSchema:
@@ -297,7 +293,7 @@ def _drop(schema: TableSchema, name: str) -> TableSchema:
     for what, names in (
         ("the partition key", schema.partition_keys),
         ("the primary key", schema.primary_keys),
-        *((f"option '{key}'", schema.core.names(key)) for key in _COLUMN_OPTIONS),
+        *((f"option '{key}'", (name,)) for key in naming(schema.options, name)),
     ):
         if name in names:
             raise InvalidInputError(f"The column {name!r} can't be dropped: {what} names it.")

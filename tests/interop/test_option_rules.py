@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from interbed.storage.errors import InvalidInputError
-from interbed.storage.schema.change import RemoveOption, SetOption
+from interbed.storage.schema.change import RemoveOption, RenameColumn, SetOption
 from tests.storage.schema.option_cases import CASES, COLUMNS, OptionCase
 from tests.support.peers_interbed import InterbedTable, interbed_table
 from tests.support.peers_java import JavaPaimon, JavaTable
@@ -128,3 +128,28 @@ def test_java_refuses_the_same_dynamic_options(java_paimon: JavaPaimon, tmp_path
             differing[key, value] = told or said
     # A dynamic number of buckets is how Java rescales; `Table.rescale` is interbed's way.
     assert set(differing) == {("bucket", "4")}, differing
+
+
+def test_java_renames_a_column_in_the_same_options(java_paimon: JavaPaimon, tmp_path: Path) -> None:
+    options = {
+        "bucket": "2",
+        "merge-engine": "partial-update",
+        "sequence.field": "at,h",
+        "fields.g.sequence-group": "a,b",
+        "fields.a.aggregate-function": "sum",
+        "fields.b.aggregate-function": "listagg",
+        "fields.b.list-agg-delimiter": ";",
+        "fields.b.ignore-retract": "true",
+    }
+    java, ours = java_paimon.table(tmp_path, "db.j"), interbed_table(tmp_path, "db.i")
+    tables: tuple[JavaTable | InterbedTable, ...] = (java, ours)
+    for table in tables:
+        table.create(COLUMNS, primary_keys=["id"], options=options)
+    schemas = ours.load().store.schemas
+    for name in ("id", "at", "h", "g", "a", "b"):
+        java.alter({"op": "rename", "path": [name], "to": f"{name}2"})
+        schemas.change([RenameColumn(name, f"{name}2")])
+        latest = schemas.latest()
+        assert latest is not None
+        theirs = {key: value for key, value in java.schema()["options"].items() if key != "path"}
+        assert latest.options == theirs

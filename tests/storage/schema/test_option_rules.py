@@ -8,7 +8,7 @@ import pytest
 
 import interbed
 from interbed.storage.errors import InvalidInputError, InvalidOptionError
-from interbed.storage.schema.change import RemoveOption, SetOption, apply_changes
+from interbed.storage.schema.change import DropColumn, RemoveOption, RenameColumn, SetOption, apply_changes
 from interbed.storage.schema.option_rules import check_options
 from interbed.storage.schema.table_schema import Schema, TableSchema
 from tests.storage.schema.option_cases import CASES, COLUMNS, OptionCase
@@ -78,3 +78,52 @@ def test_dynamic_options_follow_the_rules_and_leave_the_table_as_it_is(tmp_path:
                 table.copy(options)
         assert table.copy({"snapshot.num-retained.max": "20"}).options.snapshot_retain_max == 20
         assert catalog.get_table("db.t").schema.options == {"changelog-producer": "lookup"}
+
+
+def test_a_renamed_column_is_renamed_in_all_options_that_name_it() -> None:
+    options = {
+        "merge-engine": "partial-update",
+        "fields.g,h.sequence-group": "a,b",
+        "fields.a.aggregate-function": "sum",
+        "fields.at.stats-mode": "none",
+        "partial-update.remove-record-on-sequence-group": "g,h",
+        "file-index.bloom-filter.columns": "a,map[g],b",
+        "file-index.bloom-filter.a.fpp": "0.01",
+        "file-index.read.enabled": "true",
+    }
+    changed = apply_changes(
+        schema(options), [RenameColumn("a", "a2"), RenameColumn("h", "i"), RenameColumn("map", "m")]
+    )
+    assert changed.options == {
+        "merge-engine": "partial-update",
+        "fields.g,i.sequence-group": "a2,b",
+        "fields.a2.aggregate-function": "sum",
+        "fields.at.stats-mode": "none",
+        "partial-update.remove-record-on-sequence-group": "g,i",
+        "file-index.bloom-filter.columns": "a2,m[g],b",
+        "file-index.bloom-filter.a2.fpp": "0.01",
+        "file-index.read.enabled": "true",
+    }
+
+
+@pytest.mark.parametrize(
+    ("column", "option"),
+    [
+        ("g", "fields.g,h.sequence-group"),
+        ("b", "fields.g,h.sequence-group"),
+        ("at", "record-level.time-field"),
+        ("d", "file-index.bitmap.columns"),
+        ("ok", "fields.ok.stats-mode"),
+    ],
+)
+def test_a_column_that_an_option_names_is_not_dropped(column: str, option: str) -> None:
+    options = {
+        "merge-engine": "partial-update",
+        "fields.g,h.sequence-group": "a,b",
+        "record-level.time-field": "at",
+        "file-index.bitmap.columns": "d",
+        "fields.ok.stats-mode": "none",
+    }
+    with pytest.raises(InvalidInputError, match=f"'{column}' can't be dropped: option '{option}' names it"):
+        apply_changes(schema(options), [DropColumn(column)])
+    assert column not in apply_changes(schema(), [DropColumn(column)]).by_name
