@@ -59,7 +59,7 @@ class TableScan:
     `partitions` restricts the scan further to a (partial) partition specification or a predicate over partition
     columns, `buckets` to bucket numbers, `level_filter` to files of some levels (for looking at the tree; such splits
     are not the table's rows), `files_since` to files made then or later, in milliseconds since the epoch. `limit` in
-    rows. Errors as documented at `plan`.
+    rows. With `postponed` rows that wait for their bucket are told, too. Errors as documented at `plan`.
     """
 
     def __init__(
@@ -73,8 +73,10 @@ class TableScan:
         snapshot_id: int | None = None,
         level_filter: Callable[[int], bool] | None = None,
         files_since: int | None = None,
+        postponed: bool = False,
     ) -> None:
         self._store = store
+        self._postponed = postponed
         self._predicate = None if predicate is None else bind(predicate, store.schema.fields)
         self._selector = BucketSelector(store.schema, self._predicate)
         self._filters = self._partition_filters(partition_filter)
@@ -231,7 +233,7 @@ class TableScan:
     def _is_bucket_meant(self, entry: ManifestEntry) -> bool:
         # Postponed rows are invisible until a compaction takes them to real buckets; it asks for them by number.
         if entry.bucket < 0:
-            return self._buckets is not None and entry.bucket in self._buckets
+            return self._postponed or (self._buckets is not None and entry.bucket in self._buckets)
         possible = self._selector.buckets(entry.total_buckets)
         return possible is None or entry.bucket in possible
 

@@ -8,14 +8,18 @@ paimon-core's DataTableStreamScan.
 
 import time
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 
+from interbed.storage.bucket.mode import BucketMode, bucket_mode
 from interbed.storage.errors import SnapshotNotFoundError
 from interbed.storage.lsm_options import ChangelogProducer
+from interbed.storage.paths import POSTPONE_BUCKET
 from interbed.storage.predicate.expr import Predicate
-from interbed.storage.scan.change_plan import ChangeRules, splits_of_snapshot
+from interbed.storage.scan.change_plan import ChangeRules, record_splits, splits_of_snapshot
 from interbed.storage.scan.incremental import plan_of
 from interbed.storage.scan.plan import Plan
 from interbed.storage.scan.scan import TableScan
+from interbed.storage.scan.split import Split
 from interbed.storage.scan.starting_point import travels
 from interbed.storage.scan.support import check_readable
 from interbed.storage.snapshot.consumer import ConsumerManager
@@ -57,7 +61,19 @@ class StreamScan:
         self._buckets = buckets
         self._clock = clock
         self._rules = ChangeRules.of_stream(store)
-        self._changes = TableScan(store, predicate=predicate, partition_filter=partition_filter, buckets=buckets)
+        # No changelog will tell what becomes of rows that wait for their bucket, so they are told as they come.
+        self._tells_postponed = (
+            buckets is None
+            and bucket_mode(store.schema, store.options) is BucketMode.POSTPONED
+            and store.options.changelog_producer is ChangelogProducer.NONE
+        )
+        self._changes = TableScan(
+            store,
+            predicate=predicate,
+            partition_filter=partition_filter,
+            buckets=buckets,
+            postponed=self._tells_postponed,
+        )
         self._consumers = ConsumerManager(store.file_io, store.paths)
         self._next: int | None = None
         self._full: int | None = None
@@ -146,10 +162,20 @@ class StreamScan:
             files_since=self._files_since,
         )
         plan = scan.plan()
+        if self._tells_postponed:
+            plan = replace(plan, splits=(*plan.splits, *self._waiting(snapshot_id)))
         self._full = None
         self._watermark = snapshot.watermark
         self._finished = self._is_over(snapshot)
         return plan
+
+    def _waiting(self, snapshot_id: int) -> list[Split]:
+        """The rows of a snapshot that wait for their bucket, as the records that they are."""
+        scan = TableScan(
+            self._store, partition_filter=self._partition_filter, buckets=[POSTPONE_BUCKET], snapshot_id=snapshot_id
+        )
+        entries = sorted(scan.entries(), key=lambda e: e.file.creation_time_millis)
+        return record_splits(self._store, snapshot_id, entries)
 
     def _levels_told(self) -> Callable[[int], bool] | None:
         """The levels whose rows no later change tells; None for an append table."""

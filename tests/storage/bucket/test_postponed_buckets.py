@@ -13,6 +13,7 @@ from interbed.storage.bucket.postponed_compact import PostponedPartition
 from interbed.storage.errors import CommitConflictError, InvalidOptionError
 from interbed.storage.lsm.compact import table_compact
 from interbed.storage.paths import POSTPONE_BUCKET
+from interbed.storage.read.change_read import ChangeRead
 from interbed.storage.snapshot.snapshot import CommitKind
 from interbed.storage.store import TableStore
 from interbed.storage.write.commit_message import CommitMessage
@@ -199,3 +200,27 @@ def test_a_column_that_avro_cannot_hold_keeps_the_tables_format(tmp_path: Path) 
     assert file.suffix == ".parquet"
     table.compact()
     assert table.scan().count() == 1
+
+
+@pytest.mark.parametrize("producer", ["none", "lookup"])
+def test_a_stream_tells_waiting_rows_unless_a_changelog_will(tmp_path: Path, producer: str) -> None:
+    table = make_table(tmp_path, {**OPTIONS, "changelog-producer": producer})
+    table.upsert(rows([1, 2], "1"))
+    table.compact()
+    table.upsert(rows([2], "2"))
+    scan, read_changes = table.new_stream_scan(), ChangeRead(table.store)
+    told = []
+    for _ in range(2):
+        while (plan := scan.plan()) is not None:
+            told += [
+                (r["id"], r["v"], r["_row_kind"]) for r in read_changes.to_reader(plan.splits).read_all().to_pylist()
+            ]
+        if len(table.snapshots()) == 3:
+            table.write_changes(rows([1], "3").append_column("_row_kind", pa.array([3], pa.int8())))
+            table.compact(full=False)
+    first = sorted(told[:2])
+    assert first == [(1, "1", 0), (2, "1", 0)]
+    if producer == "none":
+        assert told[2:] == [(2, "2", 0), (1, "3", 3)]
+    else:
+        assert sorted(told[2:]) == [(1, "1", 3), (2, "1", 1), (2, "2", 2)]
