@@ -12,6 +12,7 @@ from tests.interop.test_lookup_compaction import changelog, changes
 from tests.support.peers_interbed import interbed_table
 from tests.support.peers_java import JavaPaimon
 from tests.support.peers_json import PeerType, TypeJson, comparable, parse_type
+from tests.support.peers_pypaimon import Engine, PyPaimon
 
 FORMATS = ("orc", "avro")
 Values = list[tuple[TypeJson, list[Any]]]
@@ -77,6 +78,26 @@ def test_java_and_interbed_read_all_types_of_each_other(
     theirs.compact()
     both_see(rows if keyed else [*rows, rows[-1]])
     assert {Path(f).suffix for f in data_files(tmp_path)} == {f".{file_format}"}
+
+
+@pytest.mark.parametrize("keyed", [True, False], ids=["keyed", "append"])
+@pytest.mark.parametrize("engine", ["python", "rust"])
+@pytest.mark.parametrize("file_format", FORMATS)
+def test_pypaimon_reads_all_types(
+    pypaimon: PyPaimon, tmp_path: Path, file_format: str, engine: Engine, keyed: bool
+) -> None:
+    values = held(file_format, values_held_by(engine))
+    columns = [("id", "INT NOT NULL"), *((f"c{i}", of) for i, (of, _) in enumerate(values))]
+    options = {"file.format": file_format} | ({"bucket": "1", "write-only": "true"} if keyed else {})
+    ours = interbed_table(tmp_path, "db.t")
+    ours.create(columns, primary_keys=["id"] if keyed else [], options=options)
+    rows = rows_of(values)
+    ours.write(rows)
+    if keyed:
+        ours.write(rows[:1], kinds=["-D"])
+        rows.pop(0)
+    expected = comparable(rows, [parse_type(of) for _, of in columns])
+    assert pypaimon.table(tmp_path, "db.t", engine).read().comparable() == expected
 
 
 def data_files(warehouse: Path) -> list[str]:
