@@ -5,10 +5,12 @@ one pick, carried out at once. Above `num-sorted-run.stop-trigger` the writer wa
 """
 
 from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any
 
 import numpy as np
 
-from interbed.storage.errors import InvalidInputError
+from interbed.storage.errors import InvalidInputError, InvalidOptionError
 from interbed.storage.lsm.compact.strategy import Moment, UniversalStrategy, pick_full
 from interbed.storage.lsm.compact.unit import UpgradeRule, plan_unit
 from interbed.storage.lsm.simulate.bucket import KEY_TYPES, SimulatedBucket
@@ -21,6 +23,8 @@ from interbed.storage.options import CoreOptions
 
 SAMPLED_KEYS = 1024
 """Live keys by which the read amplification is measured at each commit."""
+_ALMOST = 0.9
+"""How alike two names are for one to be taken for a slip of the other, from 0 to 1."""
 _MILLIS_PER_HOUR = 3_600_000
 
 
@@ -33,8 +37,7 @@ def simulate(
     as in a file. `compact_every` is the number of commits between two turns of the compaction. The lookups, changelogs
     and deletion vectors of tables that have them are not counted. Raises InvalidOptionError and InvalidInputError.
     """
-    core = CoreOptions(dict(options or {}))
-    core.check()
+    core = _checked(options or {})
     if compact_every < 1:
         raise InvalidInputError(f"Compaction gets its turn every so many commits, at least 1, not {compact_every}.")
     simulator = _Simulator(workload, core, compact_every)
@@ -49,6 +52,36 @@ def simulate(
         steps=steps,
         compactions=tuple(simulator.compactions),
     )
+
+
+class _Noting(dict[str, str]):
+    """A map that notes which keys it was asked for."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        super().__init__(given)
+        self.asked: set[str] = set()
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.asked.add(key)
+        return super().get(key, default)
+
+    def __contains__(self, key: object) -> bool:
+        self.asked.add(str(key))
+        return super().__contains__(key)
+
+
+def _checked(options: Mapping[str, str]) -> CoreOptions:
+    """The options; InvalidOptionError for a name that is almost that of one, for it would make no difference.
+
+    Other names may be options of something else than compaction.
+    """
+    noting = _Noting(options)
+    CoreOptions(noting).check()
+    for key in options:
+        like = [] if key in noting.asked else get_close_matches(key, noting.asked, 1, _ALMOST)
+        if like:
+            raise InvalidOptionError(f"There is no option '{key}'; is '{like[0]}' meant?")
+    return CoreOptions(dict(options))
 
 
 class _Simulator:

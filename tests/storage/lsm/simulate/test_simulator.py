@@ -195,5 +195,7 @@ def test_figures_that_make_no_workload_are_refused(wrong: dict[str, float], mess
 def test_wrong_options_are_refused() -> None:
     with pytest.raises(InvalidOptionError, match="num-levels"):
         simulate(Workload(commits=1), {"num-levels": "1"})
+    with pytest.raises(InvalidOptionError, match=r"'compaction.size-ration'; is 'compaction.size-ratio' meant"):
+        simulate(Workload(commits=1), {"compaction.size-ration": "1"})
     with pytest.raises(InvalidInputError, match="at least 1"):
         simulate(Workload(commits=1), compact_every=0)
