@@ -188,6 +188,18 @@ def test_snapshots_of_writers_that_know_no_pointer_are_seen(catalog: HiveCatalog
     assert catalog.client.get_table("shop", "t").parameters[CURRENT_SNAPSHOT] == "3"
 
 
+def test_a_rescaled_table_has_its_new_number_of_buckets_in_the_metastore_too(catalog: HiveCatalog) -> None:
+    table = create(catalog)
+    table.upsert(ROWS)
+    table.rescale(3)
+
+    assert (catalog.client.get_table("shop", "t").parameters or {})["bucket"] == "3"
+    again = catalog.get_table("shop.t")
+    again.upsert(ROWS)
+    assert {e.total_buckets for e in again.new_scan().entries()} == {3}
+    assert ids(again) == [1, 2]
+
+
 @pytest.mark.parametrize("pointer", ["999", "0", "-1", "x", ""])
 def test_a_wrong_pointer_misleads_nobody(catalog: HiveCatalog, pointer: str) -> None:
     table = create(catalog)
