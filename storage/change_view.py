@@ -11,6 +11,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
+from interbed.storage.builder.view_read import ViewReadBuilder
 from interbed.storage.predicate.expr import Predicate, restrict_to
 from interbed.storage.predicate.parse import bound_filter
 from interbed.storage.read.arrow_rows import ArrowRows, limited
@@ -82,6 +83,10 @@ class ChangeView:
         predicate = None if filter is None else bound_filter(filter, audit_fields(store, packed=self.packed))
         read = AuditRead(store, columns, predicate, packed=self.packed)
         return ChangeViewQuery(store, read, predicate, limit, snapshot_id)
+
+    def new_read_builder(self) -> ViewReadBuilder:
+        """pypaimon's read builder."""
+        return ViewReadBuilder(self.store, packed=self.packed)
 
     def stream(
         self,

@@ -9,7 +9,7 @@ import pyarrow as pa
 from interbed.storage.builder.predicate import PredicateBuilder
 from interbed.storage.errors import InvalidInputError
 from interbed.storage.predicate.expr import Predicate, bind
-from interbed.storage.read.arrow_rows import limited
+from interbed.storage.read.arrow_rows import SplitsRead, limited
 from interbed.storage.read.table_read import TableRead
 from interbed.storage.scan.plan import Plan
 from interbed.storage.scan.scan import TableScan
@@ -64,15 +64,12 @@ class BuiltScan:
 class BuiltRead:
     """pypaimon's form of a read."""
 
-    read: TableRead
+    read: SplitsRead
     limit: int | None = None
 
     def to_arrow_batch_reader(self, splits: Sequence[Split]) -> pa.RecordBatchReader:
         """The rows of the splits as a stream of batches."""
-        reader = self.read.to_reader(splits)
-        if self.limit is None:
-            return reader
-        return limited(reader, self.limit)
+        return limited(self.read.to_reader(splits), self.limit)
 
     def to_arrow(self, splits: Sequence[Split]) -> pa.Table:
         """The rows of the splits as one Arrow table."""
@@ -110,26 +107,28 @@ class BuiltRow(tuple[object, ...]):
 
 
 class ReadBuilder:
-    """What to read from a table; every `with_…` returns the builder itself, as in pypaimon."""
+    """What to read from a table; every `with_…` returns the builder itself, as in pypaimon.
 
-    def __init__(self, store: TableStore) -> None:
+    `fields` are the columns, where they are not those of the table.
+    """
+
+    def __init__(self, store: TableStore, fields: Sequence[DataField] | None = None) -> None:
         self._store = store
+        self._fields = {f.name: f for f in (store.schema.fields if fields is None else fields)}
         self._predicate: Predicate | None = None
         self._columns: tuple[str, ...] | None = None
         self._limit: int | None = None
 
     def with_filter(self, predicate: Predicate) -> "ReadBuilder":
         """Read only rows that the predicate selects; made by `new_predicate_builder`."""
-        self._predicate = bind(predicate, self._store.schema.fields)
+        self._predicate = bind(predicate, list(self._fields.values()))
         return self
 
     def with_projection(self, projection: Sequence[str]) -> "ReadBuilder":
         """Read only these columns, in this order."""
-        unknown = [c for c in projection if c not in self._store.schema.by_name]
+        unknown = [c for c in projection if c not in self._fields]
         if unknown:
-            raise InvalidInputError(
-                f"The table has no column {unknown[0]!r}; it has {', '.join(self._store.schema.names)}."
-            )
+            raise InvalidInputError(f"The table has no column {unknown[0]!r}; it has {', '.join(self._fields)}.")
         self._columns = tuple(projection)
         return self
 
@@ -142,12 +141,11 @@ class ReadBuilder:
 
     def new_predicate_builder(self) -> PredicateBuilder:
         """Makes predicates over the table's columns."""
-        return PredicateBuilder(self._store.schema.fields)
+        return PredicateBuilder(tuple(self._fields.values()))
 
     def read_type(self) -> list[DataField]:
         """The columns that will be read."""
-        schema = self._store.schema
-        return list(schema.fields if self._columns is None else schema.fields_named(self._columns))
+        return [self._fields[name] for name in (self._fields if self._columns is None else self._columns)]
 
     def new_scan(self) -> BuiltScan:
         """The planner."""

@@ -1,10 +1,12 @@
 """The forms in which the rows of a query can be had."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
+
+from interbed.storage.scan.split import Split
 
 if TYPE_CHECKING:
     import duckdb
@@ -44,6 +46,19 @@ class ArrowRows(ABC):
         target: duckdb.DuckDBPyConnection = connection or duckdb.connect()
         target.register(table_name, self.to_arrow())
         return target
+
+
+class SplitsRead(Protocol):
+    """Reads the splits of a plan."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the rows."""
+        ...
+
+    def to_reader(self, splits: Sequence[Split]) -> pa.RecordBatchReader:
+        """The rows of the splits as a stream of batches."""
+        ...
 
 
 def limited(reader: pa.RecordBatchReader, limit: int | None) -> pa.RecordBatchReader:

@@ -6,28 +6,14 @@ for changes in table.stream(from_snapshot=1): apply(changes.to_arrow())
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import pyarrow as pa
 
 from interbed.storage.errors import InvalidInputError
-from interbed.storage.read.arrow_rows import ArrowRows
+from interbed.storage.read.arrow_rows import ArrowRows, SplitsRead
 from interbed.storage.scan.plan import Plan
 from interbed.storage.scan.split import Split
 from interbed.storage.stream.stream_scan import StreamScan
-
-
-class SplitsRead(Protocol):
-    """Reads splits as changes."""
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The Arrow schema of the rows."""
-        ...
-
-    def to_reader(self, splits: Sequence[Split]) -> pa.RecordBatchReader:
-        """The rows of the splits, one split after the other."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -199,6 +199,10 @@ def test_audit_log_and_binlog_are_projected_filtered_and_limited(tmp_path: Path)
     ]
     with pytest.raises(InvalidInputError, match="'w'; there are rowkind"):
         log.scan(["w"])
+    builder = binlog.new_read_builder().with_projection(["v", "rowkind"]).with_limit(3)
+    by_kind = builder.new_predicate_builder().equal("rowkind", "-D")
+    read = builder.with_filter(by_kind).new_read()
+    assert read.to_arrow(builder.new_scan().plan().splits()).to_pylist() == [{"v": ["a"], "rowkind": "-D"}]
     assert [c.to_arrow()["rowkind"].to_pylist() for c in table.audit_log().stream(1, idle_seconds=0)] == [
         ["+I", "+I"],
         ["-U", "+U"],
