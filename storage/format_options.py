@@ -73,9 +73,71 @@ class FormatOptions(OptionReader):
         return self.optional_memory("file.block-size")
 
     @property
+    def parquet_block_size(self) -> int | None:
+        """Bytes in memory of the rows of a row group; `file.block-size` goes before Parquet's own option."""
+        size = self.file_block_size
+        return self.optional_memory("parquet.block.size") if size is None else size
+
+    @property
+    def parquet_page_size(self) -> int:
+        """Plain bytes at which a page of a Parquet file is closed."""
+        return self.memory("parquet.page.size", 1 << 20)
+
+    @property
+    def parquet_page_rows(self) -> int:
+        """Rows at which a page of a Parquet file is closed."""
+        return self.integer("parquet.page.row.count.limit", 20_000)
+
+    @property
     def parquet_dictionary(self) -> bool:
         """Whether columns of Parquet files may have dictionaries."""
         return self.boolean("parquet.enable.dictionary", True)
+
+    @property
+    def parquet_dictionary_size(self) -> int:
+        """Bytes of a dictionary above which the rest of a column is written without one."""
+        return self.memory("parquet.dictionary.page.size", 1 << 20)
+
+    @property
+    def parquet_zstd_level(self) -> int:
+        """Level of zstd compression of Parquet files."""
+        return self.integer("parquet.compression.codec.zstd.level", self.zstd_level)
+
+    @property
+    def orc_stripe_size(self) -> int:
+        """Bytes at which a stripe of an ORC file is closed; `file.block-size` goes before ORC's own option."""
+        size = self.file_block_size
+        return self.memory("orc.stripe.size", 64 << 20) if size is None else size
+
+    @property
+    def orc_block_size(self) -> int:
+        """Plain bytes that are compressed at once in ORC files."""
+        return self.memory("orc.compress.size", 256 << 10)
+
+    @property
+    def orc_row_index_stride(self) -> int:
+        """Rows of which an ORC file keeps statistics together."""
+        return self.integer("orc.row.index.stride", 10_000)
+
+    @property
+    def orc_dictionary_threshold(self) -> float:
+        """The share of distinct values up to which a column of an ORC file has a dictionary."""
+        return self.number("orc.dictionary.key.threshold", 0.8)
+
+    @property
+    def orc_bloom_filter_columns(self) -> tuple[str, ...]:
+        """Columns for which ORC files have Bloom filters."""
+        return self.names("orc.bloom.filter.columns")
+
+    @property
+    def orc_bloom_filter_fpp(self) -> float:
+        """How often those Bloom filters may say yes for values that are not there."""
+        return self.number("orc.bloom.filter.fpp", 0.01)
+
+    @property
+    def orc_zstd_level(self) -> int:
+        """Level of zstd compression of ORC files; liborc knows two, for speed (1) and for size."""
+        return self.integer("orc.compression.zstd.level", self.zstd_level)
 
     @property
     def suffix_includes_compression(self) -> bool:

@@ -96,6 +96,6 @@ class DataFileLayout:
     def group_rows(self, batch: pa.RecordBatch) -> int:
         """Rows of a row group, for rows as wide as the batch's; `file.block-size` bounds it by bytes in memory."""
         width = max(1, batch.nbytes // max(1, batch.num_rows))
-        asked = self.options.file_block_size
+        asked = self.options.parquet_block_size
         most = min(asked or ROW_GROUP_BYTES, self.target_size) // width
         return max(MIN_ROW_GROUP_ROWS, most if asked else min(ROW_GROUP_ROWS, most))

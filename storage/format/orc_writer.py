@@ -1,8 +1,7 @@
 """Writing ORC files that Paimon's readers take for their own.
 
 Columns bear their ids in the type attribute `paimon.id`; TIME is INT milliseconds, CHAR and VARCHAR are STRING, both
-kinds of timestamps have nanoseconds, MULTISET is a map. ORC's own options go before Paimon's: `orc.stripe.size` before
-`file.block-size`. Source: Paimon's OrcTypeUtil and OrcFileFormat.
+kinds of timestamps have nanoseconds, MULTISET is a map. Source: Paimon's OrcTypeUtil and OrcFileFormat.
 
 Timestamps with local time zone are instants. Paimon's `orc.timestamp-ltz.legacy.type`, which is on unless told
 otherwise, stores what the clock of the JVM's time zone shows instead: the same in a JVM whose time zone is UTC.
@@ -21,10 +20,9 @@ from interbed.storage.format.sink import QuietSink
 from interbed.storage.options import CoreOptions
 from interbed.storage.types.arrow import FIELD_ID
 
-STRIPE_BYTES = 64 << 20
-"""ORC's own stripe size, which is Paimon's, too."""
 _ID = b"paimon.id"
 _MAGIC_BYTES = 3
+_MEMORY_BLOCK = 64 << 10
 _GUESSED_SHARE = 0.2
 """What part of their size in memory rows are guessed to take in the file before there is a stripe; Paimon's guess."""
 _COMPACT_LEVEL = 2
@@ -42,20 +40,20 @@ class OrcFileWriter:
         self._schema = schema
         self._physical = pa.schema([_orc_field(f) for f in schema])
         self._timestamps = [i for i, f in enumerate(schema) if _has_timestamps(f.type)]
-        stripe = options.memory("orc.stripe.size", options.file_block_size or STRIPE_BYTES)
         # The stubs of pyarrow lag behind what the writer takes.
         make: Any = orc.ORCWriter
         self._writer: orc.ORCWriter = make(
             self._sink,
             batch_size=1024,
-            stripe_size=stripe,
+            stripe_size=options.orc_stripe_size,
             compression=codec or "uncompressed",
-            compression_block_size=options.memory("orc.compress.size", 256 << 10),
-            compression_strategy="compression" if options.zstd_level >= _COMPACT_LEVEL else "speed",
-            row_index_stride=options.integer("orc.row.index.stride", 10_000),
-            dictionary_key_size_threshold=options.number("orc.dictionary.key.threshold", 0.8),
-            bloom_filter_columns=_places(schema, options.names("orc.bloom.filter.columns")) or None,
-            bloom_filter_fpp=options.number("orc.bloom.filter.fpp", 0.01),
+            # liborc takes multiples of its memory blocks only.
+            compression_block_size=max(1, -(-options.orc_block_size // _MEMORY_BLOCK)) * _MEMORY_BLOCK,
+            compression_strategy="compression" if options.orc_zstd_level >= _COMPACT_LEVEL else "speed",
+            row_index_stride=options.orc_row_index_stride,
+            dictionary_key_size_threshold=options.orc_dictionary_threshold,
+            bloom_filter_columns=_places(schema, options.orc_bloom_filter_columns) or None,
+            bloom_filter_fpp=options.orc_bloom_filter_fpp,
         )
         self._flushed_at = _MAGIC_BYTES
         self._flushed = 0

@@ -14,12 +14,10 @@ import pyarrow.parquet as pq
 from interbed.storage.format.encoding import choose_encodings
 from interbed.storage.format.parquet_footer import TimestampAnnotation, annotate_timestamps
 from interbed.storage.format.sink import OpenSink
+from interbed.storage.options import CoreOptions
 from interbed.storage.types.not_null import without_hidden_nulls
 
-PAGE_ROWS = 20_000
-"""Rows of a page, so that a reader with the page index skips most of a row group; parquet-mr has the same bound."""
 _MAGIC = b"PAR1"
-_CODECS = {"none": "NONE", "uncompressed": "NONE"}
 
 
 class ParquetFileWriter:
@@ -33,17 +31,15 @@ class ParquetFileWriter:
         self,
         sink: Any,
         schema: pa.Schema,
+        options: CoreOptions,
         *,
-        compression: str,
-        zstd_level: int,
+        codec: str | None,
         ascending: frozenset[str] = frozenset(),
-        dictionary: bool = True,
     ) -> None:
         self._schema = schema
-        self._compression = _CODECS.get(compression, compression)
-        self._level = zstd_level if compression == "zstd" else None
+        self._codec = codec
+        self._options = options
         self._ascending = ascending
-        self._dictionary = dictionary
         leaves = [leaf for f in schema for leaf in _leaf_types(f.type)]
         self._int96 = any(_is_nanos(leaf) for leaf in leaves)
         self._annotations = {
@@ -89,14 +85,15 @@ class ParquetFileWriter:
         return pa.RecordBatch.from_arrays(columns, schema=self._physical)
 
     def _open(self, first: pa.RecordBatch) -> pq.ParquetWriter:
-        encodings = choose_encodings(first, self._ascending, dictionary=self._dictionary)
+        options = self._options
+        encodings = choose_encodings(first, self._ascending, dictionary=options.parquet_dictionary)
         # The stubs of pyarrow lag behind what the writer takes.
         make: Any = pq.ParquetWriter
         writer: pq.ParquetWriter = make(
             self._sink,
             self._physical,
-            compression=self._compression,
-            compression_level=self._level,
+            compression=self._codec or "none",
+            compression_level=options.parquet_zstd_level if self._codec == "zstd" else None,
             use_dictionary=list(encodings.dictionary) or False,
             column_encoding=dict(encodings.explicit) or None,
             use_deprecated_int96_timestamps=self._int96,
@@ -104,7 +101,9 @@ class ParquetFileWriter:
             write_time_adjusted_to_utc=True,
             store_schema=False,
             write_page_index=True,
-            max_rows_per_page=PAGE_ROWS,
+            max_rows_per_page=options.parquet_page_rows,
+            data_page_size=options.parquet_page_size,
+            dictionary_pagesize_limit=options.parquet_dictionary_size,
         )
         self._writer = writer
         return writer

@@ -18,11 +18,4 @@ def open_writer(kind: FileKind, layout: DataFileLayout, sink: Any) -> FileWriter
         case "avro":
             return AvroFileWriter(sink, layout.fields, layout.arrow, layout.options, codec=kind.codec)
         case _:
-            return ParquetFileWriter(
-                sink,
-                layout.arrow,
-                compression=kind.codec or "none",
-                zstd_level=layout.options.zstd_level,
-                ascending=layout.ascending,
-                dictionary=layout.options.parquet_dictionary,
-            )
+            return ParquetFileWriter(sink, layout.arrow, layout.options, codec=kind.codec, ascending=layout.ascending)

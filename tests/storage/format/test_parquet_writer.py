@@ -1,23 +1,28 @@
 """Parquet files: encodings by what the data look like, and timestamps of both kinds in one file."""
 
 import io
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from interbed.storage.format.parquet_footer import TimestampAnnotation, annotate_timestamps
-from interbed.storage.format.parquet_writer import PAGE_ROWS, ParquetFileWriter
+from interbed.storage.format.parquet_writer import ParquetFileWriter
+from interbed.storage.options import CoreOptions
 
 WHEN = datetime(2024, 5, 6, 7, 8, 9, 123000)
 
 
-def written(*batches: pa.RecordBatch, ascending: frozenset[str] = frozenset(), **arguments: Any) -> pq.ParquetFile:
+def written(
+    *batches: pa.RecordBatch,
+    ascending: frozenset[str] = frozenset(),
+    codec: str | None = "zstd",
+    options: Mapping[str, str] | None = None,
+) -> pq.ParquetFile:
     sink = io.BytesIO()
-    options = {"compression": "zstd", "zstd_level": 1} | arguments
-    writer = ParquetFileWriter(sink, batches[0].schema, ascending=ascending, **options)
+    writer = ParquetFileWriter(sink, batches[0].schema, CoreOptions(options or {}), codec=codec, ascending=ascending)
     for batch in batches:
         writer.write([batch])
     assert writer.finish() == len(sink.getvalue())
@@ -49,12 +54,12 @@ def test_encodings_follow_the_data() -> None:
     assert "RLE_DICTIONARY" not in found["map.key_value.key"]
     # Java Paimon 1.4.2 misreads it.
     assert not any("DELTA_BYTE_ARRAY" in e for e in found.values())
-    plain = encodings(written(batch, dictionary=False))
+    plain = encodings(written(batch, options={"parquet.enable.dictionary": "false"}))
     assert not any("RLE_DICTIONARY" in e for e in plain.values())
 
 
 def test_pages_are_indexed_and_of_bounded_length() -> None:
-    batch = pa.record_batch({"key": pa.array(range(3 * PAGE_ROWS))})
+    batch = pa.record_batch({"key": pa.array(range(60_000))})
     file = written(batch, ascending=frozenset({"key"}))
     assert file.metadata.row_group(0).column(0).has_column_index
     assert file.metadata.row_group(0).column(0).has_offset_index
@@ -109,7 +114,7 @@ def test_without_nanoseconds_the_footer_is_left_to_arrow() -> None:
 
 def test_a_file_without_rows_has_its_columns() -> None:
     sink = io.BytesIO()
-    ParquetFileWriter(sink, NANOS_AND_OTHERS, compression="none", zstd_level=1).finish()
+    ParquetFileWriter(sink, NANOS_AND_OTHERS, CoreOptions(), codec=None).finish()
     file = pq.ParquetFile(io.BytesIO(sink.getvalue()))
     assert file.read().num_rows == 0
     assert file.schema_arrow.names == NANOS_AND_OTHERS.names

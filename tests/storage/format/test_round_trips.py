@@ -10,9 +10,11 @@ from typing import Any
 
 import fastavro
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
+from pyarrow import orc
 
 from interbed.storage.errors import CorruptFileError, InvalidInputError, NotSupportedError
 from interbed.storage.fileio.local import LocalFileIO
@@ -228,3 +230,34 @@ def test_avro_files_do_not_take_nanoseconds() -> None:
     field = DataField(id=0, name="t", type=parse_atomic("TIMESTAMP(9)"))
     with pytest.raises(NotSupportedError, match="'t'"):
         layout_of((field,), **{"file.format": "avro"})
+
+
+def test_options_of_a_format_shape_its_files(tmp_path: Path) -> None:
+    orc_file, parquet_file = tmp_path / "f.orc", tmp_path / "f.parquet"
+    stripes = {"orc__stripe__size": "64 kb", "orc__row__index__stride": "1000", "orc__compress__size": "16 kb"}
+    write(orc_file, [sample(50_000)], FIELDS, file__format="orc", **stripes, orc__bloom__filter__columns="id")
+    assert orc.ORCFile(str(orc_file)).nstripes > 1
+    assert orc.ORCFile(str(orc_file)).row_index_stride == 1000
+    assert orc.ORCFile(str(orc_file)).compression_size == 64 << 10
+    plain = {"parquet__enable__dictionary": "false", "parquet__compression": "gzip"}
+    write(parquet_file, [sample(5000)], FIELDS, parquet__page__row__count__limit="100", **plain)
+    column = pq.ParquetFile(parquet_file).metadata.row_group(0).column(1)
+    assert (column.compression, column.has_dictionary_page) == ("GZIP", False)
+    assert len(read(parquet_file, FIELDS, "parquet")) == 5
+
+
+def test_the_ids_of_columns_are_in_orc_files(tmp_path: Path) -> None:
+    fields = (
+        DataField(id=3, name="a", type=parse_atomic("TIME(3)")),
+        field_from_json({"id": 5, "name": "l", "type": {"type": "ARRAY", "element": "CHAR(3)"}}),
+    )
+    batch = pa.RecordBatch.from_pylist([{"a": None, "l": ["x"]}], schema=file_schema(fields))
+    write(tmp_path / "f", [batch], fields, file__format="orc")
+    schema = orc.ORCFile(str(tmp_path / "f")).schema
+    inner = schema.field("l").type.value_field
+    assert [f.metadata[b"paimon.id"] for f in (schema.field("a"), schema.field("l"), inner)] == [
+        b"3",
+        b"5",
+        str(536870911 + 5 * 1024 + 1).encode(),
+    ]
+    assert schema.field("a").type == pa.int32()
