@@ -28,6 +28,8 @@ Run: TypeAlias = pa.RecordBatch | SpilledRun
 SMALL_CHUNKS = 32
 """That many small batches in a row are joined: it frees the larger batches that they are slices of."""
 SMALL_ROWS = 4096
+RUN_ROWS = 32_768
+"""A batch of so many rows is spilled as it is: to merge it with others is left to the flush."""
 LOOSE_BYTES = 64 << 20
 """That many bytes of small batches may be slices of larger ones before all of them get memory of their own.
 
@@ -77,15 +79,16 @@ class WriteBuffer:
         if self._spill is None or not self._chunks or not self._spill.files.has_room:
             return False
         try:
-            run = self._spill.files.write(self._spill.arrange(self._chunks))
+            for group in _spilled_together(self._chunks):
+                run = self._spill.files.write(self._spill.arrange(group))
+                self._chunks = self._chunks[len(group) :]
+                self.rows -= sum(c.num_rows for c in group)
+                if run is not None:
+                    self.rows += run.num_rows
+                    self._spilled.append(run)
         except StorageAccessError as error:
             _log.warning("%s The buffered rows are flushed to the table instead.", error)
             return False
-        self.rows -= sum(c.num_rows for c in self._chunks)
-        if run is not None:
-            self.rows += run.num_rows
-            self._spilled.append(run)
-        self._chunks = []
         self.bytes = self._small = 0
         return True
 
@@ -199,6 +202,21 @@ class WriteBufferPool:
             buffer.clear()
         self._members.clear()
         self.bytes = self._loose = 0
+
+
+def _spilled_together(chunks: Sequence[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+    """Which batches make one run: a large one is a run already, small ones become one together."""
+    small: list[pa.RecordBatch] = []
+    for chunk in chunks:
+        if chunk.num_rows < RUN_ROWS:
+            small.append(chunk)
+            continue
+        if small:
+            yield small
+            small = []
+        yield [chunk]
+    if small:
+        yield small
 
 
 def _copied(batch: pa.RecordBatch) -> pa.RecordBatch:

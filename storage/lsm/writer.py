@@ -87,7 +87,9 @@ class BufferMerge:
         batches = [r for r in runs if isinstance(r, pa.RecordBatch)]
         function: MergeFunction = self.function if self.keeps_last else _AllRows()
         few = len(batches) == len(runs) and sum(r.num_rows for r in runs) <= _FEW_ROWS
-        for merged in [self.join(batches)] if few else self._merged(runs, function):
+        # A batch that was routed is a sorted run.
+        ready = batches if len(batches) == len(runs) == 1 else [self.join(batches)] if few else None
+        for merged in self._merged(runs, function) if ready is None else ready:
             rows = max(1, BATCH_BYTES * merged.num_rows // max(1, merged.nbytes))
             for batch in self._slices(merged, 0, rows):
                 yield batch.rows

@@ -98,11 +98,11 @@ class BucketWriter:
     def relieve(self) -> None:
         """Give the buffer's memory back, by the way that leaves the fewest files; on an error as `flush`.
 
-        Rows that make a file of full size are flushed at once, fewer are spilled to local disk where they may be.
+        Rows that make a large file of their own are flushed at once, fewer are spilled to local disk if they may be.
         """
         if self._merge is None and self._keeps_open():
             self._append_rows()
-        elif self.buffer.bytes >= self._layout.target_size or not self.buffer.spill():
+        elif self.buffer.bytes >= self._layout.target_size // 2 or not self.buffer.spill():
             self.flush()
 
     def flush(self) -> None:

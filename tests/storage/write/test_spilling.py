@@ -114,7 +114,7 @@ def test_without_spilling_a_full_buffer_is_a_file(tmp_path: Path) -> None:
     assert sorted(f.row_count for f in data_files(table)) == [1000, 2000, 2000]
 
 
-def test_rows_that_make_a_file_of_full_size_are_not_spilled(tmp_path: Path) -> None:
+def test_rows_that_make_a_large_file_are_not_spilled(tmp_path: Path) -> None:
     table = create(tmp_path, bucket="1", **{"write-buffer-size": "64 kb", "target-file-size": "64 kb"})
     with table.new_write("tester") as write:
         write.write_arrow(rows(0, 5000))
