@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import numpy.typing as npt
 
 from interbed.storage.errors import StorageAccessError
 from interbed.storage.fileio.scratch import new_scratch_directory, remove_scratch_directory
+from interbed.storage.lsm.key_words import refine_groups
 from interbed.storage.row.words import Column, Words, columns_to_words, in_arrow_form
 from interbed.storage.types.data_type import DataType
 
@@ -72,16 +74,21 @@ class KeyHashes:
 
     def grouped(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
         """The rows' numbers with equal keys beside each other in their order, and where each key begins."""
-        order = np.lexsort((self.second, self.first))
+        order = np.argsort(self.first)
+        first = self.first[order]
         starts = np.ones(len(order), np.bool_)
-        first, second = self.first[order], self.second[order]
-        starts[1:] = (first[1:] != first[:-1]) | (second[1:] != second[:-1])
+        np.not_equal(first[1:], first[:-1], out=starts[1:])
+        if not starts.all():
+            arrival = np.arange(len(order), dtype=np.uint64)
+            order = refine_groups(order, starts, [self.second, arrival])
+            second = self.second[order]
+            starts[1:] |= second[1:] != second[:-1]
         return order, starts
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Entries by key, each key once."""
+    """Entries, each key once, ascending by the first half of the hash alone."""
 
     first: Words
     second: Words
@@ -91,16 +98,35 @@ class _Run:
         return len(self.first)
 
     @staticmethod
-    def of(parts: "Sequence[_Run]") -> "_Run":
-        """All entries of the parts, the oldest first; of each key its last one."""
-        first = np.concatenate([p.first for p in parts])
-        second = np.concatenate([p.second for p in parts])
-        order = np.lexsort((second, first))
-        first, second = first[order], second[order]
-        last = np.ones(len(order), np.bool_)
-        last[:-1] = (first[1:] != first[:-1]) | (second[1:] != second[:-1])
-        location = np.concatenate([p.location for p in parts])[order[last]]
-        return _Run(first[last], second[last], location)
+    def of(keys: KeyHashes, locations: Locations) -> "_Run":
+        """The entries of keys that are distinct."""
+        order = np.argsort(keys.first)
+        return _Run(keys.first[order], keys.second[order], locations[order])
+
+    def with_newer(self, newer: "_Run") -> "_Run":
+        """All entries of both; of a key that both have the newer one."""
+        places = self.search(newer.first, newer.second)
+        known = places >= 0
+        location = self.location
+        if known.any():
+            location = location.copy()
+            location[places[known]] = newer.location[known]
+        fresh = ~known
+        if not fresh.any():
+            return _Run(self.first, self.second, location)
+        first = newer.first[fresh]
+        slots = np.searchsorted(self.first, first) + np.arange(len(first))
+        others = np.ones(len(self) + len(first), np.bool_)
+        others[slots] = False
+
+        def both(old: Any, new: Any) -> Any:
+            joined = np.empty(len(others), old.dtype)
+            joined[slots], joined[others] = new, old
+            return joined
+
+        return _Run(
+            both(self.first, first), both(self.second, newer.second[fresh]), both(location, newer.location[fresh])
+        )
 
     def slice(self, begin: int, end: int) -> "_Run":
         """A stretch of entries."""
@@ -157,19 +183,19 @@ class KeyLocations:
         return found
 
     def put(self, keys: KeyHashes, locations: Locations) -> None:
-        """Set the locations of keys; of a key that is there several times the last one counts.
+        """Set the locations of keys, each of which is there once.
 
         Raises StorageAccessError when local disk can't be used.
         """
         if not len(keys):
             return
         runs = self._in_memory
-        runs.append(_Run.of([_Run(keys.first, keys.second, locations)]))
+        runs.append(_Run.of(keys, locations))
         # Runs of like size are merged, so that there are few of them.
         while len(runs) > 1 and 2 * len(runs[-1]) > len(runs[-2]):
-            runs[-2:] = [_Run.of(runs[-2:])]
+            runs[-2:] = [runs[-2].with_newer(runs[-1])]
         if sum(map(len, runs)) > self._memory_rows:
-            self._on_disk.append(self._written([_Run.of(runs)]))
+            self._on_disk.append(self._written([_all(runs)]))
             self._in_memory = []
             if len(self._on_disk) > DISK_RUNS:
                 merged = range(self._files - len(self._on_disk), self._files)
@@ -226,4 +252,9 @@ def _merged(runs: Sequence[_Run]) -> Iterator[_Run]:
     bounds = np.array([(i << 64) // pieces for i in range(1, pieces)], np.uint64)
     cuts = [[0, *np.searchsorted(run.first, bounds).tolist(), len(run)] for run in runs]
     for i in range(pieces):
-        yield _Run.of([run.slice(cut[i], cut[i + 1]) for run, cut in zip(runs, cuts, strict=True)])
+        yield _all([run.slice(cut[i], cut[i + 1]) for run, cut in zip(runs, cuts, strict=True)])
+
+
+def _all(runs: Sequence[_Run]) -> _Run:
+    """The entries of all runs, the oldest first."""
+    return reduce(_Run.with_newer, runs)

@@ -27,7 +27,7 @@ def test_the_last_location_of_a_key_is_found(puts: list[list[tuple[int, int]]], 
     index = KeyLocations(memory * ENTRY_BYTES)
     model: dict[int, int] = {}
     for block in puts:
-        index.put(hashes([key for key, _ in block]), np.array([place for _, place in block], np.int64))
+        index.put(hashes(list(dict(block))), np.array(list(dict(block).values()), np.int64))
         model.update(block)
     asked = [*range(-5, 70), 3, 3]
     assert index.find(hashes(asked)).tolist() == [model.get(key, NOWHERE) for key in asked]
