@@ -244,9 +244,7 @@ class Catalog(ABC):
         if name.system is None:
             return table
         # Hardly a caller names a system table, and those that do use what it shares with a table.
-        if name.system in (AUDIT_LOG, BINLOG):
-            return cast(Table, ChangeView.of(table.name, table.store, name.system))
-        return cast(Table, SystemTable.of(table.name, table.store, name.system))
+        return cast(Table, system_table(table, name.system))
 
     def table_exists(self, identifier: "str | Identifier") -> bool:
         """Whether there is a table of that name."""
@@ -334,6 +332,13 @@ class Catalog(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def system_table(table: Table, kind: str) -> ChangeView | SystemTable:
+    """A system table of a table; raises InvalidInputError naming those that there are."""
+    if kind in (AUDIT_LOG, BINLOG):
+        return ChangeView.of(table.name, table.store, kind)
+    return SystemTable.of(table.name, table.store, kind)
 
 
 def parse_table_name(identifier: "str | Identifier") -> Identifier:

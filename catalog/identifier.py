@@ -65,6 +65,13 @@ class TableName:
             )
         return TableName(identifier, branch, parts[0] if parts else None)
 
+    @property
+    def of_table(self) -> str:
+        """The name without a system table: that of the table or of its branch."""
+        return (
+            str(self.identifier) if self.branch is None else f"{self.identifier}{SEPARATOR}{BRANCH_PREFIX}{self.branch}"
+        )
+
 
 def check_name(what: str, name: str) -> None:
     """Raise InvalidInputError unless the name can be a directory's name on every file system."""

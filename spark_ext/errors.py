@@ -15,12 +15,14 @@ from interbed.catalog.errors import (
     TableNotFoundError,
 )
 from interbed.storage.errors import (
+    BranchNotFoundError,
     CommitError,
     CommitStateUnknownError,
     InterbedError,
     InvalidInputError,
     NotSupportedError,
     SnapshotNotFoundError,
+    TagNotFoundError,
     UnsupportedVersionError,
 )
 from interbed.thrift_idl.planner.ttypes import ErrorKind, PlannerError
@@ -35,6 +37,8 @@ _KINDS: tuple[tuple[type[InterbedError], int], ...] = (
     (TableNotFoundError, ErrorKind.NO_SUCH_TABLE),
     (TableExistsError, ErrorKind.TABLE_EXISTS),
     (SnapshotNotFoundError, ErrorKind.NO_SUCH_SNAPSHOT),
+    (TagNotFoundError, ErrorKind.NO_SUCH_SNAPSHOT),
+    (BranchNotFoundError, ErrorKind.NO_SUCH_TABLE),
     (CatalogUnavailableError, ErrorKind.UNAVAILABLE),
     (NotAnInterbedTableError, ErrorKind.UNSUPPORTED),
     (NotSupportedError, ErrorKind.UNSUPPORTED),

@@ -8,9 +8,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from interbed.catalog.api import system_table
+from interbed.catalog.identifier import TableName
+from interbed.storage.change_view import ChangeView
 from interbed.storage.errors import InvalidInputError
 from interbed.storage.schema.table_schema import TableSchema
+from interbed.storage.system.table import SystemTable
 from interbed.storage.table import Table, load_table
+from interbed.storage.types.data_type import DataField
 
 # Options of a catalog that say how to reach its files; tables read them as dynamic options.
 FILE_SYSTEM_PREFIXES = ("fs.", "s3.", "hadoop.")
@@ -63,6 +68,18 @@ class TableHandle:
             )
         except (ValueError, KeyError, TypeError) as error:
             raise InvalidInputError(f"Not a table handle: {error}") from error
+
+    @property
+    def view(self) -> SystemTable | ChangeView | None:
+        """The system table that is meant; None for a table itself."""
+        name = TableName.parse(f"{self.database}.{self.table}")
+        return None if name.system is None else system_table(self.open(), name.system)
+
+    @property
+    def fields(self) -> tuple[DataField, ...]:
+        """The columns that are read."""
+        view = self.view
+        return self.schema.fields if view is None else tuple(view.fields)
 
     @property
     def schema(self) -> TableSchema:

@@ -11,10 +11,10 @@ from typing import Any, BinaryIO
 
 from thrift.protocol.TBinaryProtocol import TBinaryProtocol
 
-from interbed.catalog.api import Catalog, Database
+from interbed.catalog.api import Catalog, Database, system_table
 from interbed.catalog.errors import DatabaseNotFoundError
 from interbed.catalog.factory import open_catalog
-from interbed.catalog.identifier import DEFAULT_DATABASE, Identifier
+from interbed.catalog.identifier import DEFAULT_DATABASE, Identifier, TableName
 from interbed.spark_ext.clustering import clustering_of
 from interbed.spark_ext.ddl import (
     COMMENT,
@@ -31,10 +31,20 @@ from interbed.spark_ext.reader import plan_scan
 from interbed.spark_ext.spark_types import schema_to_spark
 from interbed.spark_ext.writer import CommitToken, decode_messages, plan_write
 from interbed.storage.errors import InvalidInputError, InvalidOptionError
+from interbed.storage.paths import MAIN_BRANCH
+from interbed.storage.scan.starting_point import named_version
 from interbed.storage.snapshot.snapshot import Snapshot
 from interbed.storage.table import Table
 from interbed.thrift_idl.planner import Planner
-from interbed.thrift_idl.planner.ttypes import CommitResult, Namespace, ScanPlan, TableInfo, TimeTravel, WritePlan
+from interbed.thrift_idl.planner.ttypes import (
+    CommitResult,
+    Namespace,
+    ScanPlan,
+    TableInfo,
+    TimeTravel,
+    WriteClustering,
+    WritePlan,
+)
 
 TYPE = "type"
 TYPES = ("interbed", "paimon")
@@ -121,11 +131,15 @@ class PlannerHandler:
         return self._catalog(catalog).list_tables(database)
 
     def loadTable(self, table: Any, at: TimeTravel) -> TableInfo:  # noqa: N802
-        loaded = self._catalog(table.catalog).get_table(_identifier(table))
+        name = TableName.parse(_identifier(table))
+        loaded = self._catalog(table.catalog).get_table(name.of_table)
         snapshot = _snapshot_at(loaded, at)
-        if snapshot is not None and (at.version is not None or at.timestampMicros is not None):
+        travels = at.version is not None or at.timestampMicros is not None
+        if snapshot is not None and travels:
             # A look into the past shows the columns of that time.
             loaded = Table(loaded.name, replace(loaded.store, schema=loaded.store.schemas.schema(snapshot.schema_id)))
+        if name.system is not None:
+            return _system_table_info(table, loaded, snapshot if travels else None, name.system)
         return _table_info(table, loaded, snapshot)
 
     def createTable(self, table: Any, request: Any) -> TableInfo:  # noqa: N802
@@ -161,8 +175,9 @@ class PlannerHandler:
     # -- scans -----------------------------------------------------------------------------------------------------
 
     def pushFilters(self, handle: bytes, filters: list[str]) -> list[int]:  # noqa: N802
-        schema = TableHandle.from_bytes(handle).schema
-        return [int(handling_of(tree, schema.fields, schema.partition_keys)) for tree in filters]
+        read = TableHandle.from_bytes(handle)
+        partition_keys = read.schema.partition_keys if read.view is None else ()
+        return [int(handling_of(tree, read.fields, partition_keys)) for tree in filters]
 
     def planScan(self, handle: bytes, request: Any) -> ScanPlan:  # noqa: N802
         return plan_scan(TableHandle.from_bytes(handle), request)
@@ -182,7 +197,7 @@ class PlannerHandler:
 
     def _table_of(self, handle: TableHandle) -> Table:
         catalog = self._catalogs.get(handle.catalog, handle.catalog_options)
-        table = catalog.get_table(Identifier(handle.database, handle.table))
+        table = catalog.get_table(f"{handle.database}.{handle.table}")
         if table.location != handle.location:
             raise InvalidInputError(
                 f"The table '{handle.database}.{handle.table}' was replaced by another one "
@@ -208,26 +223,40 @@ def _snapshot_at(table: Table, at: TimeTravel) -> Snapshot | None:
     if at.timestampMicros is not None:
         return snapshots.by_time_millis(at.timestampMicros // MICROS_PER_MILLI)
     if at.version is not None:
-        if not at.version.isdecimal():
-            raise InvalidInputError(
-                f"VERSION AS OF takes the id of a snapshot, not '{at.version}'; the table "
-                f"'{table.name}' has the snapshots {', '.join(str(i) for i in snapshots.ids())}."
-            )
-        return snapshots.snapshot(int(at.version))
+        return named_version(table.store, at.version)
     return snapshots.latest()
 
 
-def _table_info(reference: Any, table: Table, snapshot: Snapshot | None) -> TableInfo:
-    schema = table.schema
-    handle = TableHandle(
+def _handle(reference: Any, table: Table, snapshot: Snapshot | None) -> TableHandle:
+    branch = table.store.paths.branch
+    return TableHandle(
         catalog=reference.catalog.name,
         catalog_options=reference.catalog.options,
         database=reference.database,
         table=reference.table,
         location=table.location,
-        schema_json=schema.to_json(),
+        schema_json=table.schema.to_json(),
         snapshot_id=None if snapshot is None else snapshot.id,
+        dynamic_options={} if branch == MAIN_BRANCH else {"branch": branch},
     )
+
+
+def _system_table_info(reference: Any, table: Table, snapshot: Snapshot | None, kind: str) -> TableInfo:
+    """A system table; `snapshot` is the one of the past that it is about, None for the newest when it is read."""
+    return TableInfo(
+        schemaJson=schema_to_spark(system_table(table, kind).fields),
+        partitionKeys=[],
+        primaryKeys=[],
+        properties={},
+        snapshotId=0 if snapshot is None else snapshot.id,
+        clustering=WriteClustering(columns=[], bucketCount=0, bucketColumns=[], strict=False),
+        handle=_handle(reference, table, snapshot).to_bytes(),
+    )
+
+
+def _table_info(reference: Any, table: Table, snapshot: Snapshot | None) -> TableInfo:
+    schema = table.schema
+    handle = _handle(reference, table, snapshot)
     return TableInfo(
         schemaJson=schema_to_spark(schema.fields),
         partitionKeys=list(schema.partition_keys),

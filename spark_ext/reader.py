@@ -2,7 +2,7 @@
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,10 +13,14 @@ from interbed.spark_ext.native import NativeFiles
 from interbed.spark_ext.predicates import conjunction_of
 from interbed.spark_ext.spark_types import arrow_schema_for_spark, batch_for_spark
 from interbed.storage.errors import InvalidInputError, InvalidOptionError
+from interbed.storage.predicate.expr import Predicate
 from interbed.storage.scan.split import Split
+from interbed.storage.scan.starting_point import starting_snapshot
 from interbed.thrift_idl.planner.ttypes import ScanPlan, ScanSplit
 
 SNAPSHOT_ID = "scan.snapshot-id"
+_VIEW_ROW_BYTES = 100
+"""What a row of a system table is taken for: the largest of them, the audit log, has one for each row of the table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +62,10 @@ def plan_scan(handle: TableHandle, request: Any) -> ScanPlan:
         dynamic_options={**handle.dynamic_options, **request.options},
         snapshot_id=_snapshot_id(handle, request.options),
     )
-    schema = handle.schema
-    predicate = conjunction_of(request.filters, schema.fields)
+    predicate = conjunction_of(request.filters, handle.fields)
     task = ReadTask(handle=handle, columns=tuple(request.columns), filters=tuple(request.filters))
+    if handle.view is not None:
+        return _plan_view(task, request.limit)
     if handle.snapshot_id is None:
         nothing = _description(None, [], task.columns, request.limit)
         return ScanPlan(task=task.to_bytes(), splits=[], rowCount=0, byteSize=0, description=nothing)
@@ -74,6 +79,17 @@ def plan_scan(handle: TableHandle, request: Any) -> ScanPlan:
         rowCount=sum(split.row_count for split in plan.splits),
         byteSize=sum(split.byte_size for split in plan.splits),
         description=_description(handle.snapshot_id, splits, task.columns, request.limit),
+    )
+
+
+def _plan_view(task: ReadTask, limit: int | None) -> ScanPlan:
+    """The plan of a system table: what is known of a table is read by one task."""
+    snapshot = starting_snapshot(task.handle.open().store, task.handle.snapshot_id)
+    rows = 0 if snapshot is None else snapshot.total_record_count
+    split = ScanSplit(payload=b"", rowCount=rows, byteSize=rows * _VIEW_ROW_BYTES, nativeFiles=[], preferredHosts=[])
+    description = _description(task.handle.snapshot_id, [split], task.columns, limit)
+    return ScanPlan(
+        task=task.to_bytes(), splits=[split], rowCount=rows, byteSize=split.byteSize, description=description
     )
 
 
@@ -115,10 +131,17 @@ def read_split(task: bytes, split: bytes) -> Iterator[pa.RecordBatch]:
     """The rows of a split in batches of the schema that Spark expects, columns in the task's order."""
     read_task = ReadTask.from_bytes(task)
     handle = read_task.handle
-    schema = handle.schema
-    fields = schema.fields_named(read_task.columns)
-    arrow = arrow_schema_for_spark(fields)
-    read = handle.open().new_read(read_task.columns, conjunction_of(read_task.filters, schema.fields))
-    for batch in read.to_batches(Split.from_bytes(split)):
+    by_name = {field.name: field for field in handle.fields}
+    arrow = arrow_schema_for_spark([by_name[name] for name in read_task.columns])
+    for batch in _batches(read_task, conjunction_of(read_task.filters, handle.fields), split):
         if batch.num_rows:
             yield batch_for_spark(batch, arrow)
+
+
+def _batches(task: ReadTask, predicate: Predicate | None, split: bytes) -> Iterable[pa.RecordBatch]:
+    view = task.handle.view
+    if view is None:
+        return task.handle.open().new_read(task.columns, predicate).to_batches(Split.from_bytes(split))
+    if task.handle.snapshot_id is not None:
+        view = view.copy({SNAPSHOT_ID: str(task.handle.snapshot_id)})
+    return view.scan(task.columns, predicate).to_arrow_batch_reader()

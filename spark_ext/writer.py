@@ -140,6 +140,8 @@ def _files_with_prefix(table: Table, prefix: str) -> Iterator[str]:
 
 def plan_write(handle: TableHandle, request: Any) -> WritePlan:
     """The plan for planner.thrift's WriteRequest; raises for what can't be written, before any task starts."""
+    if handle.view is not None:
+        raise NotSupportedError(f"The system table '{handle.database}.{handle.table}' is read only.")
     token = CommitToken(
         handle=replace(handle, dynamic_options={**handle.dynamic_options, **request.options}),
         commit_user=str(uuid.uuid4()),

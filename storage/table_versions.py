@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from interbed.storage.errors import InvalidInputError, SnapshotNotFoundError
 from interbed.storage.option_reader import parse_duration_millis
+from interbed.storage.scan.starting_point import snapshot_or_tagged
 from interbed.storage.snapshot.consumer import ConsumerManager
 from interbed.storage.snapshot.snapshot import Snapshot
 from interbed.storage.version.branch import BranchManager
@@ -170,13 +171,7 @@ class TableVersions:
             if latest is None:
                 raise SnapshotNotFoundError(f"The table '{self.name}' has no snapshot to name yet.")
             return latest
-        try:
-            return snapshots.read(snapshot_id)
-        except SnapshotNotFoundError:
-            tag = self._tags.of_snapshot(snapshot_id)
-            if tag is None:
-                raise
-            return tag.snapshot
+        return snapshot_or_tagged(self.store, snapshot_id)
 
     def _retained(self, given: Span | None) -> timedelta | None:
         if isinstance(given, timedelta):

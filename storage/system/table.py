@@ -130,4 +130,5 @@ class SystemTableQuery(ArrowRows):
         if self.predicate is not None:
             batch = batch.filter(mask(self.predicate, batch))
         if batch.num_rows:
-            yield pa.RecordBatch.from_arrays([batch.column(name) for name in self.schema.names], schema=self.schema)
+            # Selected, because that keeps the number of rows when no column is asked for.
+            yield batch.select(self.schema.names)

@@ -5,7 +5,8 @@ the table at some snapshot between the two. Data files of what was taken back st
 Source: paimon-core's RollbackHelper.
 """
 
-from interbed.storage.errors import InvalidInputError, SnapshotNotFoundError
+from interbed.storage.errors import InvalidInputError
+from interbed.storage.scan.starting_point import snapshot_or_tagged
 from interbed.storage.snapshot.lock import NoLock
 from interbed.storage.snapshot.snapshot import Snapshot
 from interbed.storage.store import TableStore
@@ -18,7 +19,7 @@ def roll_back(store: TableStore, version: int | str) -> Snapshot:
     A snapshot that has expired is found by its tag. Raises SnapshotNotFoundError, TagNotFoundError.
     """
     tags = TagManager(store.file_io, store.paths)
-    target = tags.get(version).snapshot if isinstance(version, str) else _snapshot(store, tags, version)
+    target = tags.get(version).snapshot if isinstance(version, str) else _snapshot(store, version)
     _take_back(store, tags, target)
     return target
 
@@ -30,16 +31,10 @@ def roll_back_to_time(store: TableStore, time_millis: int) -> Snapshot:
     return target
 
 
-def _snapshot(store: TableStore, tags: TagManager, snapshot_id: int) -> Snapshot:
+def _snapshot(store: TableStore, snapshot_id: int) -> Snapshot:
     if snapshot_id < 1:
         raise InvalidInputError(f"A snapshot's id is 1 or more, not {snapshot_id}.")
-    try:
-        return store.snapshots.read(snapshot_id)
-    except SnapshotNotFoundError:
-        tag = tags.of_snapshot(snapshot_id)
-        if tag is None:
-            raise
-        return tag.snapshot
+    return snapshot_or_tagged(store, snapshot_id)
 
 
 def _take_back(store: TableStore, tags: TagManager, target: Snapshot) -> None:

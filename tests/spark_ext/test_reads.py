@@ -239,6 +239,31 @@ def test_older_snapshots_are_read_by_id_and_by_time(lake: Lake) -> None:
     assert lake.spark.read.option("scan.snapshot-id", "2").table(f"{lake.name}.db.t").count() == 2
 
 
+def test_tags_branches_and_system_tables_are_read_by_name(lake: Lake) -> None:
+    lake.sql("CREATE TABLE {lake}.db.t (id INT NOT NULL) TBLPROPERTIES ('primary-key'='id', 'bucket'='1')")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (1)")
+    table = load_catalog(warehouse=str(lake.warehouse)).get_table("db.t")
+    table.create_tag("start")
+    table.create_branch("b", "start")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (2)")
+    lake.sql("INSERT INTO {lake}.db.`t$branch_b` VALUES (3), (4)")
+
+    assert lake.tuples("SELECT count(*) FROM {lake}.db.t VERSION AS OF 'start'") == [(1,)]
+    assert lake.tuples("SELECT id FROM {lake}.db.`t$branch_b` ORDER BY id") == [(1,), (3,), (4,)]
+    assert lake.tuples("SELECT id FROM {lake}.db.t ORDER BY id") == [(1,), (2,)]
+    assert lake.tuples("SELECT snapshot_id, commit_kind FROM {lake}.db.`t$snapshots` WHERE snapshot_id > 1") == [
+        (2, "APPEND")
+    ]
+    assert lake.tuples("SELECT sum(record_count) FROM {lake}.db.`t$branch_b$files`") == [(3,)]
+    assert lake.tuples("SELECT count(*) FROM {lake}.db.`t$files` VERSION AS OF 'start'") == [(1,)]
+    assert lake.tuples("SELECT rowkind, id FROM {lake}.db.`t$audit_log` ORDER BY id") == [("+I", 1), ("+I", 2)]
+    assert lake.tuples("SELECT key FROM {lake}.db.`t$options` WHERE value = '1'") == [("bucket",)]
+    with pytest.raises(Exception, match="is read only"):
+        lake.sql("INSERT INTO {lake}.db.`t$options` VALUES ('a', 'b')")
+    with pytest.raises(Exception, match="there are aggregation_fields, branches"):
+        lake.sql("SELECT * FROM {lake}.db.`t$nothing`")
+
+
 @pytest.mark.parametrize(
     ("clause", "message"),
     [
