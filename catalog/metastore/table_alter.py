@@ -55,8 +55,11 @@ class TableChanges:
             stored = transaction.tables.find(*key, for_update=True)
             if stored is None:
                 raise InvalidOperationError(table_not_found(database, name).args[0])
-            # Only now, because a table that is not there is what clients look for first.
+            # What is wrong is found in the order in which Hive finds it; clients look for the first.
             _check(changed)
+            renamed = (stored.value.database, stored.value.name) != (changed.database, changed.name)
+            if renamed and transaction.tables.find(changed.catalog, changed.database, changed.name) is not None:
+                raise _taken(changed)
             check_expected_parameter(stored.value, changed, told)
             new = self._replace(transaction, stored, changed, mover)
             forget_columns(transaction, stored.id, stored.value, new)
@@ -98,9 +101,6 @@ class TableChanges:
         old = stored.value
         renamed = (old.database, old.name) != (changed.database, changed.name)
         new = self._completed(old, changed, renamed)
-        # In the order in which Hive finds fault.
-        if renamed and transaction.tables.find(new.catalog, new.database, new.name) is not None:
-            raise InvalidOperationError(f"new table {new.database}.{new.name} already exists")
         if not old.is_view and not same_keys(old.partition_keys, changed.partition_keys):
             raise InvalidOperationError("partition keys can not be changed.")
         old_database = transaction.databases.find(old.catalog, old.database, for_child=True)
@@ -114,7 +114,7 @@ class TableChanges:
         if renamed and self._moves_with_name(old, new, old_database.value):
             new = self._moved(transaction, stored, new, new_database.value, mover)
         if not transaction.tables.replace(stored.id, new_database.id, new):
-            raise InvalidOperationError(f"new table {new.database}.{new.name} already exists")
+            raise _taken(new)
         return new
 
     def _completed(self, old: Table, changed: Table, renamed: bool) -> Table:
@@ -157,6 +157,10 @@ class TableChanges:
         if found is None:
             raise MetastoreError(f"The database {table.database} does not exist")
         return found.id
+
+
+def _taken(new: Table) -> InvalidOperationError:
+    return InvalidOperationError(f"new table {new.database}.{new.name} already exists")
 
 
 def _check(changed: Table) -> None:
