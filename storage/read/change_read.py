@@ -125,6 +125,7 @@ class ChangeRead:
                 predicate=self._columns.predicate,
                 with_sequence=self._with_sequence,
                 with_kind=self._keyed,
+                use_threads=True,
                 deleted=deleted_of(file),
             )
 
@@ -145,6 +146,7 @@ class ChangeRead:
                 split.path_of,
                 predicate=self._columns.predicate,
                 with_system=True,
+                use_threads=True,
                 deleted_of=deletions_in(self._store.file_io, deletions),
             )
 
