@@ -80,7 +80,7 @@ class Story:
 
 
 def with_plain_adds(plans: Plans) -> Plans:
-    """The first plan's additions as insertions: Java's rows of a snapshot have the kinds that they were written with."""
+    """Additions of the first plan as insertions: Java's rows of a snapshot have the kinds of their records."""
     if not plans:
         return plans
     checkpoint, rows = plans[0]
