@@ -14,6 +14,10 @@ from interbed.storage.manifest.index_file import DELETION_VECTORS, DeletionVecto
 
 VERSION = 1
 _VERSION_BYTES = 1
+_WAY_OUT = (
+    "Put a copy of the file back, roll the table back to a snapshot before it (table.rollback_to), or write the "
+    "partition anew by an overwrite."
+)
 
 
 def write_vectors(
@@ -60,17 +64,21 @@ def read_vectors(
             "read; read the newest."
         ) from None
     if not content:
-        raise CorruptFileError(f"{path} is empty; it should hold deletion vectors.")
+        raise CorruptFileError(f"{path} is empty; it should hold deletion vectors. {_WAY_OUT}")
     if content[0] != VERSION:
         raise UnsupportedVersionError(
             f"{path} has version {content[0]} of deletion vectors; this version of interbed reads version {VERSION}."
         )
     for found in ranges:
         source = f"{path}, for {found.data_file_name},"
-        vector = decode(_framed(content, found, source), source=source)
+        try:
+            vector = decode(_framed(content, found, source), source=source)
+        except CorruptFileError as error:
+            raise CorruptFileError(f"{error} {_WAY_OUT}") from error
         if found.cardinality is not None and found.cardinality != len(vector):
             raise CorruptFileError(
-                f"{source} has a deletion vector of {len(vector)} rows where the manifest says {found.cardinality}."
+                f"{source} has a deletion vector of {len(vector)} rows where the manifest says {found.cardinality}. "
+                f"{_WAY_OUT}"
             )
         yield found.data_file_name, vector
 
