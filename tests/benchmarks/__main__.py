@@ -1,8 +1,9 @@
 """`make bench`: the same work by interbed, pypaimon-rust and pypaimon on the same files in one run, with ratios;
-then the same load on the catalog server and on Hive's metastore in Java, and a table of a million partitions.
+then merging and compaction by Java Paimon, the same load on the catalog server and on Hive's metastore in Java, and a
+table of a million partitions.
 
     python -m tests.benchmarks [--rows 4000000] [--json] [--skip-pypaimon] [--skip-spark] [--skip-metastore]
-                                [--skip-partitions] [--skip-formats] [--skip-reads]
+                                [--skip-partitions] [--skip-formats] [--skip-reads] [--skip-java] [--skip-soak]
 
 A ratio is the peer's seconds over interbed's: above 1 interbed is faster. `scan` keeps all rows in memory;
 `streamed scan` lets go of each batch, and its peak is what a scan needs. Each stage runs in a process of its
@@ -14,11 +15,25 @@ import json
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from tests.benchmarks import data, deletion_vectors, formats, lookup, metastore, partitions, planning, spark
+from tests.benchmarks import (
+    compaction,
+    data,
+    deletion_vectors,
+    formats,
+    lookup,
+    memory,
+    merge_kernels,
+    metastore,
+    partitions,
+    planning,
+    soak,
+    spark,
+)
 from tests.benchmarks.engines import ratio_text
 from tests.benchmarks.run_stage import Figures, better, stage
 
@@ -89,6 +104,8 @@ def main() -> None:
     parser.add_argument("--skip-pypaimon", action="store_true", help="leave the slowest peer out")
     parser.add_argument("--skip-formats", action="store_true")
     parser.add_argument("--skip-reads", action="store_true", help="leave lookups, planning and deletion vectors out")
+    parser.add_argument("--skip-java", action="store_true", help="leave merging and compaction in Java Paimon out")
+    parser.add_argument("--skip-soak", action="store_true", help="leave peaks of memory and the soak out")
     parser.add_argument("--skip-spark", action="store_true")
     parser.add_argument("--skip-metastore", action="store_true")
     parser.add_argument("--skip-partitions", action="store_true")
@@ -111,6 +128,17 @@ def main() -> None:
         figures = benchmark.measure(console)
         benchmark.show(figures, console)
         reads |= benchmark.as_json(figures)
+    in_java: dict[str, Any] = {}
+    if not arguments.skip_java:
+        merged, compacted = merge_kernels.measure(console), compaction.measure(console, arguments.rows)
+        merge_kernels.show(merged, console)
+        compaction.show(compacted, console)
+        in_java = {"merge": merge_kernels.as_json(merged), "compaction": compaction.as_json(compacted)}
+    peaks = {} if arguments.skip_soak else memory.measure(console)
+    curve = [] if arguments.skip_soak else soak.measure(console)
+    if curve:
+        memory.show(peaks, console)
+        soak.show(curve, console)
     peers = [] if arguments.skip_metastore else metastore.measure(console)
     if peers:
         metastore.show(peers, console)
@@ -124,6 +152,9 @@ def main() -> None:
             "spark": in_spark,
             "formats": formats.as_json(by_format),
             "reads": reads,
+            "java": in_java,
+            "memory": memory.as_json(peaks),
+            "soak": soak.as_json(curve),
             "metastore": metastore.as_json(peers),
             "partitions": many,
         }

@@ -188,7 +188,7 @@ def _sums(merged: Iterable[pa.RecordBatch]) -> dict[str, int]:
             if pa.types.is_list(column.type):
                 numbers = numbers.flatten().cast(pa.int64())
             elif pa.types.is_string(column.type):
-                numbers = pc.binary_length(column).cast(pa.int64())
+                numbers = pc.binary_length(numbers).cast(pa.int64())
             elif pa.types.is_floating(column.type):
                 numbers = pc.cast(numbers, pa.int64(), safe=False)
             # Sums wrap around as Java's do.
@@ -231,6 +231,7 @@ def measure(
     console: Console, *, rows: int = 2_000_000, runs: int = 6, only: str | None = None
 ) -> dict[str, tuple[Figures, Figures]]:
     """Ours and Java's figures by case; ends the program when they merge to different rows."""
+    threads = pa.cpu_count()
     pa.set_cpu_count(1)
     found = {}
     for case in CASES:
@@ -241,6 +242,7 @@ def measure(
         if (ours.rows, ours.sums) != (java.rows, java.sums):
             raise SystemExit(f"Java merges {java.rows} rows to {java.sums}, we {ours.rows} to {ours.sums} in '{case}'.")
         found[case] = (ours, java)
+    pa.set_cpu_count(threads)
     return found
 
 

@@ -102,11 +102,10 @@ class ChangeRules:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LookupChanges:
-    """Merges with the row that each key has in older levels; changes are those of keys with records of level 0."""
+class _Changes:
+    """What the merge functions of this module share: a row that is alone is merged as the others are."""
 
     rules: ChangeRules
-    older: Older
 
     def columns(self, output: Sequence[str]) -> tuple[str, ...]:
         """See MergeFunction."""
@@ -115,6 +114,17 @@ class LookupChanges:
     def merge_single(self, rows: pa.RecordBatch, kinds: Kinds | None, output: Sequence[str]) -> pa.RecordBatch:
         """See MergeFunction."""
         return self.merge(self.rules.single(rows, kinds), output)
+
+    def merge(self, groups: KeyGroups, output: Sequence[str]) -> pa.RecordBatch:
+        """See MergeFunction."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookupChanges(_Changes):
+    """Merges with the row that each key has in older levels; changes are those of keys with records of level 0."""
+
+    older: Older
 
     def merge(self, groups: KeyGroups, output: Sequence[str]) -> pa.RecordBatch:
         """See MergeFunction."""
@@ -151,19 +161,10 @@ class LookupChanges:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FullChanges:
+class FullChanges(_Changes):
     """A full compaction's changes: from the rows of the highest level to the merged ones."""
 
-    rules: ChangeRules
     max_level: int
-
-    def columns(self, output: Sequence[str]) -> tuple[str, ...]:
-        """See MergeFunction."""
-        return self.rules.columns(output)
-
-    def merge_single(self, rows: pa.RecordBatch, kinds: Kinds | None, output: Sequence[str]) -> pa.RecordBatch:
-        """See MergeFunction."""
-        return self.merge(self.rules.single(rows, kinds), output)
 
     def merge(self, groups: KeyGroups, output: Sequence[str]) -> pa.RecordBatch:
         """See MergeFunction."""
@@ -178,19 +179,10 @@ class FullChanges:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FirstRowChanges:
+class FirstRowChanges(_Changes):
     """The merge engine `first-row`: keys that have an older row stay as they are, the others are inserted."""
 
-    rules: ChangeRules
     older: Older
-
-    def columns(self, output: Sequence[str]) -> tuple[str, ...]:
-        """See MergeFunction."""
-        return self.rules.columns(output)
-
-    def merge_single(self, rows: pa.RecordBatch, kinds: Kinds | None, output: Sequence[str]) -> pa.RecordBatch:
-        """See MergeFunction."""
-        return self.merge(self.rules.single(rows, kinds), output)
 
     def merge(self, groups: KeyGroups, output: Sequence[str]) -> pa.RecordBatch:
         """See MergeFunction."""

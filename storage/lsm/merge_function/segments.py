@@ -217,19 +217,13 @@ def assemble(
     `deleted` says by slot which keys are removed. Columns without results are those of the newest row.
     """
     kind_of = _kinds(rows, segments, kinds, deleted, output)
-    kept: Mask | None = None
+    by_key = {name: segments.by_keys(result, rows.column(name)) for name, result in results.items()}
+    newest = segments.newest
     if drop_deletes and kind_of is not None and (kind_of & 1).any():
         kept = (kind_of & 1) == 0
-        kind_of = kind_of.compress(kept)
-
-    def left(numbers: Order) -> Order:
-        return numbers if kept is None else numbers.compress(kept)
-
-    by_key: dict[str, Result] = {}
-    for name, result in results.items():
-        picked = segments.by_keys(result, rows.column(name))
-        by_key[name] = Picked(left(picked.rows), picked.column)
-    return finish(rows, by_key, left(segments.newest), output, kind_of)
+        kind_of, newest = kind_of.compress(kept), newest.compress(kept)
+        by_key = {name: Picked(picked.rows.compress(kept), picked.column) for name, picked in by_key.items()}
+    return finish(rows, by_key, newest, output, kind_of)
 
 
 def _kinds(

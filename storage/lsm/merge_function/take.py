@@ -45,8 +45,9 @@ def take_column(column: Column, numbers: Numbers, pool: pa.MemoryPool) -> Column
     missing = len(there) - int(np.count_nonzero(there))
     if not missing:
         return values  # type: ignore[no-any-return]
-    bits = pa.py_buffer(np.packbits(there, bitorder="little"))
-    built: Column = pa.Array.from_buffers(column.type, len(values), [bits, *values.buffers()[1:]], missing)
+    bits: Any = np.packbits(there, bitorder="little")
+    buffers = [pa.py_buffer(bits), *values.buffers()[1:]]
+    built: Column = pa.Array.from_buffers(column.type, len(values), buffers, missing)
     return built
 
 

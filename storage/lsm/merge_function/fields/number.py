@@ -142,7 +142,7 @@ class Sum(_Numbers):
         if (high != low >> 63).any() or greatest * int(keys.sizes.max()) >= 1 << 63:
             return None
         sums = sums_of(low.take(keys.order), keys)
-        data = np.stack([sums, sums >> 63], axis=1)
+        data: Any = np.stack([sums, sums >> 63], axis=1)
         has: Any = None if self._valid is None else pa.array(keys.last_where(self._valid) >= 0)
         buffers = [None if has is None else has.buffers()[1], pa.py_buffer(data)]
         built: Column = pa.Array.from_buffers(self._decimal, len(sums), buffers)

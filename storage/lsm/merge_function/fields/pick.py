@@ -193,16 +193,17 @@ class Greatest(Pick):
     def _greatest_of_long(self, words: Iterable[Words], keys: KeyRows) -> Picked:
         """Word by word: of a key's values those stay that have the greatest first word, then the greatest second …"""
         rows = keys.newest.copy()
-        left, most = None, len(keys)
+        left, most = np.ones(len(keys.order), np.bool_), len(keys)
         if self._valid is not None:
             left = self._valid.take(keys.order)
             most = int(np.count_nonzero(keys.last_where(self._valid) >= 0))
+        all_left = self._valid is None
         for word in words:
             ordered = (~word if self.least else word).take(keys.order)
-            if left is not None:
+            if not all_left:
                 ordered = np.where(left, ordered, np.uint64(0))
-            best = ordered == np.maximum.reduceat(ordered, keys.firsts).repeat(keys.sizes)
-            left = best if left is None else best & left
+            left &= ordered == np.maximum.reduceat(ordered, keys.firsts).repeat(keys.sizes)
+            all_left = False
             if np.count_nonzero(left) == most:
                 break
         # Where no value is left, all are null, and so is the newest one.

@@ -29,20 +29,20 @@ class ListAgg(Values):
             return None
         valid = validity(self.column)
         # Empty texts and nulls add nothing, not even a delimiter.
-        sizes: Any = pc.binary_length(without_nulls(self.column))
-        filled = np.asarray(sizes.to_numpy()) > 0
+        texts: Any = without_nulls(self.column)
+        filled = np.asarray(pc.binary_length(texts).to_numpy()) > 0
         if valid is not None:
             filled &= valid
         added = filled.take(keys.order)
         parts = take_column(self.column, Numbers(keys.order.compress(added)), block_memory_pool())
         ends = np.cumsum(added)
-        offsets = np.append(ends.take(keys.firsts) - added.take(keys.firsts), ends[-1]).astype(np.int32)
-        lists = pa.ListArray.from_arrays(pa.array(offsets), parts)
-        joined: Column = pc.binary_join(lists, self._delimiter)
-        if valid is None:
-            return joined
-        there: Any = pa.array(keys.last_where(valid) >= 0)
-        return pc.if_else(there, joined, pa.scalar(None, joined.type))
+        starts = np.append(ends.take(keys.firsts) - added.take(keys.firsts), ends[-1]).astype(np.int32)
+        offsets: Any = pa.array(starts)
+        joined: Any = pc.binary_join(pa.ListArray.from_arrays(offsets, parts), self._delimiter)
+        if valid is not None:
+            there: Any = pa.array(keys.last_where(valid) >= 0)
+            joined = pc.if_else(there, joined, pa.scalar(None, joined.type))
+        return joined  # type: ignore[no-any-return]
 
     def _agg(self, held: str | None, value: str | None) -> str | None:
         if held is None or value is None:
