@@ -226,7 +226,7 @@ def expire_snapshots(
 @_dry_run
 @json_flag
 @click.pass_obj
-def expire_partitions(options: dict[str, str], name: str, dry_run: bool, as_json: bool, **given: Any) -> None:
+def expire_partitions(options: dict[str, str], /, name: str, dry_run: bool, as_json: bool, **given: Any) -> None:
     """Drop partitions that are too old. What is not given is as the table's options say."""
     with open_catalog("interbed", options) as catalog:
         gone = catalog.expire_partitions(name, dry_run=dry_run, **given)

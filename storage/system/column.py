@@ -15,22 +15,22 @@ from interbed.storage.types.data_type import DataType
 Row = tuple[Any, ...]
 
 
-def text(name: str, *, nullable: bool = False) -> pa.Field:
+def text(name: str, *, nullable: bool = False) -> "pa.Field[Any]":
     """A column of text."""
     return pa.field(name, pa.string(), nullable)
 
 
-def bigint(name: str, *, nullable: bool = False) -> pa.Field:
+def bigint(name: str, *, nullable: bool = False) -> "pa.Field[Any]":
     """A column of 64-bit integers."""
     return pa.field(name, pa.int64(), nullable)
 
 
-def integer(name: str, *, nullable: bool = False) -> pa.Field:
+def integer(name: str, *, nullable: bool = False) -> "pa.Field[Any]":
     """A column of 32-bit integers."""
     return pa.field(name, pa.int32(), nullable)
 
 
-def moment(name: str, *, nullable: bool = False) -> pa.Field:
+def moment(name: str, *, nullable: bool = False) -> "pa.Field[Any]":
     """A column of wall-clock times in milliseconds, of this machine's zone as Paimon has them."""
     return pa.field(name, pa.timestamp("ms"), nullable)
 
@@ -39,7 +39,7 @@ def moment(name: str, *, nullable: bool = False) -> pa.Field:
 class SystemTableKind:
     """One system table: its columns, and what makes its rows from a table."""
 
-    columns: tuple[pa.Field, ...]
+    columns: "tuple[pa.Field[Any], ...]"
     rows: Callable[[TableStore], Sequence[Row]]
 
 
