@@ -66,20 +66,21 @@ class BitmapWriter:
     def finish(self) -> bytes:
         """See IndexWriter."""
         coded = self._codes.finish()
-        places: list[tuple[int, int]] = []
+        order, ends = coded.by_value()
+        counts = np.diff(ends, prepend=0)
+        places = -1 - order[np.minimum(ends - 1, len(order) - 1)] if len(order) else np.zeros(len(ends), np.int64)
+        lengths = np.full(len(ends), _NO_LENGTH)
         bitmaps: list[bytes] = []
         end = 0
-        # A value at a time, because every value has a bitmap of its own.
-        for rows in coded.positions():
-            if len(rows) == 1:
-                places.append((-1 - int(rows[0]), _NO_LENGTH))
-                continue
-            content = roaring_bytes(rows) if len(rows) else b""
-            places.append((end, len(content)))
+        # A value at a time, because every value of several rows has a bitmap of its own.
+        for value in np.flatnonzero(counts != 1).tolist():
+            rows = order[ends[value] - counts[value] : ends[value]]
+            content = roaring_bytes(rows.astype(np.uint32)) if len(rows) else b""
+            places[value], lengths[value] = end, len(content)
             bitmaps.append(content)
             end += len(content)
-        (null_place, null_length), *placed = places
-        null_rows = int((coded.codes < 0).sum())
+        (null_place, null_length), *placed = zip(places.tolist(), lengths.tolist(), strict=True)
+        null_rows = int(counts[0])
         head = [bytes([self._version]), _COUNTS.pack(self._codes.row_count, len(placed), null_rows > 0)]
         if null_rows:
             head.append(_INT.pack(null_place))

@@ -87,7 +87,8 @@ class BloomFilterReader:
     def may_hold(self, values: Array) -> npt.NDArray[np.bool_]:
         """For each of some values, none of them null, whether it may be in the file."""
         places = _places(hash_values(values, self._form), self._functions, 8 * len(self._bits))
-        found: npt.NDArray[np.bool_] = ((self._bits[places >> 3] >> (places & 7)) & 1).all(axis=0).astype(np.bool_)
+        bits = (self._bits[places >> 3] >> (places & 7)) & 1
+        found: npt.NDArray[np.bool_] = np.logical_and.reduce(bits, axis=0)
         return found
 
     def _may_hold(self, values: list[object]) -> bool:

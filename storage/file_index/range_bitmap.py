@@ -18,8 +18,9 @@ Option: `chunk-size`, the bytes of keys in a chunk (16kb; none for BOOLEAN, TINY
 """
 
 import struct
-from bisect import bisect_left
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from pyroaring import BitMap
@@ -128,6 +129,16 @@ def _with_length(head: bytes) -> bytes:
     return _INT.pack(len(head)) + head
 
 
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """Some values of the dictionary: the first one and its number, where the `count` others begin."""
+
+    rank: Key
+    number: int
+    start: int
+    count: int
+
+
 class RangeBitmapReader:
     """IndexReader: knows the rows of all comparisons, IN, NOT IN, IS NULL and IS NOT NULL."""
 
@@ -139,7 +150,7 @@ class RangeBitmapReader:
         dictionary = _INT.unpack_from(content, body - _INT.size)[0]
         self._slices = _read_slices(content, body + dictionary) if self._count else BitSlices(BitMap(), ())
         self._content = content[body : body + dictionary]
-        self._values: list[Key] | None = None
+        self._chunks: list[_Chunk] | None = None
 
     def rows(self, leaf: Leaf) -> Selection:
         """See IndexReader."""
@@ -187,34 +198,40 @@ class RangeBitmapReader:
 
     def _number(self, key: Key) -> tuple[int, bool]:
         """The number of the first value that is not less than the key, and whether it is the key."""
-        if self._values is None:
-            self._values = self._read_values()
+        if self._chunks is None:
+            self._chunks = list(self._read_chunks())
         rank = key_rank(key, self._form)
-        number = bisect_left(self._values, rank, key=lambda k: key_rank(k, self._form))
-        return number, number < len(self._values) and key_rank(self._values[number], self._form) == rank
+        place = bisect_right(self._chunks, rank, key=lambda c: c.rank) - 1
+        if place < 0:
+            return 0, False
+        chunk = self._chunks[place]
+        if chunk.rank == rank:
+            return chunk.number, True
+        ranks = [key_rank(k, self._form) for k in self._keys_of(chunk)]
+        following = bisect_left(ranks, rank)
+        return chunk.number + 1 + following, following < len(ranks) and ranks[following] == rank
 
-    def _read_values(self) -> list[Key]:
-        content, width = self._content, self._form.width
+    def _read_chunks(self) -> Iterator[_Chunk]:
+        content = self._content
         length, version, chunks, places, headers = _DICTIONARY.unpack_from(content)
         _check(version)
         place = _INT.size + length
         keys_start = place + places + headers
-        values: list[Key] = []
         for chunk in range(chunks):
             offset = place + places + _INT.unpack_from(content, place + chunk * _INT.size)[0]
             _check(content[offset])
-            first, offset = read_key(content, offset + 1, width)
-            values.append(first)
-            _, start, count, starts, _ = _CHUNK.unpack_from(content, offset)
-            offset = keys_start + start
-            if width:
-                values += np.frombuffer(content, f">i{width}", count, offset).tolist()
-                continue
-            offset += starts
-            for _ in range(count):
-                key, offset = read_key(content, offset, 0)
-                values.append(key)
-        return values
+            first, offset = read_key(content, offset + 1, self._form.width)
+            number, start, count, starts, _ = _CHUNK.unpack_from(content, offset)
+            # Texts come behind their places, which are not needed to read them one after the other.
+            start += keys_start + (0 if self._form.width else starts)
+            yield _Chunk(key_rank(first, self._form), number, start, count)
+
+    def _keys_of(self, chunk: _Chunk) -> Iterator[Key]:
+        """The values of a chunk after its first."""
+        offset = chunk.start
+        for _ in range(chunk.count):
+            key, offset = read_key(self._content, offset, self._form.width)
+            yield key
 
 
 def _read_slices(content: bytes, offset: int) -> BitSlices:

@@ -137,11 +137,10 @@ class SortedCodes:
     values: Array
     codes: npt.NDArray[np.int64]
 
-    def positions(self) -> list[npt.NDArray[np.uint32]]:
-        """The positions of each value's rows, ascending; those of the nulls first."""
-        order = np.argsort(self.codes, kind="stable").astype(np.uint32)
-        ends = np.cumsum(np.bincount(self.codes + 1, minlength=len(self.values) + 1))
-        return np.split(order, ends[:-1])
+    def by_value(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """The positions of the nulls, then of each value's rows, ascending, and where those of each end."""
+        order = np.argsort(self.codes, kind="stable")
+        return order, np.cumsum(np.bincount(self.codes + 1, minlength=len(self.values) + 1))
 
 
 class CodeCollector:

@@ -33,7 +33,8 @@ def key_batch(given: Any, schema: TableSchema) -> pa.RecordBatch:
             raise InvalidInputError(
                 f"The primary key has {len(fields)} columns ({_names(fields)}); give a table of them, not an array."
             )
-        given = pa.table({fields[0].name: given})
+        column: Any = given
+        given = pa.table([column], names=[fields[0].name])
     if isinstance(given, pa.Table | pa.RecordBatch):
         return _from_arrow(given, fields)
     if isinstance(given, str | bytes | Mapping) or not isinstance(given, Sequence):
