@@ -210,7 +210,9 @@ def _retention(schema: TableSchema, options: CoreOptions) -> None:
         if least < 1:
             raise InvalidOptionError(f"Option '{least_key}' is {least}; at least 1 has to stay.")
         if least > most:
-            raise InvalidOptionError(f"Option '{least_key}' is {least}, more than '{most_key}', which is {most}.")
+            raise InvalidOptionError(
+                f"Option '{least_key}' is {least}, more than '{most_key}', which is {most}; set both of them."
+            )
     if "partition.expiration-time" in options.raw and not schema.partition_keys:
         raise InvalidOptionError("Option 'partition.expiration-time' is for tables with partitions; remove it.")
 

@@ -257,12 +257,12 @@ def test_altered_options_and_columns_make_a_new_schema(shop: Catalog) -> None:
     shop.create_table("shop.t", SCHEMA, options={"write-buffer-size": "64 mb"}).append(ROWS)
     big = AtomicType(TypeRoot.BIGINT)
     shop.alter_table(
-        "shop.t", [SetOption("snapshot.num-retained.max", "7"), AddColumn("extra", big), UpdateComment("c")]
+        "shop.t", [SetOption("snapshot.num-retained.max", "17"), AddColumn("extra", big), UpdateComment("c")]
     )
     shop.alter_table("shop.t", RemoveOption("write-buffer-size"))
     schema = shop.get_table("shop.t").schema
     assert schema.id == 2
-    assert schema.options == {"snapshot.num-retained.max": "7"}
+    assert schema.options == {"snapshot.num-retained.max": "17"}
     assert schema.comment == "c"
     assert shop.get_table("shop.t").scan().to_arrow()["extra"].to_pylist() == [None] * 3
 
