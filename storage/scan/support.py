@@ -23,6 +23,11 @@ def check_readable(store: TableStore) -> None:
     for key, what in _REFUSED.items():
         if options.boolean(key, False):
             raise NotSupportedError(f"The table at {store.location} has '{key}' = 'true'; {what} is not supported.")
+    manifests = options.text("manifest.format", "avro").lower()
+    if manifests != "avro":
+        raise NotSupportedError(
+            f"The table at {store.location} has 'manifest.format' = '{manifests}'; this version knows avro only."
+        )
 
 
 def check_writable(store: TableStore) -> None:

@@ -1,0 +1,29 @@
+"""Tables that another implementation made with what this version lacks are refused by the option, not misread."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import interbed
+from interbed.storage.errors import NotSupportedError
+
+ROWS = pa.table({"id": pa.array([1], pa.int32())})
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("manifest.format", "orc"), ("row-tracking.enabled", "true"), ("type", "object-table")],
+)
+def test_a_table_with_what_this_version_lacks_is_refused_by_the_option(tmp_path: Path, option: str, value: str) -> None:
+    with interbed.load_catalog("lake", warehouse=f"file:{tmp_path}") as catalog:
+        catalog.create_database("db")
+        catalog.create_table("db.t", ROWS.schema).append(ROWS)
+        schema = tmp_path / "db.db" / "t" / "schema" / "schema-0"
+        content = json.loads(schema.read_text())
+        schema.write_text(json.dumps({**content, "options": {**content["options"], option: value}}))
+        table = catalog.get_table("db.t")
+        for action in (lambda: table.scan().to_arrow(), lambda: table.append(ROWS)):
+            with pytest.raises(NotSupportedError, match=f"'{option}' = '{value}'"):
+                action()
