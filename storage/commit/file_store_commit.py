@@ -33,7 +33,6 @@ from interbed.storage.errors import (
     CommitStateUnknownError,
     InterbedError,
     InvalidInputError,
-    NotSupportedError,
     SnapshotNotFoundError,
 )
 from interbed.storage.manifest.entry import FileKind, ManifestEntry
@@ -170,7 +169,7 @@ class FileStoreCommit:
         if new_files:
             try:
                 check_keys_once(self._store, self._reader, target)
-            except NotSupportedError:
+            except (InterbedError, OSError):
                 self._delete(messages)
                 raise
         if schema.has_primary_key and not changes.compact and self._store.options.boolean("overwrite-upgrade", True):

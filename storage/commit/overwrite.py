@@ -43,8 +43,10 @@ def check_keys_once(store: TableStore, reader: ManifestReader, target: Partition
 
     Raises NotSupportedError when partitions with files stay.
     """
+    if bucket_mode(store.schema, store.options) is not BucketMode.CROSS_PARTITION:
+        return
     latest = store.snapshots.latest()
-    if latest is None or bucket_mode(store.schema, store.options) is not BucketMode.CROSS_PARTITION:
+    if latest is None:
         return
     live = {e.partition for e in BaseFiles(reader, store.snapshots, AllPartitions()).at(latest)}
     if live - target.select(live):
