@@ -25,6 +25,7 @@ except ImportError:  # Not a POSIX system: nothing is locked, and what a killed 
 
 _log = logging.getLogger(__name__)
 
+_HAS_LOCKS = fcntl is not None
 PREFIX = "interbed-scratch-"
 _LOCK = ".lock"
 
@@ -116,7 +117,7 @@ def _claim(parent: Path) -> tuple[Path, int]:
 
 
 def _remove_orphans(parent: Path) -> None:
-    if fcntl is None:
+    if not _HAS_LOCKS:
         return
     for lock in parent.glob(f"{PREFIX}*{_LOCK}"):
         try:
@@ -137,7 +138,7 @@ def _remove_orphans(parent: Path) -> None:
 
 
 def _lock(descriptor: int) -> bool:
-    if fcntl is None:
+    if not _HAS_LOCKS:
         return True
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

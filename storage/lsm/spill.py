@@ -61,7 +61,8 @@ class SpillFiles:
         self._max_bytes = max_bytes
         compression: Any = None
         if codec is not None:
-            compression = pa.Codec(codec, zstd_level) if codec == "zstd" else pa.Codec(codec)
+            named: Any = codec
+            compression = pa.Codec(named, zstd_level) if codec == "zstd" else pa.Codec(named)
         # Most runs are small, and other threads compact meanwhile.
         self._write_options = pa.ipc.IpcWriteOptions(compression=compression, use_threads=False)
         self._guard = threading.Lock()
