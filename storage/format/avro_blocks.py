@@ -1,4 +1,4 @@
-"""The outside of Avro files, and such a file as a decoder sees it that knows neither codecs nor logical types.
+"""The outside of Avro files: their header, and their blocks without compression.
 
 On disk: `Obj` and 1, a map with `avro.schema` and `avro.codec`, 16 bytes of a marker; then blocks of the number of
 their rows, the number of their bytes, the rows, compressed, and the marker again. Source: Avro specification 1.11,
@@ -6,10 +6,11 @@ object container files.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Any, cast
 
 from interbed.storage.format.avro_codec import decompressor
+from interbed.storage.format.avro_decode import Block
 
 MAGIC = b"Obj\x01"
 SYNC_BYTES = 16
@@ -17,7 +18,7 @@ _LOGICAL = ("logicalType", "precision", "scale")
 
 
 class PlainBlocks:
-    """A file object with the content of an Avro file, block by block, plain and without logical types.
+    """The blocks of an Avro file, plain.
 
     `field_types` are the types of the outermost record's fields by name, as the file has them. Raises ValueError for
     bytes that are no such file, ArrowNotImplementedError for an unknown codec.
@@ -34,25 +35,32 @@ class PlainBlocks:
             raise ValueError("its schema is not a record")
         self._decompress = decompressor(metadata.get("avro.codec", b"null").decode())
         self.field_types: dict[str, Any] = {f["name"]: f["type"] for f in schema["fields"]}
-        plain = _without_logical(schema)
-        self._buffer = memoryview(header_bytes(plain, "null", self._sync))
+        self._header = header_bytes(_without_logical(schema), "null", self._sync)
 
-    def read(self, size: int) -> bytes:
-        """The next bytes, fewer only at the end of the file."""
-        taken = self._take(size)
-        while len(taken) < size and self._next_block():
-            taken += self._take(size - len(taken))
-        return taken
+    def windows(self, size: int) -> Iterator[list[Block]]:
+        """The blocks in order, as many together as have about so many plain bytes."""
+        window: list[Block] = []
+        taken = 0
+        while (block := self._next_block()) is not None:
+            window.append(block)
+            taken += len(block[1])
+            if taken >= size:
+                yield window
+                window, taken = [], 0
+        if window:
+            yield window
 
-    def _take(self, size: int) -> bytes:
-        taken = bytes(self._buffer[:size])
-        self._buffer = self._buffer[size:]
-        return taken
+    def container(self, blocks: Sequence[Block]) -> bytes:
+        """A file of these blocks, without codec and logical types."""
+        parts = [self._header]
+        for rows, content in blocks:
+            parts += [long_bytes(rows), long_bytes(len(content)), content, self._sync]
+        return b"".join(parts)
 
-    def _next_block(self) -> bool:
+    def _next_block(self) -> Block | None:
         first = self._source.read(1)
         if not first:
-            return False
+            return None
         rows = self._read_long(first)
         size = self._read_long()
         if rows < 0 or size < 0:
@@ -60,8 +68,7 @@ class PlainBlocks:
         block = self._decompress(self._exactly(size))
         if self._exactly(SYNC_BYTES) != self._sync:
             raise ValueError("a block does not end with the file's marker")
-        self._buffer = memoryview(b"".join((long_bytes(rows), long_bytes(len(block)), block, self._sync)))
-        return True
+        return rows, block
 
     def _read_metadata(self) -> dict[str, bytes]:
         metadata: dict[str, bytes] = {}

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from interbed.storage.errors import InvalidInputError
 from interbed.storage.format.avro_blocks import SYNC_BYTES, header_bytes, long_bytes
 from interbed.storage.format.avro_codec import compressor
 from interbed.storage.format.avro_encode import encode_rows
@@ -15,8 +16,8 @@ from interbed.storage.options import CoreOptions
 from interbed.storage.types.data_type import DataField
 from interbed.storage.types.not_null import without_hidden_nulls
 
-BLOCK_BYTES = 64_000
-"""Plain bytes at which a block is closed, as by Avro's Java library."""
+BLOCK_BYTES = 16_000
+"""Plain bytes at which a block is closed, a quarter of Java's: our reader decodes many blocks at once."""
 _ENCODED_ROWS = 16_384
 """Rows that are encoded at once; they take some ten times their size in memory."""
 _ENCODED_BYTES = 4 << 20
@@ -52,6 +53,13 @@ class AvroFileWriter:
         return self.position()
 
     def _write_rows(self, rows: pa.RecordBatch) -> None:
+        for column, field in zip(rows.columns, self._schema, strict=True):
+            if not field.nullable and column.null_count:
+                # Merging may leave none of a column's values; Avro has no way to say so.
+                raise InvalidInputError(
+                    f"The column {field.name!r} admits no nulls, but merging left one (did an aggregate retract "
+                    "the last value?); make the column nullable."
+                )
         columns = [without_hidden_nulls(c, f.type, f.name) for c, f in zip(rows.columns, self._schema, strict=True)]
         encoded = encode_rows(columns, self._fields, rows.num_rows)
         ends = np.cumsum(encoded.lengths)

@@ -29,7 +29,7 @@ from interbed.storage.schema.evolution import map_fields
 from interbed.storage.schema.table_schema import TableSchema
 from interbed.storage.types.data_type import DataField
 from interbed.storage.types.json import field_from_json, parse_atomic
-from tests.interop.strategies import random_examples, types, values
+from tests.interop.strategies import random_examples, scalar_types, types, values
 from tests.support.peers_json import comparable, parse_type, rows_to_table, table_to_rows
 
 FORMATS = ("parquet", "orc", "avro")
@@ -69,6 +69,37 @@ def read(path: Path, fields: tuple[DataField, ...], file_format: str, batch_rows
         position += batch.num_rows
         batches.append(mapping.apply(batch))
     return batches
+
+
+def test_flat_rows_of_many_avro_blocks_come_back(tmp_path: Path) -> None:
+    @random_examples(60)
+    @given(data=st.data())
+    def run(data: st.DataObject) -> None:
+        kinds = data.draw(
+            st.lists(st.tuples(scalar_types(), st.sampled_from(["", " NOT NULL"])), min_size=1, max_size=4)
+        )
+        columns = [kind + null for kind, null in kinds]
+        fields = tuple(DataField(id=i, name=f"c{i}", type=parse_atomic(of)) for i, of in enumerate(columns))
+        try:
+            check_fields("avro", fields)
+        except NotSupportedError:
+            reject()
+        of = [parse_type(c) for c in columns]
+        rows = data.draw(st.lists(st.tuples(*map(values, of)).map(list), min_size=1, max_size=8))
+        whole = rows_to_table(rows, [f.name for f in fields], of).combine_chunks()
+        batch = pa.RecordBatch.from_arrays([c.combine_chunks() for c in whole.columns], schema=file_schema(fields))
+        # Each write is a block of its own, of another length.
+        cuts = [data.draw(st.integers(0, batch.num_rows - 1)) for _ in range(15)]
+        path = tmp_path / "f.avro"
+        write(path, [batch.slice(cut) for cut in cuts], fields, file__format="avro")
+        found = pa.Table.from_batches(read(path, fields, "avro", batch_rows=data.draw(st.sampled_from([3, 1000]))))
+        expected = [row for cut in cuts for row in rows[cut:]]
+        assert comparable(table_to_rows(found, of), of) == comparable(expected, of)
+        some = fields[-1:]
+        narrow = pa.Table.from_batches(read(path, some, "avro"))
+        assert narrow.column(0).equals(found.column(found.num_columns - 1))
+
+    run()
 
 
 @contextmanager
@@ -162,6 +193,18 @@ def test_only_the_columns_asked_for_are_decoded(tmp_path: Path) -> None:
         assert [(start, b.schema.names, b.num_rows) for start, b in found] == [(0, ["d", "id"], 7), (7, ["d", "id"], 3)]
         none = reader_for(file_format, "f").positioned(str(path), [absent], file_io=LocalFileIO(), batch_rows=7)
         assert [(start, b.num_columns, b.num_rows) for start, b in none] == [(0, 0, 7), (7, 0, 3)]
+
+
+def test_blocks_that_hold_other_rows_than_they_say_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    write(path, [sample(3)] * 20, FIELDS, file__format="avro", file__compression="none")
+    content = bytearray(path.read_bytes())
+    at = content.index(b"name 1") - 1
+    for byte in (0x7E, 0x01, 0xFF):
+        content[at] = byte
+        path.write_bytes(content)
+        with pytest.raises(CorruptFileError, match=str(path)):
+            read(path, FIELDS, "avro")
 
 
 @pytest.mark.parametrize("damage", ["cut", "marker", "codec", "schema"])
@@ -261,3 +304,10 @@ def test_the_ids_of_columns_are_in_orc_files(tmp_path: Path) -> None:
         str(536870911 + 5 * 1024 + 1).encode(),
     ]
     assert schema.field("a").type == pa.int32()
+
+
+def test_a_null_where_none_may_be_is_refused_by_avro(tmp_path: Path) -> None:
+    field = DataField(id=0, name="v", type=parse_atomic("INT NOT NULL"))
+    batch = pa.RecordBatch.from_arrays([pa.array([1, None], pa.int32())], schema=file_schema([field]))
+    with pytest.raises(InvalidInputError, match="'v' admits no nulls"):
+        write(tmp_path / "f", [batch], (field,), file__format="avro")
