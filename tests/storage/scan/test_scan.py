@@ -15,6 +15,7 @@ from interbed.storage.errors import (
     InvalidInputError,
     NotSupportedError,
     SnapshotNotFoundError,
+    TagNotFoundError,
 )
 from interbed.storage.manifest.data_file import DataFileMeta
 from interbed.storage.manifest.stats import SimpleStats
@@ -223,7 +224,7 @@ def test_snapshots_are_chosen_by_argument_and_by_option(tmp_path: Path) -> None:
         names(store, snapshot_id=9)
     # A writer goes on from the newest snapshot, whichever one is being read.
     assert TableScan(store.with_options({"scan.snapshot-id": "1"})).restore_buckets().snapshot_id == 2
-    with pytest.raises(NotSupportedError, match=r"scan\.tag-name"):
+    with pytest.raises(TagNotFoundError, match="no tag 'x'"):
         names(store.with_options({"scan.tag-name": "x"}))
 
 
@@ -244,7 +245,7 @@ def test_a_bad_manifest_is_named(tmp_path: Path, prefix: str, content: bytes | N
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("row-tracking.enabled", "true"),
+        ("sequence.snapshot-ordering", "true"),
         ("type", "format-table"),
     ],
 )
