@@ -141,15 +141,16 @@ def _newer(keys: KeyRows, ranks: Ranks) -> Mask:
         bits = len(ordered).bit_length()
     # The key's number in the high bits makes the running maximum begin anew with each key.
     mixed = (keys.keys << bits) | (ordered - lowest)
-    return mixed == np.maximum.accumulate(mixed)
+    newer: Mask = mixed == np.maximum.accumulate(mixed)
+    return newer
 
 
 def _late_first(keys: KeyRows, newer: Mask) -> KeyRows:
     """The rows with each key's late ones before its newer ones, the latest first."""
     if newer.all():
         return keys
-    passed = np.cumsum(newer)
-    newer_before = passed - newer - (passed - newer).take(keys.firsts).repeat(keys.sizes)
+    passed: Order = np.cumsum(newer) - newer
+    newer_before: Order = passed - passed.take(keys.firsts).repeat(keys.sizes)
     places = np.arange(len(newer)) - np.repeat(keys.firsts, keys.sizes)
     late_before = places - newer_before
     lates = (late_before + ~newer).take(keys.lasts).repeat(keys.sizes)

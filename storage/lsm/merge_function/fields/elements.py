@@ -37,7 +37,8 @@ class Elements(Fold):
 
     @cached_property
     def _offsets(self) -> list[int]:
-        return offsets_of(self.column).tolist()
+        offsets: list[int] = offsets_of(self.column).tolist()
+        return offsets
 
     @cached_property
     def _valid(self) -> list[bool] | None:

@@ -48,7 +48,8 @@ class _Container:
     def values(self) -> Values:
         """The low halves, ascending."""
         if self.kind == _NUMBERS:
-            return np.frombuffer(self.content, "<u2")
+            numbers: Values = np.frombuffer(self.content, "<u2")
+            return numbers
         if self.kind == _BITS:
             bits = np.unpackbits(np.frombuffer(self.content, np.uint8), bitorder="little")
             return np.flatnonzero(bits).astype(np.uint16)
