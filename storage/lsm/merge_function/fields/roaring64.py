@@ -47,8 +47,9 @@ class _Container:
 
     def values(self) -> Values:
         """The low halves, ascending."""
+        numbers: Values
         if self.kind == _NUMBERS:
-            numbers: Values = np.frombuffer(self.content, "<u2")
+            numbers = np.frombuffer(self.content, "<u2")
             return numbers
         if self.kind == _BITS:
             bits = np.unpackbits(np.frombuffer(self.content, np.uint8), bitorder="little")
@@ -56,7 +57,8 @@ class _Container:
         runs = np.frombuffer(self.content, "<u2", offset=2).reshape(-1, 2).astype(np.int64)
         sizes = runs[:, 1] + 1
         before = np.cumsum(sizes) - sizes
-        return (np.arange(int(sizes.sum())) + np.repeat(runs[:, 0] - before, sizes)).astype(np.uint16)
+        numbers = (np.arange(int(sizes.sum())) + np.repeat(runs[:, 0] - before, sizes)).astype(np.uint16)
+        return numbers
 
     def optimised(self) -> "_Container":
         """As runs where those are smaller."""
