@@ -48,8 +48,9 @@ COMPACTION_THREADS = min(4, os.cpu_count() or 1)
 FLUSH_THREADS = min(4, os.cpu_count() or 1)
 """Buckets flushed at the same time by prepare_commit.
 
-A flush merges the buffer's rows block by block, so that the write path holds `write-buffer-size` and, for each of these
-threads, a block (sort_merge.BLOCK_ROWS) and a row group."""
+A flush merges the buffer's rows block by block. So the write path holds `write-buffer-size`, however many buckets are
+open, and beside it the batch that is being written and its rows by bucket, write_buffer.LOOSE_BYTES, and for each of
+these threads a block (64 MB at most) and a row group: less than 250 MB on two cores for batches of a common size."""
 
 
 class TableWrite:
