@@ -17,7 +17,7 @@ import pyarrow as pa
 from interbed.storage.bucket.dynamic import rules_of
 from interbed.storage.bucket.key_locations import NOWHERE, KeyHashes, KeyLocations, Locations
 from interbed.storage.bucket.partition_buckets import MAX_BUCKET
-from interbed.storage.errors import InvalidInputError
+from interbed.storage.errors import InvalidInputError, SnapshotNotFoundError
 from interbed.storage.format.data_file_writer import wall_clock_millis
 from interbed.storage.lsm.write_buffer import Kinds
 from interbed.storage.lsm_options import MergeEngine
@@ -239,7 +239,12 @@ class CrossPartition:
     def _others_wrote(self) -> bool:
         snapshots = self._store.snapshots
         newest = self._restored().snapshot_id or 0
-        found = (snapshots.snapshot(i) for i in range(self._as_of + 1, newest + 1))
+        try:
+            found = [snapshots.snapshot(i) for i in range(self._as_of + 1, newest + 1)]
+        except SnapshotNotFoundError:
+            return True
+        # From here on is looked, so that the snapshots before may expire.
+        self._as_of = max(newest, self._as_of)
         return any(s.commit_user != self._user and s.commit_kind is not CommitKind.COMPACT for s in found)
 
     def _read_table(self) -> KeyLocations:

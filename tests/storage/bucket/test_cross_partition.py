@@ -139,6 +139,18 @@ def test_a_long_lived_writer_knows_its_own_keys_and_looks_again_after_others(tmp
     assert read(table) == expected(rows([0], "3", "a"), rows([1], "other", "c"), rows(range(2, 6), "2", "a"))
 
 
+def test_a_long_lived_writer_outlives_the_snapshots_that_it_began_with(tmp_path: Path) -> None:
+    options = {"snapshot.num-retained.min": "1", "snapshot.num-retained.max": "2"}
+    table = cross_table(tmp_path, **options)
+    writer, commit = table.new_write("stream"), table.new_commit("stream")
+    for number in range(6):
+        writer.write_arrow(rows([number, 0], str(number), "abc"[number % 3]))
+        commit.commit(writer.prepare_commit(), identifier=number)
+    writer.close()
+    assert [s.id for s in table.snapshots()] == [5, 6]
+    assert read(table) == {("c", 0): "5", **{("abc"[i % 3], i): str(i) for i in range(1, 6)}}
+
+
 def test_the_second_of_two_writers_conflicts_and_an_upsert_is_redone(tmp_path: Path) -> None:
     table = cross_table(tmp_path)
     table.upsert(rows([1], "1", "a"))
