@@ -1,5 +1,6 @@
 """Point lookups: what a scan would find, by key, and without opening more than is needed."""
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -150,6 +151,29 @@ def test_a_key_is_found_in_the_row_group_that_has_it(tmp_path: Path) -> None:
     everything = table.get_many(pa.array(range(20_000)))
     assert everything.column("id").to_pylist() == list(range(0, 20_000, 2))
     assert CACHE.bytes > 3 * one_group
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
+def test_rows_are_found_in_files_of_any_format(tmp_path: Path, file_format: str) -> None:
+    index = {"file-index.bloom-filter.columns": "id", "file-index.bitmap.columns": "v"}
+    table = simple(tmp_path, **{"file.format": file_format, "write-only": "true"}, **index)
+    table.upsert(pairs(list(range(100)), "old"))
+    table.upsert(pairs([7, 200], "new"))
+    assert table.get_many([200, 7, 8, 300]).column("v").to_pylist() == ["new200", "new7", "old8"]
+    table.compact(full=True)
+    assert table.get_many([200, 7, 8, 300]).column("v").to_pylist() == ["new200", "new7", "old8"]
+    assert table.scan(filter="v = 'new7'").to_arrow().column("id").to_pylist() == [7]
+
+
+def test_threads_may_share_what_was_decoded(tmp_path: Path) -> None:
+    table = simple(tmp_path, **{"file.block-size": "64 kb"})
+    table.upsert(pairs(list(range(20_000)), "v"))
+    CACHE.clear()
+    narrow = table.copy({"lookup.cache-max-memory-size": "200 kb"})
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(narrow.get, range(0, 20_000, 501)))
+    assert found == [{"id": i, "v": f"v{i}"} for i in range(0, 20_000, 501)]
+    assert CACHE.bytes <= 200 << 10
 
 
 def test_a_file_that_a_bloom_filter_rules_out_is_not_read(tmp_path: Path) -> None:
