@@ -298,7 +298,7 @@ def test_the_ids_of_columns_are_in_orc_files(tmp_path: Path) -> None:
     write(tmp_path / "f", [batch], fields, file__format="orc")
     schema = orc.ORCFile(str(tmp_path / "f")).schema
     inner = schema.field("l").type.value_field
-    assert [f.metadata[b"paimon.id"] for f in (schema.field("a"), schema.field("l"), inner)] == [
+    assert [(f.metadata or {})[b"paimon.id"] for f in (schema.field("a"), schema.field("l"), inner)] == [
         b"3",
         b"5",
         str(536870911 + 5 * 1024 + 1).encode(),
