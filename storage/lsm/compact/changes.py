@@ -78,7 +78,7 @@ class LookupCompactionChanges:
         options = self.store.options
         if file.level != 0:
             return UpgradeRule.PLAIN
-        formats = options.by_level("file.format.per.level")
+        formats = options.format_by_level
         if formats.get(0, options.file_format) != formats.get(output_level, options.file_format):
             return UpgradeRule.REWRITE
         if self.deletions is not None and file.delete_row_count != 0:
