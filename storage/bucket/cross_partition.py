@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from interbed.storage.bucket.dynamic import rules_of
 from interbed.storage.bucket.key_locations import NOWHERE, KeyHashes, KeyLocations, Locations
-from interbed.storage.bucket.partition_buckets import MAX_BUCKET
-from interbed.storage.errors import InvalidInputError, SnapshotNotFoundError
+from interbed.storage.bucket.room import MAX_BUCKET, take_room, too_many_buckets
+from interbed.storage.errors import SnapshotNotFoundError
 from interbed.storage.format.data_file_writer import wall_clock_millis
 from interbed.storage.lsm.write_buffer import Kinds
 from interbed.storage.lsm_options import MergeEngine
@@ -188,33 +188,17 @@ class CrossPartition:
     def _assign(self, partitions: Numbers) -> Locations:
         """A location in each of the partitions, which are given by number, for as many new keys."""
         given = np.empty(len(partitions), np.int64)
-        # A loop over the block's partitions and their buckets, not over keys.
+        # A loop over the block's partitions, not over keys.
         for partition in np.unique(partitions).tolist():
             rows = np.flatnonzero(partitions == partition)
             counts = self._count_of(partition)
-            start, bucket = 0, 0
-            for bucket in sorted(counts):
-                start = self._fill(given, rows, start, partition, bucket)
-            bucket = 0
-            while start < len(rows):
-                if bucket > MAX_BUCKET:
-                    raise InvalidInputError(
-                        f"A partition can't have more than {MAX_BUCKET + 1} dynamic buckets; raise "
-                        f"'dynamic-bucket.target-row-num', which is {self._target}."
-                    )
-                if bucket not in counts:
-                    start = self._fill(given, rows, start, partition, bucket)
-                bucket += 1
+            start = 0
+            for bucket, keys in take_room(counts, sorted(counts), range(MAX_BUCKET + 1), len(rows), self._target):
+                given[rows[start : start + keys]] = (partition << _BUCKET_BITS) | bucket
+                start += keys
+            if start < len(rows):
+                raise too_many_buckets(self._target)
         return given
-
-    def _fill(self, given: Locations, rows: Numbers, start: int, partition: int, bucket: int) -> int:
-        counts = self._count_of(partition)
-        count = counts.get(bucket, 0)
-        room = min(max(self._target - count, 0), len(rows) - start)
-        if room:
-            given[rows[start : start + room]] = (partition << _BUCKET_BITS) | bucket
-            counts[bucket] = count + room
-        return start + room
 
     def _forget(self, locations: Locations) -> None:
         for location, count in zip(*np.unique(locations, return_counts=True), strict=True):

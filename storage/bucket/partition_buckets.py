@@ -11,13 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from interbed.storage.errors import InvalidInputError
+from interbed.storage.bucket.room import MAX_BUCKET, take_room, too_many_buckets
 
 Hashes = npt.NDArray[np.int32]
 Buckets = npt.NDArray[np.int16]
 
-MAX_BUCKET = 2**15 - 2
-"""The greatest number of a bucket: Paimon counts buckets in 16 bits."""
 _RECENT_MIN = 65_536
 _RECENT_SHARE = 4
 """Recent hashes are merged into the others when they are more than one in so many, or than _RECENT_MIN."""
@@ -123,19 +121,16 @@ class PartitionBuckets:
         return given
 
     def _fill(self, given: Buckets, fresh: Hashes, arrival: npt.NDArray[np.int64], group: int) -> None:
-        # A loop over buckets, not hashes.
         start = 0
-        for bucket in self._own(group):
-            if start == len(arrival):
-                return
-            start = self._take(given, arrival, start, bucket)
-        for bucket in range(group, self._most, self._rules.groups):
-            if start == len(arrival):
-                return
-            if bucket not in self._counts:
-                start = self._take(given, arrival, start, bucket)
+        own = [b for b in sorted(self._counts) if b % self._rules.groups == group]
+        new = range(group, self._most, self._rules.groups)
+        for bucket, keys in take_room(self._counts, own, new, len(arrival), self._rules.target_rows):
+            given[arrival[start : start + keys]] = bucket
+            self._changed.add(bucket)
+            start += keys
         if start < len(arrival):
-            self._spread(given, fresh, arrival[start:], self._own(group) or sorted(self._counts))
+            full = [b for b in sorted(self._counts) if b % self._rules.groups == group]
+            self._spread(given, fresh, arrival[start:], full or sorted(self._counts))
 
     @property
     def _most(self) -> int:
@@ -143,25 +138,9 @@ class PartitionBuckets:
         limit = self._rules.max_buckets
         return MAX_BUCKET + 1 if limit is None else min(limit, MAX_BUCKET + 1)
 
-    def _own(self, group: int) -> list[int]:
-        return [b for b in sorted(self._counts) if b % self._rules.groups == group]
-
-    def _take(self, given: Buckets, arrival: npt.NDArray[np.int64], start: int, bucket: int) -> int:
-        """Give a bucket as many of the hashes from `start` on as it has room for; where the rest begins."""
-        count = self._counts.get(bucket, 0)
-        room = min(max(self._rules.target_rows - count, 0), len(arrival) - start)
-        if room:
-            given[arrival[start : start + room]] = bucket
-            self._counts[bucket] = count + room
-            self._changed.add(bucket)
-        return start + room
-
     def _spread(self, given: Buckets, fresh: Hashes, rest: npt.NDArray[np.int64], buckets: list[int]) -> None:
         if self._rules.max_buckets is None:
-            raise InvalidInputError(
-                f"A partition can't have more than {MAX_BUCKET + 1} dynamic buckets; raise "
-                f"'dynamic-bucket.target-row-num', which is {self._rules.target_rows}."
-            )
+            raise too_many_buckets(self._rules.target_rows)
         # Paimon draws lots here; by the hash itself the same data are spread alike each time.
         chosen = np.asarray(buckets, np.int16)[fresh[rest].view(np.uint32) % np.uint32(len(buckets))]
         given[rest] = chosen

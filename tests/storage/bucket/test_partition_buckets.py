@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interbed.storage.bucket.partition_buckets import MAX_BUCKET, DynamicBucketRules, PartitionBuckets
+from interbed.storage.bucket.partition_buckets import DynamicBucketRules, PartitionBuckets
+from interbed.storage.bucket.room import MAX_BUCKET
 from interbed.storage.errors import InvalidInputError
 
 SMALL = st.integers(-40, 40) | st.integers(-(2**31), 2**31 - 1)
