@@ -22,6 +22,7 @@ from interbed.storage.point.cache import CACHE
 from interbed.storage.read.file_read import MAX_INDEXED_ROWS, FileRead
 from interbed.storage.store import TableStore
 from interbed.storage.types.arrow import type_to_arrow
+from interbed.storage.types.data_type import DataField
 
 _OVERHEAD = 512
 """Bytes that a cached object takes besides its buffers, about."""
@@ -63,9 +64,9 @@ class FoundRows:
 
 
 class FileLookup:
-    """Finds keys in the data files of one table; rows have the columns that `files` reads, and the system columns."""
+    """Finds keys in the data files of one table; rows have the `columns` that `files` reads, and the system columns."""
 
-    def __init__(self, store: TableStore, files: FileRead, columns: tuple[str, ...]) -> None:
+    def __init__(self, store: TableStore, files: FileRead, columns: tuple[DataField, ...]) -> None:
         self._store = store
         self._files = files
         self._columns = columns
@@ -138,8 +139,9 @@ class FileLookup:
             with_indexes(file, path, {f.name: f for f in written.fields}, self._store.file_io, collect)
         return _Filters(tuple(found), _OVERHEAD + sum(r.nbytes for _, r in found))
 
-    def _block_name(self, path: str, group: int) -> tuple[str, str, int, int, tuple[str, ...]]:
-        return ("block", path, group, self._store.schema.id, self._columns)
+    def _block_name(self, path: str, group: int) -> tuple[str, str, int, tuple[DataField, ...]]:
+        # With their types, because a branch may have another schema of the same number.
+        return ("block", path, group, self._columns)
 
     def _block(self, file: DataFileMeta, path: str, groups: _Groups, group: int) -> _Block:
         return CACHE.get(

@@ -182,7 +182,7 @@ class PointLookup:
         """The merged rows of the keys in one bucket, in key order; None without any."""
         merge = MergeRead(self._store, self._output, merge_function_for(self._store, drop_deletes=True))
         columns = merge.fields
-        files = FileLookup(self._store, FileRead(self._store, columns), tuple(f.name for f in columns))
+        files = FileLookup(self._store, FileRead(self._store, columns), columns)
         found: dict[str, pa.RecordBatch] = {}
         runs: list[SortedRun] = []
         for file, chosen in _in_range(bucket, keys):
