@@ -166,5 +166,8 @@ _FREE = {
     "compaction.force-up-level-0": ["true"],
     "compaction.force-rewrite-all-files": ["true"],
     "data-file.thin-mode": ["true"],
+    "file.format.per.level": ["0:avro", "0:orc,1:avro"],
+    "file-index.bitmap.columns": ["id"],
+    "metadata.stats-mode": ["none", "counts"],
 }
 """What may be set on any table with a primary key."""

@@ -91,7 +91,7 @@ def _do(step: Step, table: InterbedTable | JavaTable) -> None:
         table.compact(full=step.full)
 
 
-@random_examples(20)
+@random_examples(16)
 @given(story=change_stories())
 def test_all_agree_on_rows_and_changes(
     java_paimon: JavaPaimon,
