@@ -14,7 +14,7 @@ from interbed.storage.lsm.merge_function.api import KeyGroups, Kinds
 from interbed.storage.lsm.merge_function.deduplicate import is_retract
 from interbed.storage.lsm.merge_function.fields.fold import Fold
 from interbed.storage.lsm.merge_function.fields.functions import FieldFunction
-from interbed.storage.lsm.merge_function.segments import KeyRows, Segments, assemble, finish, kinds_of_adds
+from interbed.storage.lsm.merge_function.segments import KeyRows, Segments, assemble, finish, kinds_of_adds, merge_apart
 from interbed.storage.lsm.merge_function.single import single_rows
 from interbed.storage.row.kind import RowKind
 
@@ -39,15 +39,12 @@ class Aggregate:
 
     def merge(self, groups: KeyGroups, output: Sequence[str]) -> pa.RecordBatch:
         """The folded rows."""
-        rows = groups.rows
+        return merge_apart(groups, output, self._add_up, self._take_in_turn, drop_deletes=self.drop_deletes)
+
+    def _add_up(self, groups: KeyGroups, output: Sequence[str]) -> pa.RecordBatch:
+        """The folded rows of keys of which no row takes back."""
+        rows, keys = groups.rows, KeyRows.of(groups)
         names = [name for name in output if name in self.functions]
-        if groups.kinds is not None:
-            segments = Segments.of(groups, alone=self.merges_alone)
-            folds = {name: self.functions[name].fold(rows.column(name), len(segments)) for name in names}
-            deleted = self._fold(segments, groups.kinds, folds)
-            results = {name: fold.result() for name, fold in folds.items()}
-            return assemble(rows, segments, groups.kinds, results, deleted, output, drop_deletes=self.drop_deletes)
-        keys = KeyRows.of(groups)
         reduced = {name: self.functions[name].fold(rows.column(name), 0).reduce(keys) for name in names}
         by_key = {name: result for name, result in reduced.items() if result is not None}
         slow = [name for name in names if name not in by_key]
@@ -59,6 +56,18 @@ class Aggregate:
                     fold.add(slice(0, active), numbers)
             by_key |= {name: segments.by_keys(fold.result(), rows.column(name)) for name, fold in folds.items()}
         return finish(rows, by_key, keys.newest, output, kinds_of_adds(rows, keys, output))
+
+    def _take_in_turn(
+        self, groups: KeyGroups, output: Sequence[str], drop_deletes: bool
+    ) -> tuple[pa.RecordBatch, Kinds | None]:
+        """The folded rows and their kinds, whatever the rows' kinds."""
+        segments = Segments.of(groups, alone=self.merges_alone)
+        kinds = np.zeros(groups.rows.num_rows, np.int8) if groups.kinds is None else groups.kinds
+        names = [name for name in output if name in self.functions]
+        folds = {name: self.functions[name].fold(groups.rows.column(name), len(segments)) for name in names}
+        deleted = self._fold(segments, kinds, folds)
+        results = {name: fold.result() for name, fold in folds.items()}
+        return assemble(groups.rows, segments, kinds, results, deleted, output, drop_deletes=drop_deletes)
 
     def merge_single(self, rows: pa.RecordBatch, kinds: Kinds | None, output: Sequence[str]) -> pa.RecordBatch:
         """The rows, perhaps without those that delete."""

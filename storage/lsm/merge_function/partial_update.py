@@ -28,6 +28,7 @@ from interbed.storage.lsm.merge_function.segments import (
     assemble,
     finish,
     kinds_of_adds,
+    merge_apart,
 )
 from interbed.storage.lsm.merge_function.sequence_group import SequenceGroup, reduce_group, sequence_ranks
 from interbed.storage.lsm.merge_function.single import single_rows
@@ -63,18 +64,27 @@ class PartialUpdate:
 
     def merge(self, groups: KeyGroups, output: Sequence[str]) -> pa.RecordBatch:
         """The rows put together."""
-        if groups.kinds is None:
-            keys = KeyRows.of(groups)
-            by_key = self._reduced(groups, keys, output)
-            if by_key is not None:
-                return finish(groups.rows, by_key, keys.newest, output, kinds_of_adds(groups.rows, keys, output))
+        return merge_apart(groups, output, self._add_up, self._take_in_turn, drop_deletes=self.drop_deletes)
+
+    def _add_up(self, groups: KeyGroups, output: Sequence[str]) -> pa.RecordBatch | None:
+        """The rows of keys of which no row takes back; None when a function has no way to reduce."""
+        keys = KeyRows.of(groups)
+        by_key = self._reduced(groups, keys, output)
+        if by_key is None:
+            return None
+        return finish(groups.rows, by_key, keys.newest, output, kinds_of_adds(groups.rows, keys, output))
+
+    def _take_in_turn(
+        self, groups: KeyGroups, output: Sequence[str], drop_deletes: bool
+    ) -> tuple[pa.RecordBatch, Kinds | None]:
+        """The rows and their kinds, whatever the records' kinds."""
         segments = Segments.of(groups, alone=self.merges_alone)
         names = [name for name in output if name in self.values]
         if self.groups:
             results, deleted = _Update(self, groups, segments, names).run()
         else:
             results, deleted = self._newest(groups, segments, names)
-        return assemble(groups.rows, segments, groups.kinds, results, deleted, output, drop_deletes=self.drop_deletes)
+        return assemble(groups.rows, segments, groups.kinds, results, deleted, output, drop_deletes=drop_deletes)
 
     def merge_single(self, rows: pa.RecordBatch, kinds: Kinds | None, output: Sequence[str]) -> pa.RecordBatch:
         """The rows, perhaps without those that delete."""

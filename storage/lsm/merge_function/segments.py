@@ -8,8 +8,8 @@ with one row need no function, as their row stays as it is. Results of such func
 keys with several rows, those with most rows first, so that the keys of a round are always the first so many slots.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from interbed.storage.lsm.key_words import Mask, Order, group_ends
-from interbed.storage.lsm.merge_function.api import KeyGroups, Kinds, block_memory_pool, no_columns
+from interbed.storage.lsm.merge_function.api import KeyGroups, Kinds, block_memory_pool, no_columns, take_rows
 from interbed.storage.lsm.merge_function.take import Numbers, take_column
 from interbed.storage.schema.table_schema import VALUE_KIND
 
@@ -211,8 +211,8 @@ def assemble(
     output: Sequence[str],
     *,
     drop_deletes: bool,
-) -> pa.RecordBatch:
-    """The merged rows: results by slot for keys with several rows, the row itself for others.
+) -> tuple[pa.RecordBatch, Kinds | None]:
+    """The merged rows and their kinds: results by slot for keys with several rows, the row itself for others.
 
     `deleted` says by slot which keys are removed. Columns without results are those of the newest row.
     """
@@ -223,7 +223,7 @@ def assemble(
         kept = (kind_of & 1) == 0
         kind_of, newest = kind_of.compress(kept), newest.compress(kept)
         by_key = {name: Picked(picked.rows.compress(kept), picked.column) for name, picked in by_key.items()}
-    return finish(rows, by_key, newest, output, kind_of)
+    return finish(rows, by_key, newest, output, kind_of), kind_of
 
 
 def _kinds(
@@ -248,3 +248,45 @@ def kinds_of_adds(rows: pa.RecordBatch, keys: KeyRows, output: Sequence[str]) ->
         return None
     own: Kinds = rows.column(VALUE_KIND).to_numpy()
     return np.where(keys.sizes == 1, own[keys.newest], np.int8(0))
+
+
+def merge_apart(
+    groups: KeyGroups,
+    output: Sequence[str],
+    adding: Callable[[KeyGroups, Sequence[str]], pa.RecordBatch | None],
+    other: Callable[[KeyGroups, Sequence[str], bool], tuple[pa.RecordBatch, Kinds | None]],
+    *,
+    drop_deletes: bool,
+) -> pa.RecordBatch:
+    """Merge keys of which no row takes back by `adding`, which is faster but may decline, and others by `other`.
+
+    The latter is told whether to leave out keys that are gone.
+    """
+    whole = adding(groups, output) if groups.kinds is None else None
+    if whole is not None:
+        return whole
+    if groups.kinds is None or not len(groups.order):
+        return other(groups, output, drop_deletes)[0]
+    keys = KeyRows.of(groups)
+    taken_back = keys.last_where((groups.kinds & 1).astype(np.bool_)) >= 0
+    if np.count_nonzero(taken_back) * 2 > len(keys):
+        return other(groups, output, drop_deletes)[0]
+    rows = taken_back.repeat(keys.sizes)
+    added = adding(_subset(groups, ~rows, None), output)
+    if added is None:
+        return other(groups, output, drop_deletes)[0]
+    rest, kinds = other(_subset(groups, rows, groups.kinds), output, False)
+    places = np.empty(len(keys), np.int64)
+    places[~taken_back] = np.arange(added.num_rows)
+    places[taken_back] = added.num_rows + np.arange(rest.num_rows)
+    if drop_deletes and kinds is not None:
+        kept = ~taken_back
+        kept[taken_back] = (kinds & 1) == 0
+        places = places.compress(kept)
+    joined: pa.RecordBatch = pa.concat_batches([added, rest], block_memory_pool())  # type: ignore[attr-defined]  # The stubs lack it.
+    return take_rows(joined, output, places)
+
+
+def _subset(groups: KeyGroups, wanted: Mask, kinds: Kinds | None) -> KeyGroups:
+    """Whole keys of the groups; `wanted` is by row in order."""
+    return replace(groups, order=groups.order.compress(wanted), starts=groups.starts.compress(wanted), kinds=kinds)

@@ -74,7 +74,7 @@ def reduce_group(
     late_first: KeyRows | None = None
     results: dict[str, Result] = {}
     for name in output:
-        if name in group.sequence or (name in group.columns and name not in functions):
+        if name in group.sequence or (name in group.columns and (name not in functions or not len(there.keys))):
             results[name] = plain
         elif name in group.columns:
             fold = functions[name].fold(rows.column(name), 0)
