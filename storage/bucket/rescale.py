@@ -123,6 +123,7 @@ def _rescale(
     snapshot = store.snapshots.latest()
     old = [] if snapshot is None else _old_files(store, snapshot.id, target, partitions)
     messages: list[CommitMessage] = []
+    ids: list[int] = []
     rows = 0
     if snapshot is not None and old:
         rewritten = store.with_buckets(target, _REWRITE)
@@ -141,7 +142,7 @@ def _rescale(
         ids = commit.replace_partitions(messages, chosen, read_at=snapshot.id)
     new = [f for m in messages for f in m.new_files]
     return RescaleResult(
-        snapshot_id=ids[-1] if old else None,
+        snapshot_id=ids[-1] if ids else None,
         bucket_num=target,
         partitions=len({e.partition for e in old}),
         files_before=len(old),
