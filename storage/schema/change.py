@@ -181,7 +181,7 @@ def apply_changes(
         result, id=schema.id + 1, time_millis=int(time.time() * 1000) if time_millis is None else time_millis
     )
     validate_schema(result)
-    check_options(result)
+    check_options(result, before=schema)
     return result
 
 
@@ -197,7 +197,7 @@ def check_dynamic_options(schema: TableSchema, options: Mapping[str, str]) -> No
 def check_together(schema: TableSchema, options: Mapping[str, str]) -> None:
     """Refuse dynamic options that contradict the table's own or one another; raises InvalidOptionError."""
     if options:
-        check_options(replace(schema, options={**schema.options, **options}))
+        check_options(replace(schema, options={**schema.options, **options}), before=schema)
 
 
 def _apply(schema: TableSchema, change: SchemaChange) -> TableSchema:

@@ -32,12 +32,16 @@ _TIME_FIELD = "record-level.time-field"
 _TIME_TYPES = (TypeRoot.INT, TypeRoot.BIGINT, *TIMESTAMPS)
 
 
-def check_options(schema: TableSchema) -> None:
+def check_options(schema: TableSchema, before: TableSchema | None = None) -> None:
     """Raise InvalidOptionError for options that contradict each other, the keys or the columns; NotSupportedError for
     what this version lacks. The message names the options, and the way out.
+
+    `before` is the table that is changed: what Java Paimon let it have it may keep.
     """
     options = schema.core
     options.check()
+    if before is None or not _tells_input_with_vectors(before.core):
+        _no_input_with_vectors(options)
     for rule in _RULES:
         rule(schema, options)
     if schema.has_primary_key:
@@ -180,13 +184,26 @@ def _changelog(schema: TableSchema, options: CoreOptions) -> None:
         )
 
 
+def _tells_input_with_vectors(options: CoreOptions) -> bool:
+    return options.deletion_vectors_enabled and options.changelog_producer is ChangelogProducer.INPUT
+
+
+def _no_input_with_vectors(options: CoreOptions) -> None:
+    # Java takes this, but its documentation does not: what is read skips level 0, and the changelog tells it already.
+    if _tells_input_with_vectors(options):
+        raise InvalidOptionError(
+            "Option 'deletion-vectors.enabled' can't be combined with 'changelog-producer' = 'input'; use 'lookup' or "
+            "'none'."
+        )
+
+
 def _deletion_vectors(schema: TableSchema, options: CoreOptions) -> None:
     if not options.deletion_vectors_enabled:
         return
     if options.changelog_producer is ChangelogProducer.FULL_COMPACTION:
         raise InvalidOptionError(
             "Option 'deletion-vectors.enabled' can't be combined with 'changelog-producer' = 'full-compaction'; use "
-            "'lookup', 'input' or 'none'."
+            "'lookup' or 'none'."
         )
     if options.merge_engine is MergeEngine.FIRST_ROW and not options.boolean("pk-clustering-override", False):
         raise InvalidOptionError(
