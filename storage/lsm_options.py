@@ -225,9 +225,7 @@ class LsmOptions(OptionReader):
     @property
     def flush_keeps_last(self) -> bool:
         """Whether of rows of one key that are written together only the newest counts."""
-        return (
-            self.merge_engine is MergeEngine.DEDUPLICATE and self.changelog_producer is not ChangelogProducer.INPUT
-        )
+        return self.merge_engine is MergeEngine.DEDUPLICATE and self.changelog_producer is not ChangelogProducer.INPUT
 
     @property
     def changelog_row_deduplicate(self) -> bool:

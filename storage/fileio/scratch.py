@@ -138,10 +138,9 @@ def _remove_orphans(parent: Path) -> None:
 
 
 def _lock(descriptor: int) -> bool:
-    if not _HAS_LOCKS:
-        return True
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if fcntl is not None:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return False
     return True

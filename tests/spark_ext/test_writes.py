@@ -237,9 +237,7 @@ def test_a_null_in_a_key_is_refused(lake: Lake) -> None:
 
 
 def test_what_cannot_be_written_is_refused_before_a_task_starts(lake: Lake) -> None:
-    lake.sql(
-        "CREATE TABLE {lake}.db.t (id INT, v INT) TBLPROPERTIES ('row-tracking.enabled' = 'true')"
-    )
+    lake.sql("CREATE TABLE {lake}.db.t (id INT, v INT) TBLPROPERTIES ('row-tracking.enabled' = 'true')")
 
     with pytest.raises(Exception, match="row tracking"):
         lake.sql("INSERT INTO {lake}.db.t VALUES (1, 1)")
