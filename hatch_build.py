@@ -70,6 +70,7 @@ def link_folders(root: Path) -> None:
         target = Path(os.path.relpath(root / folder, link.parent))
         if link.is_symlink() and link.readlink() == target:
             continue
+        link.parent.mkdir(parents=True, exist_ok=True)
         link.unlink(missing_ok=True)
         link.symlink_to(target, target_is_directory=True)
 

@@ -139,7 +139,7 @@ def _options(draw: st.DrawFn, case: Case) -> dict[str, str]:
         options["changelog-producer"] = producer
         if producer != "input" and draw(st.booleans()):
             options["changelog-producer.row-deduplicate"] = "true"
-    if producer != "full-compaction" and not first_row and draw(st.booleans()):
+    if producer not in ("full-compaction", "input") and not first_row and draw(st.booleans()):
         options["deletion-vectors.enabled"] = "true"
         options["deletion-vectors.bitmap64"] = str(draw(st.booleans())).lower()
     for option, values in _FREE.items():

@@ -108,6 +108,7 @@ def test_all_agree_on_rows_and_changes(
     telling.create()
     for step in story.steps:
         telling.take(step)
-    if story.case.name in READ_BY_PYPAIMON:
+    # Of deletion vectors pypaimon reads those of 32 bits.
+    if story.case.name in READ_BY_PYPAIMON and story.options.get("deletion-vectors.bitmap64") != "true":
         read = pypaimon.table(warehouse, "db.shared").read()
         assert seen(read, story.case) == seen(telling.model[1].read(), story.case), "pypaimon reads the shared table"

@@ -163,6 +163,7 @@ def test_properties_are_set_and_unset(lake: Lake) -> None:
 
 def test_properties_that_files_depend_on_are_not_changed(lake: Lake) -> None:
     lake.sql("CREATE TABLE {lake}.db.t (id INT) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '2')")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (1)")
 
     for change in ("'merge-engine' = 'first-row'", "'bucket' = '-1'", "'location' = '/elsewhere'"):
         with pytest.raises(Exception, match=r"can't be changed|location"):

@@ -496,12 +496,12 @@ def test_without_syncing_only_options_for_hive_reach_the_metastore(
             "shop.t",
             SMALL,
             primary_keys=["id"],
-            options={"bucket": "1", "hive.note": "a", "partition.expiration-time": "7 d"},
+            options={"bucket": "1", "hive.note": "a", "data-file.path-directory": "data"},
         )
         other.alter_table("shop.t", [SetOption("hive.note", "b"), SetOption("write-only", "true")])
         parameters = catalog.client.get_table("shop", "t").parameters
         assert parameters["note"] == "b"
-        assert parameters["partition.expiration-time"] == "7 d"
+        assert parameters["data-file.path-directory"] == "data"
         assert {"bucket", "primary-key", "write-only", "hive.note"}.isdisjoint(parameters)
         other.alter_table("shop.t", RemoveOption("hive.note"))
         assert "note" not in catalog.client.get_table("shop", "t").parameters
