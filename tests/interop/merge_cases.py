@@ -381,11 +381,25 @@ def changes(case: Case, source: random.Random, rows: int) -> tuple[list[list[Any
 
 
 def in_order(row: Sequence[Any], names: Sequence[str], case: Case) -> list[Any]:
-    """The row with the arrays sorted whose order says nothing."""
-    return [
-        sorted(value, key=json.dumps) if name in case.unordered and value is not None else value
-        for name, value in zip(names, row, strict=True)
-    ]
+    """The row with the arrays sorted whose order says nothing, and bitmaps as their numbers.
+
+    Of equal bitmaps of 64 bits the containers lie in the order in which they were added, which depends on what was
+    merged first; of 32 bits a container may be a run to one library and an array to the other.
+    """
+    return [_without_order(value, name, case) for name, value in zip(names, row, strict=True)]
+
+
+def _without_order(value: Any, name: str, case: Case) -> Any:
+    if value is None:
+        return None
+    if name in case.unordered:
+        return sorted(value, key=json.dumps)
+    match case.options.get(f"fields.{name}.aggregate-function"):
+        case "rbm32":
+            return list(BitMap.deserialize(base64.b64decode(value)))
+        case "rbm64":
+            return list(Roaring64(base64.b64decode(value)).numbers())
+    return value
 
 
 def seen(read: PeerRows, case: Case) -> list[list[Any]]:
