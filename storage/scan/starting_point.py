@@ -136,23 +136,18 @@ def is_compacted(snapshot: Snapshot, options: CoreOptions) -> bool:
 def _travelled(store: TableStore) -> Snapshot:
     """The snapshot of the past that the options name."""
     options = store.options
-    snapshot_id, watermark = options.scan_snapshot_id, options.scan_watermark
-    tags = TagManager(store.file_io, store.paths)
     version = options.raw.get(SCAN_VERSION)
-    # A tag comes first, as in Paimon: its name may be a number.
-    tag = None if version is None else tags.find(version)
-    if tag is not None:
-        return tag.snapshot
-    if version is not None and version.isdigit():
-        snapshot_id = int(version)
-    elif version is not None and version.startswith(_WATERMARK) and version[len(_WATERMARK) :].isdigit():
-        watermark = int(version[len(_WATERMARK) :])
-    elif version is not None or SCAN_TAG_NAME in options.raw:
-        return tags.get(options.raw[SCAN_TAG_NAME] if version is None else version).snapshot
-    if snapshot_id is not None:
-        return snapshot_or_tagged(store, snapshot_id)
-    if watermark is not None:
-        return _at_watermark(store, watermark)
+    if version is not None:
+        mark = version.removeprefix(_WATERMARK)
+        if mark != version and mark.isdigit() and TagManager(store.file_io, store.paths).find(version) is None:
+            return _at_watermark(store, int(mark))
+        return named_version(store, version)
+    if SCAN_TAG_NAME in options.raw:
+        return TagManager(store.file_io, store.paths).get(options.raw[SCAN_TAG_NAME]).snapshot
+    if options.scan_snapshot_id is not None:
+        return snapshot_or_tagged(store, options.scan_snapshot_id)
+    if options.scan_watermark is not None:
+        return _at_watermark(store, options.scan_watermark)
     millis = options.scan_time_millis
     assert millis is not None, "the modes that travel name a snapshot, a watermark or a time"
     return store.snapshots.by_time_millis(millis)
