@@ -2,9 +2,13 @@ package interbed.spark;
 
 import java.lang.reflect.InvocationHandler;
 import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
 import java.lang.reflect.Proxy;
+import java.util.List;
+import java.util.Optional;
 import org.apache.spark.sql.SparkSessionExtensions;
 import org.apache.spark.sql.catalyst.parser.ParserInterface;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import scala.runtime.AbstractFunction1;
 import scala.runtime.BoxedUnit;
 
@@ -15,6 +19,9 @@ import scala.runtime.BoxedUnit;
  * two statements into a CALL of a procedure of {@link SystemCatalog} and passes everything else on.
  */
 public final class SparkExtensions extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> {
+  /** Statements that are parsed by Spark and then put into others. */
+  private static final List<StatementTranslation> TRANSLATIONS = List.of();
+
   @Override
   public BoxedUnit apply(SparkSessionExtensions extensions) {
     extensions.injectParser(
@@ -30,15 +37,34 @@ public final class SparkExtensions extends AbstractFunction1<SparkSessionExtensi
   /** Calls the parser that it wraps, on the statement or on its translation. */
   private record StatementParser(ParserInterface delegate) implements InvocationHandler {
     @Override
-    public Object invoke(Object proxy, java.lang.reflect.Method method, Object[] arguments) throws Throwable {
-      Object[] passed = arguments;
+    public Object invoke(Object proxy, Method method, Object[] arguments) throws Throwable {
       // parsePlan, and parsePlanWithParameters from 4.1 on.
-      if (method.getName().startsWith("parsePlan") && arguments[0] instanceof String sql) {
-        passed = arguments.clone();
-        passed[0] = CatalogStatement.parse(sql).map(CatalogStatement::toCall).orElse(sql);
+      if (!method.getName().startsWith("parsePlan") || !(arguments[0] instanceof String sql)) {
+        return parse(method, arguments);
       }
+      Optional<CatalogStatement> ofCatalogs = CatalogStatement.parse(sql);
+      if (ofCatalogs.isPresent()) {
+        return parse(method, withText(arguments, ofCatalogs.get().toCall()));
+      }
+      Object parsed = parse(method, arguments);
+      for (StatementTranslation translation : TRANSLATIONS) {
+        Optional<String> translated = translation.translate(sql, (LogicalPlan) parsed);
+        if (translated.isPresent()) {
+          return parse(method, withText(arguments, translated.get()));
+        }
+      }
+      return parsed;
+    }
+
+    private static Object[] withText(Object[] arguments, String sql) {
+      Object[] changed = arguments.clone();
+      changed[0] = sql;
+      return changed;
+    }
+
+    private Object parse(Method method, Object[] arguments) throws Throwable {
       try {
-        return method.invoke(delegate, passed);
+        return method.invoke(delegate, arguments);
       } catch (InvocationTargetException error) {
         throw error.getCause();
       }

@@ -1,0 +1,74 @@
+"""What all calls share: the open catalogs, and the way from a reference or a handle to a table."""
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
+
+from interbed.catalog.api import Catalog
+from interbed.catalog.factory import open_catalog
+from interbed.spark_ext.handle import TableHandle
+from interbed.storage.errors import InvalidInputError, InvalidOptionError
+from interbed.storage.table import Table
+
+TYPE = "type"
+TYPES = ("interbed", "paimon")
+CATALOGS_MAX = 16
+
+
+class CatalogPool:
+    """Open catalogs by their options; the one unused for longest is closed when there are too many."""
+
+    def __init__(self) -> None:
+        self._open: OrderedDict[tuple[str, frozenset[tuple[str, str]]], Catalog] = OrderedDict()
+
+    def get(self, name: str, options: Mapping[str, str]) -> Catalog:
+        """The catalog, opened if need be; raises InvalidOptionError and CatalogUnavailableError."""
+        key = (name, frozenset(options.items()))
+        catalog = self._open.get(key)
+        if catalog is None:
+            catalog = _open_catalog(name, options)
+            self._open[key] = catalog
+            if len(self._open) > CATALOGS_MAX:
+                _, unused = self._open.popitem(last=False)
+                unused.close()
+        self._open.move_to_end(key)
+        return catalog
+
+    def close(self) -> None:
+        """Close them all."""
+        while self._open:
+            self._open.popitem()[1].close()
+
+
+def _open_catalog(name: str, options: Mapping[str, str]) -> Catalog:
+    kind = options.get(TYPE)
+    if kind is not None and kind.lower() not in TYPES:
+        raise InvalidOptionError(
+            f"Option 'type' of the catalog '{name}' takes one of {', '.join(TYPES)}, not '{kind}'."
+        )
+    return open_catalog(name, options)
+
+
+class Calls:
+    """A part of the service; parts are mixed into one handler, which has one pool of catalogs."""
+
+    _catalogs: CatalogPool
+
+    def _catalog(self, reference: Any) -> Catalog:
+        return self._catalogs.get(reference.name, reference.options)
+
+    def _table_of(self, handle: TableHandle) -> Table:
+        catalog = self._catalogs.get(handle.catalog, handle.catalog_options)
+        table = catalog.get_table(f"{handle.database}.{handle.table}")
+        if table.location != handle.location:
+            raise InvalidInputError(
+                f"The table '{handle.database}.{handle.table}' was replaced by another one "
+                "during the write; write again."
+            )
+        return table.copy(handle.dynamic_options) if handle.dynamic_options else table
+
+
+def identifier_of(table: Any) -> str:
+    """The name of a TableRef."""
+    # As text, so that the catalog sees a '$' that asks for a system table or a branch.
+    return f"{table.database}.{table.table}"

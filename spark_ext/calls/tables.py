@@ -1,0 +1,120 @@
+"""Calls about tables: load, create, alter, drop, rename."""
+
+from dataclasses import replace
+from typing import Any
+
+from interbed.catalog.api import system_table
+from interbed.catalog.errors import DatabaseNotFoundError
+from interbed.catalog.identifier import DEFAULT_DATABASE, Identifier, TableName
+from interbed.spark_ext.calls.base import Calls, identifier_of
+from interbed.spark_ext.clustering import clustering_of
+from interbed.spark_ext.ddl import schema_changes, schema_to_create, spark_properties
+from interbed.spark_ext.handle import TableHandle
+from interbed.spark_ext.spark_types import schema_to_spark
+from interbed.storage.paths import MAIN_BRANCH
+from interbed.storage.scan.starting_point import named_version
+from interbed.storage.snapshot.snapshot import Snapshot
+from interbed.storage.table import Table
+from interbed.thrift_idl.planner.ttypes import TableInfo, TimeTravel, WriteClustering
+
+MICROS_PER_MILLI = 1000
+
+
+class TableCalls(Calls):
+    """What Spark's TableCatalog asks."""
+
+    def listTables(self, catalog: Any, database: str) -> list[str]:  # noqa: N802
+        return self._catalog(catalog).list_tables(database)
+
+    def loadTable(self, table: Any, at: TimeTravel) -> TableInfo:  # noqa: N802
+        name = TableName.parse(identifier_of(table))
+        loaded = self._catalog(table.catalog).get_table(name.of_table)
+        snapshot = _snapshot_at(loaded, at)
+        travels = at.version is not None or at.timestampMicros is not None
+        if snapshot is not None and travels:
+            # A look into the past shows the columns of that time.
+            loaded = Table(loaded.name, replace(loaded.store, schema=loaded.store.schemas.schema(snapshot.schema_id)))
+        if name.system is not None:
+            return _system_table_info(table, loaded, snapshot if travels else None, name.system)
+        return table_info(table, loaded, snapshot)
+
+    def createTable(self, table: Any, request: Any) -> TableInfo:  # noqa: N802
+        catalog = self._catalog(table.catalog)
+        schema = schema_to_create(request.schemaJson, request.partitioning, request.properties)
+        if table.database == DEFAULT_DATABASE:
+            # Spark's current namespace until the first USE: it is there without being created.
+            catalog.create_database(DEFAULT_DATABASE, ignore_if_exists=True)
+        return table_info(table, catalog.create_table(identifier_of(table), schema), None)
+
+    def alterTable(self, table: Any, changes: list[Any]) -> TableInfo:  # noqa: N802
+        catalog = self._catalog(table.catalog)
+        identifier = identifier_of(table)
+        translated = schema_changes(changes, catalog.get_table(identifier).schema.by_name)
+        if translated:
+            catalog.alter_table(identifier, translated)
+        loaded = catalog.get_table(identifier)
+        return table_info(table, loaded, loaded.latest_snapshot())
+
+    def dropTable(self, table: Any) -> bool:  # noqa: N802
+        catalog = self._catalog(table.catalog)
+        try:
+            exists = table.table in catalog.list_tables(table.database)
+        except DatabaseNotFoundError:
+            return False
+        if exists:
+            catalog.drop_table(identifier_of(table))
+        return exists
+
+    def renameTable(self, table: Any, to_database: str, to_table: str) -> None:  # noqa: N802
+        self._catalog(table.catalog).rename_table(identifier_of(table), Identifier(to_database, to_table))
+
+
+def _snapshot_at(table: Table, at: TimeTravel) -> Snapshot | None:
+    snapshots = table.store.snapshots
+    if at.timestampMicros is not None:
+        return snapshots.by_time_millis(at.timestampMicros // MICROS_PER_MILLI)
+    if at.version is not None:
+        return named_version(table.store, at.version)
+    return snapshots.latest()
+
+
+def _handle(reference: Any, table: Table, snapshot: Snapshot | None) -> TableHandle:
+    branch = table.store.paths.branch
+    return TableHandle(
+        catalog=reference.catalog.name,
+        catalog_options=reference.catalog.options,
+        database=reference.database,
+        table=reference.table,
+        location=table.location,
+        schema_json=table.schema.to_json(),
+        snapshot_id=None if snapshot is None else snapshot.id,
+        dynamic_options={} if branch == MAIN_BRANCH else {"branch": branch},
+    )
+
+
+def _system_table_info(reference: Any, table: Table, snapshot: Snapshot | None, kind: str) -> TableInfo:
+    """A system table; `snapshot` is the one of the past that it is about, None for the newest when it is read."""
+    return TableInfo(
+        schemaJson=schema_to_spark(system_table(table, kind).fields),
+        partitionKeys=[],
+        primaryKeys=[],
+        properties={},
+        snapshotId=0 if snapshot is None else snapshot.id,
+        clustering=WriteClustering(columns=[], bucketCount=0, bucketColumns=[], strict=False),
+        handle=_handle(reference, table, snapshot).to_bytes(),
+    )
+
+
+def table_info(reference: Any, table: Table, snapshot: Snapshot | None) -> TableInfo:
+    """A table as Spark is told of it, at a snapshot (None: it has none)."""
+    schema = table.schema
+    handle = _handle(reference, table, snapshot)
+    return TableInfo(
+        schemaJson=schema_to_spark(schema.fields),
+        partitionKeys=list(schema.partition_keys),
+        primaryKeys=list(schema.primary_keys),
+        properties=spark_properties(schema, table.location),
+        snapshotId=0 if snapshot is None else snapshot.id,
+        clustering=clustering_of(schema),
+        handle=handle.to_bytes(),
+    )

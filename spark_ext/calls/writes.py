@@ -1,0 +1,23 @@
+"""Calls about write jobs."""
+
+from typing import Any
+
+from interbed.spark_ext.calls.base import Calls
+from interbed.spark_ext.handle import TableHandle
+from interbed.spark_ext.writer import CommitToken, decode_messages, plan_write
+from interbed.thrift_idl.planner.ttypes import CommitResult, WritePlan
+
+
+class WriteCalls(Calls):
+    """What Spark's Write and BatchWrite ask."""
+
+    def planWrite(self, handle: bytes, request: Any) -> WritePlan:  # noqa: N802
+        return plan_write(TableHandle.from_bytes(handle), request)
+
+    def commitWrite(self, token: bytes, messages: list[bytes]) -> CommitResult:  # noqa: N802
+        plan = CommitToken.from_bytes(token)
+        return CommitResult(snapshotId=plan.commit(self._table_of(plan.handle), decode_messages(messages)))
+
+    def abortWrite(self, token: bytes, messages: list[bytes]) -> None:  # noqa: N802
+        plan = CommitToken.from_bytes(token)
+        plan.abort(plan.handle.open(), decode_messages(messages))

@@ -1,0 +1,14 @@
+package interbed.spark;
+
+import interbed.spark.thrift.TableInfo;
+import org.apache.spark.sql.types.StructType;
+
+/** What every part of {@link SparkTable} needs; a part is an interface whose methods have their bodies. */
+interface TablePart {
+  /** What the planner told of the table. */
+  TableInfo info();
+
+  String name();
+
+  StructType schema();
+}
