@@ -3,6 +3,7 @@
 import doctest
 import re
 import shlex
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import click
 
 from interbed.cli import main
+from tests.support.sql_script import run_script
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -38,6 +40,10 @@ class Page:
         failed, tried = doctest.DocTestRunner(verbose=False).run(examples, out=told.append)
         assert failed == 0, "".join(told)
         return tried
+
+    def run_sql(self, execute: Callable[[str], list[Any]]) -> int:
+        """Run the statements, written as tests.support.sql_script says; how many there are."""
+        return run_script("\n".join(self.blocks("sql")), execute)
 
     def check_commands(self) -> int:
         """Check that the commands and their options exist; how many lines there are."""
