@@ -1,26 +1,21 @@
 package interbed.spark;
 
-import com.fasterxml.jackson.core.JsonProcessingException;
-import com.fasterxml.jackson.core.type.TypeReference;
-import com.fasterxml.jackson.databind.ObjectMapper;
-import java.io.IOException;
-import java.util.Base64;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
 import java.util.Optional;
-import org.apache.spark.sql.internal.SQLConf;
 
 /**
  * CREATE CATALOG [IF NOT EXISTS] name WITH ('key' = 'value', …) and DROP CATALOG [IF EXISTS] name.
  *
- * <p>A statement travels through Spark as CALL interbed_system.sys.create_catalog('…'), whose one argument is this record as
- * base64 of JSON: letters that no setting of the SQL parser reads differently.
+ * <p>Spark does not parse them: they become a {@link SystemCall} before it sees them.
  */
 record CatalogStatement(Action action, String catalog, Map<String, String> options, boolean lenient) {
-  /** The catalog whose procedures carry the statements out; it exists only while one runs. */
-  static final String SYSTEM_CATALOG = "interbed_system";
-
-  private static final ObjectMapper JSON = new ObjectMapper();
+  /** What carries the statements out. */
+  static final List<SystemProcedure> PROCEDURES =
+      List.of(
+          SystemProcedure.silent(procedureName(Action.CREATE), CatalogStatement::create),
+          SystemProcedure.silent(procedureName(Action.DROP), CatalogStatement::drop));
 
   enum Action {
     CREATE,
@@ -54,34 +49,26 @@ record CatalogStatement(Action action, String catalog, Map<String, String> optio
   }
 
   String toCall() {
-    // Registered here, not by a setting of the user's, and removed again by the procedure.
-    SQLConf.get().setConfString(CatalogRegistry.confKey(SYSTEM_CATALOG), SystemCatalog.class.getName());
-    return "CALL " + SYSTEM_CATALOG + ".sys." + procedureName(action) + "('" + encoded() + "')";
+    return SystemCall.of(
+        procedureName(action),
+        Map.of("catalog", catalog, "options", options, "lenient", Boolean.toString(lenient)));
   }
 
-  static String procedureName(Action action) {
+  private static String procedureName(Action action) {
     return action == Action.CREATE ? "create_catalog" : "drop_catalog";
   }
 
-  private String encoded() {
-    try {
-      byte[] json =
-          JSON.writeValueAsBytes(Map.of("catalog", catalog, "options", options, "lenient", Boolean.toString(lenient)));
-      return Base64.getEncoder().encodeToString(json);
-    } catch (JsonProcessingException error) {
-      throw new IllegalStateException(error);
-    }
+  private static void create(Map<String, Object> fields) {
+    Map<String, String> options = new LinkedHashMap<>();
+    ((Map<?, ?>) fields.get("options")).forEach((key, value) -> options.put((String) key, (String) value));
+    CatalogRegistry.ofActiveSession().create((String) fields.get("catalog"), options, isLenient(fields));
   }
 
-  static CatalogStatement decode(Action action, String encoded) {
-    try {
-      Map<String, Object> fields =
-          JSON.readValue(Base64.getDecoder().decode(encoded), new TypeReference<Map<String, Object>>() {});
-      Map<String, String> options = JSON.convertValue(fields.get("options"), new TypeReference<>() {});
-      return new CatalogStatement(
-          action, (String) fields.get("catalog"), options, Boolean.parseBoolean((String) fields.get("lenient")));
-    } catch (IOException error) {
-      throw new IllegalArgumentException("Not an argument that " + procedureName(action) + " was given by its parser", error);
-    }
+  private static void drop(Map<String, Object> fields) {
+    CatalogRegistry.ofActiveSession().drop((String) fields.get("catalog"), isLenient(fields));
+  }
+
+  private static boolean isLenient(Map<String, Object> fields) {
+    return Boolean.parseBoolean((String) fields.get("lenient"));
   }
 }

@@ -1,13 +1,18 @@
 package interbed.spark;
 
-import interbed.spark.CatalogStatement.Action;
+import java.util.List;
+import java.util.stream.Stream;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.ProcedureCatalog;
 import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
-/** A catalog of two procedures, into which CREATE CATALOG and DROP CATALOG are translated. */
+/** The catalog of the procedures into which statements are translated; {@link SystemCall} says how. */
 public final class SystemCatalog implements ProcedureCatalog {
+  /** Every procedure that there is, by what they are about. */
+  private static final List<SystemProcedure> PROCEDURES =
+      Stream.of(CatalogStatement.PROCEDURES).flatMap(List::stream).toList();
+
   private String name;
 
   @Override
@@ -27,9 +32,9 @@ public final class SystemCatalog implements ProcedureCatalog {
 
   @Override
   public UnboundProcedure loadProcedure(Identifier identifier) {
-    for (Action action : Action.values()) {
-      if (CatalogStatement.procedureName(action).equals(identifier.name())) {
-        return new CatalogProcedure(action);
+    for (SystemProcedure procedure : PROCEDURES) {
+      if (procedure.name().equals(identifier.name())) {
+        return procedure;
       }
     }
     throw new IllegalArgumentException("No procedure " + identifier + "; write CREATE CATALOG or DROP CATALOG instead");
