@@ -10,6 +10,7 @@ from thrift.protocol.TBinaryProtocol import TBinaryProtocol
 
 from interbed.spark_ext.calls.base import CatalogPool
 from interbed.spark_ext.calls.namespaces import NamespaceCalls
+from interbed.spark_ext.calls.procedures import ProcedureCalls
 from interbed.spark_ext.calls.scans import ScanCalls
 from interbed.spark_ext.calls.tables import TableCalls
 from interbed.spark_ext.calls.writes import WriteCalls
@@ -22,6 +23,7 @@ class PlannerHandler(
     TableCalls,
     ScanCalls,
     WriteCalls,
+    ProcedureCalls,
 ):
     """The service's methods under their IDL names; they raise interbed's errors."""
 

@@ -1,4 +1,6 @@
-"""What a Python process of Spark's worker pool does for interbed: read a split, write a task's rows, or plan.
+"""What a Python process of Spark's worker pool does for interbed: read, write, plan, or a task of a procedure.
+
+READ sends a split's rows, WRITE takes a task's rows into files, TASK carries out a part of a procedure.
 
 A request is four bytes for the operation, four for the number of payloads, and each payload after four bytes of length;
 integers are big-endian. Then, marked by four bytes each:
@@ -6,6 +8,7 @@ integers are big-endian. Then, marked by four bytes each:
     READ   worker: (BATCH, Arrow message)* END
     WRITE  JVM: (BATCH, Arrow message)* then END or ABORT; once it has the result, END again or ABORT
            worker: BATCH for each batch that it has taken; END and its result; END when it has aborted
+    TASK   worker: END and its result
     PLAN   Thrift calls of planner.thrift until the JVM hangs up
 
 Instead of a marker the worker may send FAILURE, an ErrorKind of planner.thrift, a message and a traceback, each text
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 READ = 1
 WRITE = 2
 PLAN = 3
+TASK = 4
 
 END = 0
 BATCH = 1
@@ -71,6 +75,8 @@ def _serve(operation: int, payloads: list[bytes], infile: BufferedReader, outfil
 
             serve(infile, outfile)
             sys.exit(1)
+        case 4:
+            _serve_task(payloads, outfile)
         case _:
             raise ValueError(
                 f"The JVM asks for the operation {operation}, which this version of interbed does not know."
@@ -121,6 +127,15 @@ def _serve_write(payloads: list[bytes], infile: BufferedReader, outfile: Buffere
         raise
     writer.abort()
     outfile.write(_INT.pack(END))
+
+
+def _serve_task(payloads: list[bytes], outfile: BufferedWriter) -> None:
+    # Imported in the forked process, see above.
+    from interbed.spark_ext.procedures.registry import run_task
+
+    procedure, shared, payload = payloads
+    result = run_task(procedure.decode(), shared, payload)
+    outfile.write(_INT.pack(END) + _INT.pack(len(result)) + result)
 
 
 def _next_batch(stream: "pa.RecordBatchReader") -> "pa.RecordBatch":

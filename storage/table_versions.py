@@ -40,6 +40,10 @@ class TableVersions:
         """All tags, by the ids of their snapshots."""
         return self._tags.all()
 
+    def get_tag(self, name: str) -> Tag:
+        """The tag of a name; raises TagNotFoundError."""
+        return self._tags.get(name)
+
     def create_tag(
         self,
         name: str,

@@ -205,6 +205,52 @@ struct CommitResult {
   1: optional i64 snapshotId,
 }
 
+struct ProcedureParameter {
+  1: required string name,
+  /** Spark's data type as JSON. */
+  2: required string typeJson,
+  3: required bool mandatory,
+  /** SQL of the value where none is given; absent: NULL. */
+  4: optional string defaultSql,
+}
+
+struct ProcedureInfo {
+  1: required string name,
+  /** In the order of positional arguments, mandatory ones first. */
+  2: required list<ProcedureParameter> parameters,
+  /** Spark's StructType of the rows that a call returns, as JSON. */
+  3: required string resultSchemaJson,
+  4: required string description,
+}
+
+struct ProcedureCall {
+  1: required CatalogRef catalog,
+  2: required string procedure,
+  /** Where table names without a database are looked for. */
+  3: required string currentNamespace,
+  /** An object of the arguments that are not null, by their names. */
+  4: required string argumentsJson,
+}
+
+/** Work for executors: each task is sent to a Python worker, whose result is bytes again. */
+struct ProcedureJob {
+  /** Said by Spark's UI. */
+  1: required string description,
+  /** What all tasks need. */
+  2: required binary shared,
+  /** A task may run twice: the results of one attempt each are what continueProcedure gets, in the order of the tasks. */
+  3: required list<binary> tasks,
+  /** For continueProcedure and abortProcedure. */
+  4: required binary token,
+}
+
+/** Either rows, and the procedure is done, or a job, after which it goes on. */
+struct ProcedureAnswer {
+  /** Each an array of JSON values, as many as the result has columns. */
+  1: optional list<string> rows,
+  2: optional ProcedureJob job,
+}
+
 service Planner {
   /** Checks the options and that the catalog answers. */
   void openCatalog(1: CatalogRef catalog) throws (1: PlannerError error),
@@ -232,4 +278,13 @@ service Planner {
   CommitResult commitWrite(1: binary token, 2: list<binary> messages) throws (1: PlannerError error),
   /** Deletes what the messages' tasks wrote. */
   void abortWrite(1: binary token, 2: list<binary> messages) throws (1: PlannerError error),
+
+  // Procedures.
+  list<ProcedureInfo> listProcedures(1: CatalogRef catalog) throws (1: PlannerError error),
+  ProcedureAnswer callProcedure(1: ProcedureCall call) throws (1: PlannerError error),
+  /** After the job of an answer: what its tasks returned. */
+  ProcedureAnswer continueProcedure(1: ProcedureCall call, 2: binary token, 3: list<binary> results)
+    throws (1: PlannerError error),
+  /** The job failed: deletes what its tasks wrote. */
+  void abortProcedure(1: ProcedureCall call, 2: binary token) throws (1: PlannerError error),
 }

@@ -1958,6 +1958,495 @@ class CommitResult(object):
 
     def __ne__(self, other):
         return not (self == other)
+
+
+class ProcedureParameter(object):
+    """
+    Attributes:
+     - name
+     - typeJson: Spark's data type as JSON.
+     - mandatory
+     - defaultSql: SQL of the value where none is given; absent: NULL.
+
+    """
+
+
+    def __init__(self, name=None, typeJson=None, mandatory=None, defaultSql=None,):
+        self.name = name
+        self.typeJson = typeJson
+        self.mandatory = mandatory
+        self.defaultSql = defaultSql
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.STRING:
+                    self.name = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 2:
+                if ftype == TType.STRING:
+                    self.typeJson = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 3:
+                if ftype == TType.BOOL:
+                    self.mandatory = iprot.readBool()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 4:
+                if ftype == TType.STRING:
+                    self.defaultSql = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('ProcedureParameter')
+        if self.name is not None:
+            oprot.writeFieldBegin('name', TType.STRING, 1)
+            oprot.writeString(self.name.encode('utf-8') if sys.version_info[0] == 2 else self.name)
+            oprot.writeFieldEnd()
+        if self.typeJson is not None:
+            oprot.writeFieldBegin('typeJson', TType.STRING, 2)
+            oprot.writeString(self.typeJson.encode('utf-8') if sys.version_info[0] == 2 else self.typeJson)
+            oprot.writeFieldEnd()
+        if self.mandatory is not None:
+            oprot.writeFieldBegin('mandatory', TType.BOOL, 3)
+            oprot.writeBool(self.mandatory)
+            oprot.writeFieldEnd()
+        if self.defaultSql is not None:
+            oprot.writeFieldBegin('defaultSql', TType.STRING, 4)
+            oprot.writeString(self.defaultSql.encode('utf-8') if sys.version_info[0] == 2 else self.defaultSql)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        if self.name is None:
+            raise TProtocolException(message='Required field name is unset!')
+        if self.typeJson is None:
+            raise TProtocolException(message='Required field typeJson is unset!')
+        if self.mandatory is None:
+            raise TProtocolException(message='Required field mandatory is unset!')
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+
+
+class ProcedureInfo(object):
+    """
+    Attributes:
+     - name
+     - parameters: In the order of positional arguments, mandatory ones first.
+     - resultSchemaJson: Spark's StructType of the rows that a call returns, as JSON.
+     - description
+
+    """
+
+
+    def __init__(self, name=None, parameters=None, resultSchemaJson=None, description=None,):
+        self.name = name
+        self.parameters = parameters
+        self.resultSchemaJson = resultSchemaJson
+        self.description = description
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.STRING:
+                    self.name = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 2:
+                if ftype == TType.LIST:
+                    self.parameters = []
+                    (_etype148, _size145) = iprot.readListBegin()
+                    for _i149 in range(_size145):
+                        _elem150 = ProcedureParameter()
+                        _elem150.read(iprot)
+                        self.parameters.append(_elem150)
+                    iprot.readListEnd()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 3:
+                if ftype == TType.STRING:
+                    self.resultSchemaJson = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 4:
+                if ftype == TType.STRING:
+                    self.description = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('ProcedureInfo')
+        if self.name is not None:
+            oprot.writeFieldBegin('name', TType.STRING, 1)
+            oprot.writeString(self.name.encode('utf-8') if sys.version_info[0] == 2 else self.name)
+            oprot.writeFieldEnd()
+        if self.parameters is not None:
+            oprot.writeFieldBegin('parameters', TType.LIST, 2)
+            oprot.writeListBegin(TType.STRUCT, len(self.parameters))
+            for iter151 in self.parameters:
+                iter151.write(oprot)
+            oprot.writeListEnd()
+            oprot.writeFieldEnd()
+        if self.resultSchemaJson is not None:
+            oprot.writeFieldBegin('resultSchemaJson', TType.STRING, 3)
+            oprot.writeString(self.resultSchemaJson.encode('utf-8') if sys.version_info[0] == 2 else self.resultSchemaJson)
+            oprot.writeFieldEnd()
+        if self.description is not None:
+            oprot.writeFieldBegin('description', TType.STRING, 4)
+            oprot.writeString(self.description.encode('utf-8') if sys.version_info[0] == 2 else self.description)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        if self.name is None:
+            raise TProtocolException(message='Required field name is unset!')
+        if self.parameters is None:
+            raise TProtocolException(message='Required field parameters is unset!')
+        if self.resultSchemaJson is None:
+            raise TProtocolException(message='Required field resultSchemaJson is unset!')
+        if self.description is None:
+            raise TProtocolException(message='Required field description is unset!')
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+
+
+class ProcedureCall(object):
+    """
+    Attributes:
+     - catalog
+     - procedure
+     - currentNamespace: Where table names without a database are looked for.
+     - argumentsJson: An object of the arguments that are not null, by their names.
+
+    """
+
+
+    def __init__(self, catalog=None, procedure=None, currentNamespace=None, argumentsJson=None,):
+        self.catalog = catalog
+        self.procedure = procedure
+        self.currentNamespace = currentNamespace
+        self.argumentsJson = argumentsJson
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.STRUCT:
+                    self.catalog = CatalogRef()
+                    self.catalog.read(iprot)
+                else:
+                    iprot.skip(ftype)
+            elif fid == 2:
+                if ftype == TType.STRING:
+                    self.procedure = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 3:
+                if ftype == TType.STRING:
+                    self.currentNamespace = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 4:
+                if ftype == TType.STRING:
+                    self.argumentsJson = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('ProcedureCall')
+        if self.catalog is not None:
+            oprot.writeFieldBegin('catalog', TType.STRUCT, 1)
+            self.catalog.write(oprot)
+            oprot.writeFieldEnd()
+        if self.procedure is not None:
+            oprot.writeFieldBegin('procedure', TType.STRING, 2)
+            oprot.writeString(self.procedure.encode('utf-8') if sys.version_info[0] == 2 else self.procedure)
+            oprot.writeFieldEnd()
+        if self.currentNamespace is not None:
+            oprot.writeFieldBegin('currentNamespace', TType.STRING, 3)
+            oprot.writeString(self.currentNamespace.encode('utf-8') if sys.version_info[0] == 2 else self.currentNamespace)
+            oprot.writeFieldEnd()
+        if self.argumentsJson is not None:
+            oprot.writeFieldBegin('argumentsJson', TType.STRING, 4)
+            oprot.writeString(self.argumentsJson.encode('utf-8') if sys.version_info[0] == 2 else self.argumentsJson)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        if self.catalog is None:
+            raise TProtocolException(message='Required field catalog is unset!')
+        if self.procedure is None:
+            raise TProtocolException(message='Required field procedure is unset!')
+        if self.currentNamespace is None:
+            raise TProtocolException(message='Required field currentNamespace is unset!')
+        if self.argumentsJson is None:
+            raise TProtocolException(message='Required field argumentsJson is unset!')
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+
+
+class ProcedureJob(object):
+    """
+    Work for executors: each task is sent to a Python worker, whose result is bytes again.
+
+    Attributes:
+     - description: Said by Spark's UI.
+     - shared: What all tasks need.
+     - tasks: A task may run twice: the results of one attempt each are what continueProcedure gets, in the order of the tasks.
+     - token: For continueProcedure and abortProcedure.
+
+    """
+
+
+    def __init__(self, description=None, shared=None, tasks=None, token=None,):
+        self.description = description
+        self.shared = shared
+        self.tasks = tasks
+        self.token = token
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.STRING:
+                    self.description = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 2:
+                if ftype == TType.STRING:
+                    self.shared = iprot.readBinary()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 3:
+                if ftype == TType.LIST:
+                    self.tasks = []
+                    (_etype155, _size152) = iprot.readListBegin()
+                    for _i156 in range(_size152):
+                        _elem157 = iprot.readBinary()
+                        self.tasks.append(_elem157)
+                    iprot.readListEnd()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 4:
+                if ftype == TType.STRING:
+                    self.token = iprot.readBinary()
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('ProcedureJob')
+        if self.description is not None:
+            oprot.writeFieldBegin('description', TType.STRING, 1)
+            oprot.writeString(self.description.encode('utf-8') if sys.version_info[0] == 2 else self.description)
+            oprot.writeFieldEnd()
+        if self.shared is not None:
+            oprot.writeFieldBegin('shared', TType.STRING, 2)
+            oprot.writeBinary(self.shared)
+            oprot.writeFieldEnd()
+        if self.tasks is not None:
+            oprot.writeFieldBegin('tasks', TType.LIST, 3)
+            oprot.writeListBegin(TType.STRING, len(self.tasks))
+            for iter158 in self.tasks:
+                oprot.writeBinary(iter158)
+            oprot.writeListEnd()
+            oprot.writeFieldEnd()
+        if self.token is not None:
+            oprot.writeFieldBegin('token', TType.STRING, 4)
+            oprot.writeBinary(self.token)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        if self.description is None:
+            raise TProtocolException(message='Required field description is unset!')
+        if self.shared is None:
+            raise TProtocolException(message='Required field shared is unset!')
+        if self.tasks is None:
+            raise TProtocolException(message='Required field tasks is unset!')
+        if self.token is None:
+            raise TProtocolException(message='Required field token is unset!')
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+
+
+class ProcedureAnswer(object):
+    """
+    Either rows, and the procedure is done, or a job, after which it goes on.
+
+    Attributes:
+     - rows: Each an array of JSON values, as many as the result has columns.
+     - job
+
+    """
+
+
+    def __init__(self, rows=None, job=None,):
+        self.rows = rows
+        self.job = job
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.LIST:
+                    self.rows = []
+                    (_etype162, _size159) = iprot.readListBegin()
+                    for _i163 in range(_size159):
+                        _elem164 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.rows.append(_elem164)
+                    iprot.readListEnd()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 2:
+                if ftype == TType.STRUCT:
+                    self.job = ProcedureJob()
+                    self.job.read(iprot)
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('ProcedureAnswer')
+        if self.rows is not None:
+            oprot.writeFieldBegin('rows', TType.LIST, 1)
+            oprot.writeListBegin(TType.STRING, len(self.rows))
+            for iter165 in self.rows:
+                oprot.writeString(iter165.encode('utf-8') if sys.version_info[0] == 2 else iter165)
+            oprot.writeListEnd()
+            oprot.writeFieldEnd()
+        if self.job is not None:
+            oprot.writeFieldBegin('job', TType.STRUCT, 2)
+            self.job.write(oprot)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
 all_structs.append(PlannerError)
 PlannerError.thrift_spec = (
     None,  # 0
@@ -2092,6 +2581,44 @@ all_structs.append(CommitResult)
 CommitResult.thrift_spec = (
     None,  # 0
     (1, TType.I64, 'snapshotId', None, None, ),  # 1
+)
+all_structs.append(ProcedureParameter)
+ProcedureParameter.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'name', 'UTF8', None, ),  # 1
+    (2, TType.STRING, 'typeJson', 'UTF8', None, ),  # 2
+    (3, TType.BOOL, 'mandatory', None, None, ),  # 3
+    (4, TType.STRING, 'defaultSql', 'UTF8', None, ),  # 4
+)
+all_structs.append(ProcedureInfo)
+ProcedureInfo.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'name', 'UTF8', None, ),  # 1
+    (2, TType.LIST, 'parameters', (TType.STRUCT, [ProcedureParameter, None], False), None, ),  # 2
+    (3, TType.STRING, 'resultSchemaJson', 'UTF8', None, ),  # 3
+    (4, TType.STRING, 'description', 'UTF8', None, ),  # 4
+)
+all_structs.append(ProcedureCall)
+ProcedureCall.thrift_spec = (
+    None,  # 0
+    (1, TType.STRUCT, 'catalog', [CatalogRef, None], None, ),  # 1
+    (2, TType.STRING, 'procedure', 'UTF8', None, ),  # 2
+    (3, TType.STRING, 'currentNamespace', 'UTF8', None, ),  # 3
+    (4, TType.STRING, 'argumentsJson', 'UTF8', None, ),  # 4
+)
+all_structs.append(ProcedureJob)
+ProcedureJob.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'description', 'UTF8', None, ),  # 1
+    (2, TType.STRING, 'shared', 'BINARY', None, ),  # 2
+    (3, TType.LIST, 'tasks', (TType.STRING, 'BINARY', False), None, ),  # 3
+    (4, TType.STRING, 'token', 'BINARY', None, ),  # 4
+)
+all_structs.append(ProcedureAnswer)
+ProcedureAnswer.thrift_spec = (
+    None,  # 0
+    (1, TType.LIST, 'rows', (TType.STRING, 'UTF8', False), None, ),  # 1
+    (2, TType.STRUCT, 'job', [ProcedureJob, None], None, ),  # 2
 )
 fix_spec(all_structs)
 del all_structs

@@ -32,7 +32,8 @@ final class PythonWorkerChannel implements ReadableByteChannel, WritableByteChan
   enum Operation {
     READ(1),
     WRITE(2),
-    PLAN(3);
+    PLAN(3),
+    TASK(4);
 
     private final int code;
 

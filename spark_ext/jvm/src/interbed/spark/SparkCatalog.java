@@ -31,7 +31,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  *
  * <p>Named by spark.sql.catalog.NAME, or made by CREATE CATALOG.
  */
-public class SparkCatalog implements CatalogPart, TableCatalog, SupportsNamespaces, FunctionCatalog {
+public class SparkCatalog implements CatalogProcedures, TableCatalog, SupportsNamespaces, FunctionCatalog {
   private static final TimeTravel LATEST = new TimeTravel();
 
   private CatalogRef reference;

@@ -67,6 +67,27 @@ public class Planner {
      */
     public void abortWrite(java.nio.ByteBuffer token, java.util.List<java.nio.ByteBuffer> messages) throws PlannerError, org.apache.thrift.TException;
 
+    public java.util.List<ProcedureInfo> listProcedures(CatalogRef catalog) throws PlannerError, org.apache.thrift.TException;
+
+    public ProcedureAnswer callProcedure(ProcedureCall call) throws PlannerError, org.apache.thrift.TException;
+
+    /**
+     * After the job of an answer: what its tasks returned.
+     * 
+     * @param call
+     * @param token
+     * @param results
+     */
+    public ProcedureAnswer continueProcedure(ProcedureCall call, java.nio.ByteBuffer token, java.util.List<java.nio.ByteBuffer> results) throws PlannerError, org.apache.thrift.TException;
+
+    /**
+     * The job failed: deletes what its tasks wrote.
+     * 
+     * @param call
+     * @param token
+     */
+    public void abortProcedure(ProcedureCall call, java.nio.ByteBuffer token) throws PlannerError, org.apache.thrift.TException;
+
   }
 
   public interface AsyncIface {
@@ -104,6 +125,14 @@ public class Planner {
     public void commitWrite(java.nio.ByteBuffer token, java.util.List<java.nio.ByteBuffer> messages, org.apache.thrift.async.AsyncMethodCallback<CommitResult> resultHandler) throws org.apache.thrift.TException;
 
     public void abortWrite(java.nio.ByteBuffer token, java.util.List<java.nio.ByteBuffer> messages, org.apache.thrift.async.AsyncMethodCallback<Void> resultHandler) throws org.apache.thrift.TException;
+
+    public void listProcedures(CatalogRef catalog, org.apache.thrift.async.AsyncMethodCallback<java.util.List<ProcedureInfo>> resultHandler) throws org.apache.thrift.TException;
+
+    public void callProcedure(ProcedureCall call, org.apache.thrift.async.AsyncMethodCallback<ProcedureAnswer> resultHandler) throws org.apache.thrift.TException;
+
+    public void continueProcedure(ProcedureCall call, java.nio.ByteBuffer token, java.util.List<java.nio.ByteBuffer> results, org.apache.thrift.async.AsyncMethodCallback<ProcedureAnswer> resultHandler) throws org.apache.thrift.TException;
+
+    public void abortProcedure(ProcedureCall call, java.nio.ByteBuffer token, org.apache.thrift.async.AsyncMethodCallback<Void> resultHandler) throws org.apache.thrift.TException;
 
   }
 
@@ -581,6 +610,114 @@ public class Planner {
     {
       abortWrite_result result = new abortWrite_result();
       receiveBase(result, "abortWrite");
+      if (result.error != null) {
+        throw result.error;
+      }
+      return;
+    }
+
+    @Override
+    public java.util.List<ProcedureInfo> listProcedures(CatalogRef catalog) throws PlannerError, org.apache.thrift.TException
+    {
+      send_listProcedures(catalog);
+      return recv_listProcedures();
+    }
+
+    public void send_listProcedures(CatalogRef catalog) throws org.apache.thrift.TException
+    {
+      listProcedures_args args = new listProcedures_args();
+      args.setCatalog(catalog);
+      sendBase("listProcedures", args);
+    }
+
+    public java.util.List<ProcedureInfo> recv_listProcedures() throws PlannerError, org.apache.thrift.TException
+    {
+      listProcedures_result result = new listProcedures_result();
+      receiveBase(result, "listProcedures");
+      if (result.isSetSuccess()) {
+        return result.success;
+      }
+      if (result.error != null) {
+        throw result.error;
+      }
+      throw new org.apache.thrift.TApplicationException(org.apache.thrift.TApplicationException.MISSING_RESULT, "listProcedures failed: unknown result");
+    }
+
+    @Override
+    public ProcedureAnswer callProcedure(ProcedureCall call) throws PlannerError, org.apache.thrift.TException
+    {
+      send_callProcedure(call);
+      return recv_callProcedure();
+    }
+
+    public void send_callProcedure(ProcedureCall call) throws org.apache.thrift.TException
+    {
+      callProcedure_args args = new callProcedure_args();
+      args.setCall(call);
+      sendBase("callProcedure", args);
+    }
+
+    public ProcedureAnswer recv_callProcedure() throws PlannerError, org.apache.thrift.TException
+    {
+      callProcedure_result result = new callProcedure_result();
+      receiveBase(result, "callProcedure");
+      if (result.isSetSuccess()) {
+        return result.success;
+      }
+      if (result.error != null) {
+        throw result.error;
+      }
+      throw new org.apache.thrift.TApplicationException(org.apache.thrift.TApplicationException.MISSING_RESULT, "callProcedure failed: unknown result");
+    }
+
+    @Override
+    public ProcedureAnswer continueProcedure(ProcedureCall call, java.nio.ByteBuffer token, java.util.List<java.nio.ByteBuffer> results) throws PlannerError, org.apache.thrift.TException
+    {
+      send_continueProcedure(call, token, results);
+      return recv_continueProcedure();
+    }
+
+    public void send_continueProcedure(ProcedureCall call, java.nio.ByteBuffer token, java.util.List<java.nio.ByteBuffer> results) throws org.apache.thrift.TException
+    {
+      continueProcedure_args args = new continueProcedure_args();
+      args.setCall(call);
+      args.setToken(token);
+      args.setResults(results);
+      sendBase("continueProcedure", args);
+    }
+
+    public ProcedureAnswer recv_continueProcedure() throws PlannerError, org.apache.thrift.TException
+    {
+      continueProcedure_result result = new continueProcedure_result();
+      receiveBase(result, "continueProcedure");
+      if (result.isSetSuccess()) {
+        return result.success;
+      }
+      if (result.error != null) {
+        throw result.error;
+      }
+      throw new org.apache.thrift.TApplicationException(org.apache.thrift.TApplicationException.MISSING_RESULT, "continueProcedure failed: unknown result");
+    }
+
+    @Override
+    public void abortProcedure(ProcedureCall call, java.nio.ByteBuffer token) throws PlannerError, org.apache.thrift.TException
+    {
+      send_abortProcedure(call, token);
+      recv_abortProcedure();
+    }
+
+    public void send_abortProcedure(ProcedureCall call, java.nio.ByteBuffer token) throws org.apache.thrift.TException
+    {
+      abortProcedure_args args = new abortProcedure_args();
+      args.setCall(call);
+      args.setToken(token);
+      sendBase("abortProcedure", args);
+    }
+
+    public void recv_abortProcedure() throws PlannerError, org.apache.thrift.TException
+    {
+      abortProcedure_result result = new abortProcedure_result();
+      receiveBase(result, "abortProcedure");
       if (result.error != null) {
         throw result.error;
       }
@@ -1258,6 +1395,156 @@ public class Planner {
       }
     }
 
+    @Override
+    public void listProcedures(CatalogRef catalog, org.apache.thrift.async.AsyncMethodCallback<java.util.List<ProcedureInfo>> resultHandler) throws org.apache.thrift.TException {
+      checkReady();
+      listProcedures_call method_call = new listProcedures_call(catalog, resultHandler, this, ___protocolFactory, ___transport);
+      this.___currentMethod = method_call;
+      ___manager.call(method_call);
+    }
+
+    public static class listProcedures_call extends org.apache.thrift.async.TAsyncMethodCall<java.util.List<ProcedureInfo>> {
+      private CatalogRef catalog;
+      public listProcedures_call(CatalogRef catalog, org.apache.thrift.async.AsyncMethodCallback<java.util.List<ProcedureInfo>> resultHandler, org.apache.thrift.async.TAsyncClient client, org.apache.thrift.protocol.TProtocolFactory protocolFactory, org.apache.thrift.transport.TNonblockingTransport transport) throws org.apache.thrift.TException {
+        super(client, protocolFactory, transport, resultHandler, false);
+        this.catalog = catalog;
+      }
+
+      @Override
+      public void write_args(org.apache.thrift.protocol.TProtocol prot) throws org.apache.thrift.TException {
+        prot.writeMessageBegin(new org.apache.thrift.protocol.TMessage("listProcedures", org.apache.thrift.protocol.TMessageType.CALL, 0));
+        listProcedures_args args = new listProcedures_args();
+        args.setCatalog(catalog);
+        args.write(prot);
+        prot.writeMessageEnd();
+      }
+
+      @Override
+      public java.util.List<ProcedureInfo> getResult() throws PlannerError, org.apache.thrift.TException {
+        if (getState() != org.apache.thrift.async.TAsyncMethodCall.State.RESPONSE_READ) {
+          throw new java.lang.IllegalStateException("Method call not finished!");
+        }
+        org.apache.thrift.transport.TMemoryInputTransport memoryTransport = new org.apache.thrift.transport.TMemoryInputTransport(getFrameBuffer().array());
+        org.apache.thrift.protocol.TProtocol prot = client.getProtocolFactory().getProtocol(memoryTransport);
+        return (new Client(prot)).recv_listProcedures();
+      }
+    }
+
+    @Override
+    public void callProcedure(ProcedureCall call, org.apache.thrift.async.AsyncMethodCallback<ProcedureAnswer> resultHandler) throws org.apache.thrift.TException {
+      checkReady();
+      callProcedure_call method_call = new callProcedure_call(call, resultHandler, this, ___protocolFactory, ___transport);
+      this.___currentMethod = method_call;
+      ___manager.call(method_call);
+    }
+
+    public static class callProcedure_call extends org.apache.thrift.async.TAsyncMethodCall<ProcedureAnswer> {
+      private ProcedureCall call;
+      public callProcedure_call(ProcedureCall call, org.apache.thrift.async.AsyncMethodCallback<ProcedureAnswer> resultHandler, org.apache.thrift.async.TAsyncClient client, org.apache.thrift.protocol.TProtocolFactory protocolFactory, org.apache.thrift.transport.TNonblockingTransport transport) throws org.apache.thrift.TException {
+        super(client, protocolFactory, transport, resultHandler, false);
+        this.call = call;
+      }
+
+      @Override
+      public void write_args(org.apache.thrift.protocol.TProtocol prot) throws org.apache.thrift.TException {
+        prot.writeMessageBegin(new org.apache.thrift.protocol.TMessage("callProcedure", org.apache.thrift.protocol.TMessageType.CALL, 0));
+        callProcedure_args args = new callProcedure_args();
+        args.setCall(call);
+        args.write(prot);
+        prot.writeMessageEnd();
+      }
+
+      @Override
+      public ProcedureAnswer getResult() throws PlannerError, org.apache.thrift.TException {
+        if (getState() != org.apache.thrift.async.TAsyncMethodCall.State.RESPONSE_READ) {
+          throw new java.lang.IllegalStateException("Method call not finished!");
+        }
+        org.apache.thrift.transport.TMemoryInputTransport memoryTransport = new org.apache.thrift.transport.TMemoryInputTransport(getFrameBuffer().array());
+        org.apache.thrift.protocol.TProtocol prot = client.getProtocolFactory().getProtocol(memoryTransport);
+        return (new Client(prot)).recv_callProcedure();
+      }
+    }
+
+    @Override
+    public void continueProcedure(ProcedureCall call, java.nio.ByteBuffer token, java.util.List<java.nio.ByteBuffer> results, org.apache.thrift.async.AsyncMethodCallback<ProcedureAnswer> resultHandler) throws org.apache.thrift.TException {
+      checkReady();
+      continueProcedure_call method_call = new continueProcedure_call(call, token, results, resultHandler, this, ___protocolFactory, ___transport);
+      this.___currentMethod = method_call;
+      ___manager.call(method_call);
+    }
+
+    public static class continueProcedure_call extends org.apache.thrift.async.TAsyncMethodCall<ProcedureAnswer> {
+      private ProcedureCall call;
+      private java.nio.ByteBuffer token;
+      private java.util.List<java.nio.ByteBuffer> results;
+      public continueProcedure_call(ProcedureCall call, java.nio.ByteBuffer token, java.util.List<java.nio.ByteBuffer> results, org.apache.thrift.async.AsyncMethodCallback<ProcedureAnswer> resultHandler, org.apache.thrift.async.TAsyncClient client, org.apache.thrift.protocol.TProtocolFactory protocolFactory, org.apache.thrift.transport.TNonblockingTransport transport) throws org.apache.thrift.TException {
+        super(client, protocolFactory, transport, resultHandler, false);
+        this.call = call;
+        this.token = token;
+        this.results = results;
+      }
+
+      @Override
+      public void write_args(org.apache.thrift.protocol.TProtocol prot) throws org.apache.thrift.TException {
+        prot.writeMessageBegin(new org.apache.thrift.protocol.TMessage("continueProcedure", org.apache.thrift.protocol.TMessageType.CALL, 0));
+        continueProcedure_args args = new continueProcedure_args();
+        args.setCall(call);
+        args.setToken(token);
+        args.setResults(results);
+        args.write(prot);
+        prot.writeMessageEnd();
+      }
+
+      @Override
+      public ProcedureAnswer getResult() throws PlannerError, org.apache.thrift.TException {
+        if (getState() != org.apache.thrift.async.TAsyncMethodCall.State.RESPONSE_READ) {
+          throw new java.lang.IllegalStateException("Method call not finished!");
+        }
+        org.apache.thrift.transport.TMemoryInputTransport memoryTransport = new org.apache.thrift.transport.TMemoryInputTransport(getFrameBuffer().array());
+        org.apache.thrift.protocol.TProtocol prot = client.getProtocolFactory().getProtocol(memoryTransport);
+        return (new Client(prot)).recv_continueProcedure();
+      }
+    }
+
+    @Override
+    public void abortProcedure(ProcedureCall call, java.nio.ByteBuffer token, org.apache.thrift.async.AsyncMethodCallback<Void> resultHandler) throws org.apache.thrift.TException {
+      checkReady();
+      abortProcedure_call method_call = new abortProcedure_call(call, token, resultHandler, this, ___protocolFactory, ___transport);
+      this.___currentMethod = method_call;
+      ___manager.call(method_call);
+    }
+
+    public static class abortProcedure_call extends org.apache.thrift.async.TAsyncMethodCall<Void> {
+      private ProcedureCall call;
+      private java.nio.ByteBuffer token;
+      public abortProcedure_call(ProcedureCall call, java.nio.ByteBuffer token, org.apache.thrift.async.AsyncMethodCallback<Void> resultHandler, org.apache.thrift.async.TAsyncClient client, org.apache.thrift.protocol.TProtocolFactory protocolFactory, org.apache.thrift.transport.TNonblockingTransport transport) throws org.apache.thrift.TException {
+        super(client, protocolFactory, transport, resultHandler, false);
+        this.call = call;
+        this.token = token;
+      }
+
+      @Override
+      public void write_args(org.apache.thrift.protocol.TProtocol prot) throws org.apache.thrift.TException {
+        prot.writeMessageBegin(new org.apache.thrift.protocol.TMessage("abortProcedure", org.apache.thrift.protocol.TMessageType.CALL, 0));
+        abortProcedure_args args = new abortProcedure_args();
+        args.setCall(call);
+        args.setToken(token);
+        args.write(prot);
+        prot.writeMessageEnd();
+      }
+
+      @Override
+      public Void getResult() throws PlannerError, org.apache.thrift.TException {
+        if (getState() != org.apache.thrift.async.TAsyncMethodCall.State.RESPONSE_READ) {
+          throw new java.lang.IllegalStateException("Method call not finished!");
+        }
+        org.apache.thrift.transport.TMemoryInputTransport memoryTransport = new org.apache.thrift.transport.TMemoryInputTransport(getFrameBuffer().array());
+        org.apache.thrift.protocol.TProtocol prot = client.getProtocolFactory().getProtocol(memoryTransport);
+        (new Client(prot)).recv_abortProcedure();
+        return null;
+      }
+    }
+
   }
 
   public static class Processor<I extends Iface> extends org.apache.thrift.TBaseProcessor<I> implements org.apache.thrift.TProcessor {
@@ -1288,6 +1575,10 @@ public class Planner {
       processMap.put("planWrite", new planWrite());
       processMap.put("commitWrite", new commitWrite());
       processMap.put("abortWrite", new abortWrite());
+      processMap.put("listProcedures", new listProcedures());
+      processMap.put("callProcedure", new callProcedure());
+      processMap.put("continueProcedure", new continueProcedure());
+      processMap.put("abortProcedure", new abortProcedure());
       return processMap;
     }
 
@@ -1836,6 +2127,134 @@ public class Planner {
       }
     }
 
+    public static class listProcedures<I extends Iface> extends org.apache.thrift.ProcessFunction<I, listProcedures_args> {
+      public listProcedures() {
+        super("listProcedures");
+      }
+
+      @Override
+      public listProcedures_args getEmptyArgsInstance() {
+        return new listProcedures_args();
+      }
+
+      @Override
+      protected boolean isOneway() {
+        return false;
+      }
+
+      @Override
+      protected boolean rethrowUnhandledExceptions() {
+        return false;
+      }
+
+      @Override
+      public listProcedures_result getResult(I iface, listProcedures_args args) throws org.apache.thrift.TException {
+        listProcedures_result result = new listProcedures_result();
+        try {
+          result.success = iface.listProcedures(args.catalog);
+        } catch (PlannerError error) {
+          result.error = error;
+        }
+        return result;
+      }
+    }
+
+    public static class callProcedure<I extends Iface> extends org.apache.thrift.ProcessFunction<I, callProcedure_args> {
+      public callProcedure() {
+        super("callProcedure");
+      }
+
+      @Override
+      public callProcedure_args getEmptyArgsInstance() {
+        return new callProcedure_args();
+      }
+
+      @Override
+      protected boolean isOneway() {
+        return false;
+      }
+
+      @Override
+      protected boolean rethrowUnhandledExceptions() {
+        return false;
+      }
+
+      @Override
+      public callProcedure_result getResult(I iface, callProcedure_args args) throws org.apache.thrift.TException {
+        callProcedure_result result = new callProcedure_result();
+        try {
+          result.success = iface.callProcedure(args.call);
+        } catch (PlannerError error) {
+          result.error = error;
+        }
+        return result;
+      }
+    }
+
+    public static class continueProcedure<I extends Iface> extends org.apache.thrift.ProcessFunction<I, continueProcedure_args> {
+      public continueProcedure() {
+        super("continueProcedure");
+      }
+
+      @Override
+      public continueProcedure_args getEmptyArgsInstance() {
+        return new continueProcedure_args();
+      }
+
+      @Override
+      protected boolean isOneway() {
+        return false;
+      }
+
+      @Override
+      protected boolean rethrowUnhandledExceptions() {
+        return false;
+      }
+
+      @Override
+      public continueProcedure_result getResult(I iface, continueProcedure_args args) throws org.apache.thrift.TException {
+        continueProcedure_result result = new continueProcedure_result();
+        try {
+          result.success = iface.continueProcedure(args.call, args.token, args.results);
+        } catch (PlannerError error) {
+          result.error = error;
+        }
+        return result;
+      }
+    }
+
+    public static class abortProcedure<I extends Iface> extends org.apache.thrift.ProcessFunction<I, abortProcedure_args> {
+      public abortProcedure() {
+        super("abortProcedure");
+      }
+
+      @Override
+      public abortProcedure_args getEmptyArgsInstance() {
+        return new abortProcedure_args();
+      }
+
+      @Override
+      protected boolean isOneway() {
+        return false;
+      }
+
+      @Override
+      protected boolean rethrowUnhandledExceptions() {
+        return false;
+      }
+
+      @Override
+      public abortProcedure_result getResult(I iface, abortProcedure_args args) throws org.apache.thrift.TException {
+        abortProcedure_result result = new abortProcedure_result();
+        try {
+          iface.abortProcedure(args.call, args.token);
+        } catch (PlannerError error) {
+          result.error = error;
+        }
+        return result;
+      }
+    }
+
   }
 
   public static class AsyncProcessor<I extends AsyncIface> extends org.apache.thrift.TBaseAsyncProcessor<I> {
@@ -1866,6 +2285,10 @@ public class Planner {
       processMap.put("planWrite", new planWrite());
       processMap.put("commitWrite", new commitWrite());
       processMap.put("abortWrite", new abortWrite());
+      processMap.put("listProcedures", new listProcedures());
+      processMap.put("callProcedure", new callProcedure());
+      processMap.put("continueProcedure", new continueProcedure());
+      processMap.put("abortProcedure", new abortProcedure());
       return processMap;
     }
 
@@ -3068,6 +3491,289 @@ public class Planner {
       @Override
       public void start(I iface, abortWrite_args args, org.apache.thrift.async.AsyncMethodCallback<Void> resultHandler) throws org.apache.thrift.TException {
         iface.abortWrite(args.token, args.messages,resultHandler);
+      }
+    }
+
+    public static class listProcedures<I extends AsyncIface> extends org.apache.thrift.AsyncProcessFunction<I, listProcedures_args, java.util.List<ProcedureInfo>> {
+      public listProcedures() {
+        super("listProcedures");
+      }
+
+      @Override
+      public listProcedures_args getEmptyArgsInstance() {
+        return new listProcedures_args();
+      }
+
+      @Override
+      public org.apache.thrift.async.AsyncMethodCallback<java.util.List<ProcedureInfo>> getResultHandler(final org.apache.thrift.server.AbstractNonblockingServer.AsyncFrameBuffer fb, final int seqid) {
+        final org.apache.thrift.AsyncProcessFunction fcall = this;
+        return new org.apache.thrift.async.AsyncMethodCallback<java.util.List<ProcedureInfo>>() { 
+          @Override
+          public void onComplete(java.util.List<ProcedureInfo> o) {
+            listProcedures_result result = new listProcedures_result();
+            result.success = o;
+            try {
+              fcall.sendResponse(fb, result, org.apache.thrift.protocol.TMessageType.REPLY,seqid);
+            } catch (org.apache.thrift.transport.TTransportException e) {
+              _LOGGER.error("TTransportException writing to internal frame buffer", e);
+              fb.close();
+            } catch (java.lang.Exception e) {
+              _LOGGER.error("Exception writing to internal frame buffer", e);
+              onError(e);
+            }
+          }
+          @Override
+          public void onError(java.lang.Exception e) {
+            byte msgType = org.apache.thrift.protocol.TMessageType.REPLY;
+            org.apache.thrift.TSerializable msg;
+            listProcedures_result result = new listProcedures_result();
+            if (e instanceof PlannerError) {
+              result.error = (PlannerError) e;
+              result.setErrorIsSet(true);
+              msg = result;
+            } else if (e instanceof org.apache.thrift.transport.TTransportException) {
+              _LOGGER.error("TTransportException inside handler", e);
+              fb.close();
+              return;
+            } else if (e instanceof org.apache.thrift.TApplicationException) {
+              _LOGGER.error("TApplicationException inside handler", e);
+              msgType = org.apache.thrift.protocol.TMessageType.EXCEPTION;
+              msg = (org.apache.thrift.TApplicationException)e;
+            } else {
+              _LOGGER.error("Exception inside handler", e);
+              msgType = org.apache.thrift.protocol.TMessageType.EXCEPTION;
+              msg = new org.apache.thrift.TApplicationException(org.apache.thrift.TApplicationException.INTERNAL_ERROR, e.getMessage());
+            }
+            try {
+              fcall.sendResponse(fb,msg,msgType,seqid);
+            } catch (java.lang.Exception ex) {
+              _LOGGER.error("Exception writing to internal frame buffer", ex);
+              fb.close();
+            }
+          }
+        };
+      }
+
+      @Override
+      protected boolean isOneway() {
+        return false;
+      }
+
+      @Override
+      public void start(I iface, listProcedures_args args, org.apache.thrift.async.AsyncMethodCallback<java.util.List<ProcedureInfo>> resultHandler) throws org.apache.thrift.TException {
+        iface.listProcedures(args.catalog,resultHandler);
+      }
+    }
+
+    public static class callProcedure<I extends AsyncIface> extends org.apache.thrift.AsyncProcessFunction<I, callProcedure_args, ProcedureAnswer> {
+      public callProcedure() {
+        super("callProcedure");
+      }
+
+      @Override
+      public callProcedure_args getEmptyArgsInstance() {
+        return new callProcedure_args();
+      }
+
+      @Override
+      public org.apache.thrift.async.AsyncMethodCallback<ProcedureAnswer> getResultHandler(final org.apache.thrift.server.AbstractNonblockingServer.AsyncFrameBuffer fb, final int seqid) {
+        final org.apache.thrift.AsyncProcessFunction fcall = this;
+        return new org.apache.thrift.async.AsyncMethodCallback<ProcedureAnswer>() { 
+          @Override
+          public void onComplete(ProcedureAnswer o) {
+            callProcedure_result result = new callProcedure_result();
+            result.success = o;
+            try {
+              fcall.sendResponse(fb, result, org.apache.thrift.protocol.TMessageType.REPLY,seqid);
+            } catch (org.apache.thrift.transport.TTransportException e) {
+              _LOGGER.error("TTransportException writing to internal frame buffer", e);
+              fb.close();
+            } catch (java.lang.Exception e) {
+              _LOGGER.error("Exception writing to internal frame buffer", e);
+              onError(e);
+            }
+          }
+          @Override
+          public void onError(java.lang.Exception e) {
+            byte msgType = org.apache.thrift.protocol.TMessageType.REPLY;
+            org.apache.thrift.TSerializable msg;
+            callProcedure_result result = new callProcedure_result();
+            if (e instanceof PlannerError) {
+              result.error = (PlannerError) e;
+              result.setErrorIsSet(true);
+              msg = result;
+            } else if (e instanceof org.apache.thrift.transport.TTransportException) {
+              _LOGGER.error("TTransportException inside handler", e);
+              fb.close();
+              return;
+            } else if (e instanceof org.apache.thrift.TApplicationException) {
+              _LOGGER.error("TApplicationException inside handler", e);
+              msgType = org.apache.thrift.protocol.TMessageType.EXCEPTION;
+              msg = (org.apache.thrift.TApplicationException)e;
+            } else {
+              _LOGGER.error("Exception inside handler", e);
+              msgType = org.apache.thrift.protocol.TMessageType.EXCEPTION;
+              msg = new org.apache.thrift.TApplicationException(org.apache.thrift.TApplicationException.INTERNAL_ERROR, e.getMessage());
+            }
+            try {
+              fcall.sendResponse(fb,msg,msgType,seqid);
+            } catch (java.lang.Exception ex) {
+              _LOGGER.error("Exception writing to internal frame buffer", ex);
+              fb.close();
+            }
+          }
+        };
+      }
+
+      @Override
+      protected boolean isOneway() {
+        return false;
+      }
+
+      @Override
+      public void start(I iface, callProcedure_args args, org.apache.thrift.async.AsyncMethodCallback<ProcedureAnswer> resultHandler) throws org.apache.thrift.TException {
+        iface.callProcedure(args.call,resultHandler);
+      }
+    }
+
+    public static class continueProcedure<I extends AsyncIface> extends org.apache.thrift.AsyncProcessFunction<I, continueProcedure_args, ProcedureAnswer> {
+      public continueProcedure() {
+        super("continueProcedure");
+      }
+
+      @Override
+      public continueProcedure_args getEmptyArgsInstance() {
+        return new continueProcedure_args();
+      }
+
+      @Override
+      public org.apache.thrift.async.AsyncMethodCallback<ProcedureAnswer> getResultHandler(final org.apache.thrift.server.AbstractNonblockingServer.AsyncFrameBuffer fb, final int seqid) {
+        final org.apache.thrift.AsyncProcessFunction fcall = this;
+        return new org.apache.thrift.async.AsyncMethodCallback<ProcedureAnswer>() { 
+          @Override
+          public void onComplete(ProcedureAnswer o) {
+            continueProcedure_result result = new continueProcedure_result();
+            result.success = o;
+            try {
+              fcall.sendResponse(fb, result, org.apache.thrift.protocol.TMessageType.REPLY,seqid);
+            } catch (org.apache.thrift.transport.TTransportException e) {
+              _LOGGER.error("TTransportException writing to internal frame buffer", e);
+              fb.close();
+            } catch (java.lang.Exception e) {
+              _LOGGER.error("Exception writing to internal frame buffer", e);
+              onError(e);
+            }
+          }
+          @Override
+          public void onError(java.lang.Exception e) {
+            byte msgType = org.apache.thrift.protocol.TMessageType.REPLY;
+            org.apache.thrift.TSerializable msg;
+            continueProcedure_result result = new continueProcedure_result();
+            if (e instanceof PlannerError) {
+              result.error = (PlannerError) e;
+              result.setErrorIsSet(true);
+              msg = result;
+            } else if (e instanceof org.apache.thrift.transport.TTransportException) {
+              _LOGGER.error("TTransportException inside handler", e);
+              fb.close();
+              return;
+            } else if (e instanceof org.apache.thrift.TApplicationException) {
+              _LOGGER.error("TApplicationException inside handler", e);
+              msgType = org.apache.thrift.protocol.TMessageType.EXCEPTION;
+              msg = (org.apache.thrift.TApplicationException)e;
+            } else {
+              _LOGGER.error("Exception inside handler", e);
+              msgType = org.apache.thrift.protocol.TMessageType.EXCEPTION;
+              msg = new org.apache.thrift.TApplicationException(org.apache.thrift.TApplicationException.INTERNAL_ERROR, e.getMessage());
+            }
+            try {
+              fcall.sendResponse(fb,msg,msgType,seqid);
+            } catch (java.lang.Exception ex) {
+              _LOGGER.error("Exception writing to internal frame buffer", ex);
+              fb.close();
+            }
+          }
+        };
+      }
+
+      @Override
+      protected boolean isOneway() {
+        return false;
+      }
+
+      @Override
+      public void start(I iface, continueProcedure_args args, org.apache.thrift.async.AsyncMethodCallback<ProcedureAnswer> resultHandler) throws org.apache.thrift.TException {
+        iface.continueProcedure(args.call, args.token, args.results,resultHandler);
+      }
+    }
+
+    public static class abortProcedure<I extends AsyncIface> extends org.apache.thrift.AsyncProcessFunction<I, abortProcedure_args, Void> {
+      public abortProcedure() {
+        super("abortProcedure");
+      }
+
+      @Override
+      public abortProcedure_args getEmptyArgsInstance() {
+        return new abortProcedure_args();
+      }
+
+      @Override
+      public org.apache.thrift.async.AsyncMethodCallback<Void> getResultHandler(final org.apache.thrift.server.AbstractNonblockingServer.AsyncFrameBuffer fb, final int seqid) {
+        final org.apache.thrift.AsyncProcessFunction fcall = this;
+        return new org.apache.thrift.async.AsyncMethodCallback<Void>() { 
+          @Override
+          public void onComplete(Void o) {
+            abortProcedure_result result = new abortProcedure_result();
+            try {
+              fcall.sendResponse(fb, result, org.apache.thrift.protocol.TMessageType.REPLY,seqid);
+            } catch (org.apache.thrift.transport.TTransportException e) {
+              _LOGGER.error("TTransportException writing to internal frame buffer", e);
+              fb.close();
+            } catch (java.lang.Exception e) {
+              _LOGGER.error("Exception writing to internal frame buffer", e);
+              onError(e);
+            }
+          }
+          @Override
+          public void onError(java.lang.Exception e) {
+            byte msgType = org.apache.thrift.protocol.TMessageType.REPLY;
+            org.apache.thrift.TSerializable msg;
+            abortProcedure_result result = new abortProcedure_result();
+            if (e instanceof PlannerError) {
+              result.error = (PlannerError) e;
+              result.setErrorIsSet(true);
+              msg = result;
+            } else if (e instanceof org.apache.thrift.transport.TTransportException) {
+              _LOGGER.error("TTransportException inside handler", e);
+              fb.close();
+              return;
+            } else if (e instanceof org.apache.thrift.TApplicationException) {
+              _LOGGER.error("TApplicationException inside handler", e);
+              msgType = org.apache.thrift.protocol.TMessageType.EXCEPTION;
+              msg = (org.apache.thrift.TApplicationException)e;
+            } else {
+              _LOGGER.error("Exception inside handler", e);
+              msgType = org.apache.thrift.protocol.TMessageType.EXCEPTION;
+              msg = new org.apache.thrift.TApplicationException(org.apache.thrift.TApplicationException.INTERNAL_ERROR, e.getMessage());
+            }
+            try {
+              fcall.sendResponse(fb,msg,msgType,seqid);
+            } catch (java.lang.Exception ex) {
+              _LOGGER.error("Exception writing to internal frame buffer", ex);
+              fb.close();
+            }
+          }
+        };
+      }
+
+      @Override
+      protected boolean isOneway() {
+        return false;
+      }
+
+      @Override
+      public void start(I iface, abortProcedure_args args, org.apache.thrift.async.AsyncMethodCallback<Void> resultHandler) throws org.apache.thrift.TException {
+        iface.abortProcedure(args.call, args.token,resultHandler);
       }
     }
 
@@ -4629,13 +5335,13 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list164 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<java.lang.String>(_list164.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem165;
-                  for (int _i166 = 0; _i166 < _list164.size; ++_i166)
+                  org.apache.thrift.protocol.TList _list188 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<java.lang.String>(_list188.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem189;
+                  for (int _i190 = 0; _i190 < _list188.size; ++_i190)
                   {
-                    _elem165 = iprot.readString();
-                    struct.success.add(_elem165);
+                    _elem189 = iprot.readString();
+                    struct.success.add(_elem189);
                   }
                   iprot.readListEnd();
                 }
@@ -4673,9 +5379,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.success.size()));
-            for (java.lang.String _iter167 : struct.success)
+            for (java.lang.String _iter191 : struct.success)
             {
-              oprot.writeString(_iter167);
+              oprot.writeString(_iter191);
             }
             oprot.writeListEnd();
           }
@@ -4715,9 +5421,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (java.lang.String _iter168 : struct.success)
+            for (java.lang.String _iter192 : struct.success)
             {
-              oprot.writeString(_iter168);
+              oprot.writeString(_iter192);
             }
           }
         }
@@ -4732,13 +5438,13 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list169 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.success = new java.util.ArrayList<java.lang.String>(_list169.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem170;
-            for (int _i171 = 0; _i171 < _list169.size; ++_i171)
+            org.apache.thrift.protocol.TList _list193 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.success = new java.util.ArrayList<java.lang.String>(_list193.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem194;
+            for (int _i195 = 0; _i195 < _list193.size; ++_i195)
             {
-              _elem170 = iprot.readString();
-              struct.success.add(_elem170);
+              _elem194 = iprot.readString();
+              struct.success.add(_elem194);
             }
           }
           struct.setSuccessIsSet(true);
@@ -7123,14 +7829,14 @@ public class Planner {
             case 3: // CHANGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list172 = iprot.readListBegin();
-                  struct.changes = new java.util.ArrayList<NamespaceChange>(_list172.size);
-                  @org.apache.thrift.annotation.Nullable NamespaceChange _elem173;
-                  for (int _i174 = 0; _i174 < _list172.size; ++_i174)
+                  org.apache.thrift.protocol.TList _list196 = iprot.readListBegin();
+                  struct.changes = new java.util.ArrayList<NamespaceChange>(_list196.size);
+                  @org.apache.thrift.annotation.Nullable NamespaceChange _elem197;
+                  for (int _i198 = 0; _i198 < _list196.size; ++_i198)
                   {
-                    _elem173 = new NamespaceChange();
-                    _elem173.read(iprot);
-                    struct.changes.add(_elem173);
+                    _elem197 = new NamespaceChange();
+                    _elem197.read(iprot);
+                    struct.changes.add(_elem197);
                   }
                   iprot.readListEnd();
                 }
@@ -7169,9 +7875,9 @@ public class Planner {
           oprot.writeFieldBegin(CHANGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.changes.size()));
-            for (NamespaceChange _iter175 : struct.changes)
+            for (NamespaceChange _iter199 : struct.changes)
             {
-              _iter175.write(oprot);
+              _iter199.write(oprot);
             }
             oprot.writeListEnd();
           }
@@ -7215,9 +7921,9 @@ public class Planner {
         if (struct.isSetChanges()) {
           {
             oprot.writeI32(struct.changes.size());
-            for (NamespaceChange _iter176 : struct.changes)
+            for (NamespaceChange _iter200 : struct.changes)
             {
-              _iter176.write(oprot);
+              _iter200.write(oprot);
             }
           }
         }
@@ -7238,14 +7944,14 @@ public class Planner {
         }
         if (incoming.get(2)) {
           {
-            org.apache.thrift.protocol.TList _list177 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-            struct.changes = new java.util.ArrayList<NamespaceChange>(_list177.size);
-            @org.apache.thrift.annotation.Nullable NamespaceChange _elem178;
-            for (int _i179 = 0; _i179 < _list177.size; ++_i179)
+            org.apache.thrift.protocol.TList _list201 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+            struct.changes = new java.util.ArrayList<NamespaceChange>(_list201.size);
+            @org.apache.thrift.annotation.Nullable NamespaceChange _elem202;
+            for (int _i203 = 0; _i203 < _list201.size; ++_i203)
             {
-              _elem178 = new NamespaceChange();
-              _elem178.read(iprot);
-              struct.changes.add(_elem178);
+              _elem202 = new NamespaceChange();
+              _elem202.read(iprot);
+              struct.changes.add(_elem202);
             }
           }
           struct.setChangesIsSet(true);
@@ -9504,13 +10210,13 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list180 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<java.lang.String>(_list180.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem181;
-                  for (int _i182 = 0; _i182 < _list180.size; ++_i182)
+                  org.apache.thrift.protocol.TList _list204 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<java.lang.String>(_list204.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem205;
+                  for (int _i206 = 0; _i206 < _list204.size; ++_i206)
                   {
-                    _elem181 = iprot.readString();
-                    struct.success.add(_elem181);
+                    _elem205 = iprot.readString();
+                    struct.success.add(_elem205);
                   }
                   iprot.readListEnd();
                 }
@@ -9548,9 +10254,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.success.size()));
-            for (java.lang.String _iter183 : struct.success)
+            for (java.lang.String _iter207 : struct.success)
             {
-              oprot.writeString(_iter183);
+              oprot.writeString(_iter207);
             }
             oprot.writeListEnd();
           }
@@ -9590,9 +10296,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (java.lang.String _iter184 : struct.success)
+            for (java.lang.String _iter208 : struct.success)
             {
-              oprot.writeString(_iter184);
+              oprot.writeString(_iter208);
             }
           }
         }
@@ -9607,13 +10313,13 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list185 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.success = new java.util.ArrayList<java.lang.String>(_list185.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem186;
-            for (int _i187 = 0; _i187 < _list185.size; ++_i187)
+            org.apache.thrift.protocol.TList _list209 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.success = new java.util.ArrayList<java.lang.String>(_list209.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem210;
+            for (int _i211 = 0; _i211 < _list209.size; ++_i211)
             {
-              _elem186 = iprot.readString();
-              struct.success.add(_elem186);
+              _elem210 = iprot.readString();
+              struct.success.add(_elem210);
             }
           }
           struct.setSuccessIsSet(true);
@@ -12023,14 +12729,14 @@ public class Planner {
             case 2: // CHANGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list188 = iprot.readListBegin();
-                  struct.changes = new java.util.ArrayList<TableChange>(_list188.size);
-                  @org.apache.thrift.annotation.Nullable TableChange _elem189;
-                  for (int _i190 = 0; _i190 < _list188.size; ++_i190)
+                  org.apache.thrift.protocol.TList _list212 = iprot.readListBegin();
+                  struct.changes = new java.util.ArrayList<TableChange>(_list212.size);
+                  @org.apache.thrift.annotation.Nullable TableChange _elem213;
+                  for (int _i214 = 0; _i214 < _list212.size; ++_i214)
                   {
-                    _elem189 = new TableChange();
-                    _elem189.read(iprot);
-                    struct.changes.add(_elem189);
+                    _elem213 = new TableChange();
+                    _elem213.read(iprot);
+                    struct.changes.add(_elem213);
                   }
                   iprot.readListEnd();
                 }
@@ -12064,9 +12770,9 @@ public class Planner {
           oprot.writeFieldBegin(CHANGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.changes.size()));
-            for (TableChange _iter191 : struct.changes)
+            for (TableChange _iter215 : struct.changes)
             {
-              _iter191.write(oprot);
+              _iter215.write(oprot);
             }
             oprot.writeListEnd();
           }
@@ -12104,9 +12810,9 @@ public class Planner {
         if (struct.isSetChanges()) {
           {
             oprot.writeI32(struct.changes.size());
-            for (TableChange _iter192 : struct.changes)
+            for (TableChange _iter216 : struct.changes)
             {
-              _iter192.write(oprot);
+              _iter216.write(oprot);
             }
           }
         }
@@ -12123,14 +12829,14 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list193 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-            struct.changes = new java.util.ArrayList<TableChange>(_list193.size);
-            @org.apache.thrift.annotation.Nullable TableChange _elem194;
-            for (int _i195 = 0; _i195 < _list193.size; ++_i195)
+            org.apache.thrift.protocol.TList _list217 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+            struct.changes = new java.util.ArrayList<TableChange>(_list217.size);
+            @org.apache.thrift.annotation.Nullable TableChange _elem218;
+            for (int _i219 = 0; _i219 < _list217.size; ++_i219)
             {
-              _elem194 = new TableChange();
-              _elem194.read(iprot);
-              struct.changes.add(_elem194);
+              _elem218 = new TableChange();
+              _elem218.read(iprot);
+              struct.changes.add(_elem218);
             }
           }
           struct.setChangesIsSet(true);
@@ -14903,13 +15609,13 @@ public class Planner {
             case 2: // FILTERS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list196 = iprot.readListBegin();
-                  struct.filters = new java.util.ArrayList<java.lang.String>(_list196.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem197;
-                  for (int _i198 = 0; _i198 < _list196.size; ++_i198)
+                  org.apache.thrift.protocol.TList _list220 = iprot.readListBegin();
+                  struct.filters = new java.util.ArrayList<java.lang.String>(_list220.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem221;
+                  for (int _i222 = 0; _i222 < _list220.size; ++_i222)
                   {
-                    _elem197 = iprot.readString();
-                    struct.filters.add(_elem197);
+                    _elem221 = iprot.readString();
+                    struct.filters.add(_elem221);
                   }
                   iprot.readListEnd();
                 }
@@ -14943,9 +15649,9 @@ public class Planner {
           oprot.writeFieldBegin(FILTERS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.filters.size()));
-            for (java.lang.String _iter199 : struct.filters)
+            for (java.lang.String _iter223 : struct.filters)
             {
-              oprot.writeString(_iter199);
+              oprot.writeString(_iter223);
             }
             oprot.writeListEnd();
           }
@@ -14983,9 +15689,9 @@ public class Planner {
         if (struct.isSetFilters()) {
           {
             oprot.writeI32(struct.filters.size());
-            for (java.lang.String _iter200 : struct.filters)
+            for (java.lang.String _iter224 : struct.filters)
             {
-              oprot.writeString(_iter200);
+              oprot.writeString(_iter224);
             }
           }
         }
@@ -15001,13 +15707,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list201 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.filters = new java.util.ArrayList<java.lang.String>(_list201.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem202;
-            for (int _i203 = 0; _i203 < _list201.size; ++_i203)
+            org.apache.thrift.protocol.TList _list225 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.filters = new java.util.ArrayList<java.lang.String>(_list225.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem226;
+            for (int _i227 = 0; _i227 < _list225.size; ++_i227)
             {
-              _elem202 = iprot.readString();
-              struct.filters.add(_elem202);
+              _elem226 = iprot.readString();
+              struct.filters.add(_elem226);
             }
           }
           struct.setFiltersIsSet(true);
@@ -15431,15 +16137,15 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list204 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<FilterHandling>(_list204.size);
-                  @org.apache.thrift.annotation.Nullable FilterHandling _elem205;
-                  for (int _i206 = 0; _i206 < _list204.size; ++_i206)
+                  org.apache.thrift.protocol.TList _list228 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<FilterHandling>(_list228.size);
+                  @org.apache.thrift.annotation.Nullable FilterHandling _elem229;
+                  for (int _i230 = 0; _i230 < _list228.size; ++_i230)
                   {
-                    _elem205 = interbed.spark.thrift.FilterHandling.findByValue(iprot.readI32());
-                    if (_elem205 != null)
+                    _elem229 = interbed.spark.thrift.FilterHandling.findByValue(iprot.readI32());
+                    if (_elem229 != null)
                     {
-                      struct.success.add(_elem205);
+                      struct.success.add(_elem229);
                     }
                   }
                   iprot.readListEnd();
@@ -15478,9 +16184,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.I32, struct.success.size()));
-            for (FilterHandling _iter207 : struct.success)
+            for (FilterHandling _iter231 : struct.success)
             {
-              oprot.writeI32(_iter207.getValue());
+              oprot.writeI32(_iter231.getValue());
             }
             oprot.writeListEnd();
           }
@@ -15520,9 +16226,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (FilterHandling _iter208 : struct.success)
+            for (FilterHandling _iter232 : struct.success)
             {
-              oprot.writeI32(_iter208.getValue());
+              oprot.writeI32(_iter232.getValue());
             }
           }
         }
@@ -15537,15 +16243,15 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list209 = iprot.readListBegin(org.apache.thrift.protocol.TType.I32);
-            struct.success = new java.util.ArrayList<FilterHandling>(_list209.size);
-            @org.apache.thrift.annotation.Nullable FilterHandling _elem210;
-            for (int _i211 = 0; _i211 < _list209.size; ++_i211)
+            org.apache.thrift.protocol.TList _list233 = iprot.readListBegin(org.apache.thrift.protocol.TType.I32);
+            struct.success = new java.util.ArrayList<FilterHandling>(_list233.size);
+            @org.apache.thrift.annotation.Nullable FilterHandling _elem234;
+            for (int _i235 = 0; _i235 < _list233.size; ++_i235)
             {
-              _elem210 = interbed.spark.thrift.FilterHandling.findByValue(iprot.readI32());
-              if (_elem210 != null)
+              _elem234 = interbed.spark.thrift.FilterHandling.findByValue(iprot.readI32());
+              if (_elem234 != null)
               {
-                struct.success.add(_elem210);
+                struct.success.add(_elem234);
               }
             }
           }
@@ -17978,13 +18684,13 @@ public class Planner {
             case 2: // MESSAGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list212 = iprot.readListBegin();
-                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list212.size);
-                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem213;
-                  for (int _i214 = 0; _i214 < _list212.size; ++_i214)
+                  org.apache.thrift.protocol.TList _list236 = iprot.readListBegin();
+                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list236.size);
+                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem237;
+                  for (int _i238 = 0; _i238 < _list236.size; ++_i238)
                   {
-                    _elem213 = iprot.readBinary();
-                    struct.messages.add(_elem213);
+                    _elem237 = iprot.readBinary();
+                    struct.messages.add(_elem237);
                   }
                   iprot.readListEnd();
                 }
@@ -18018,9 +18724,9 @@ public class Planner {
           oprot.writeFieldBegin(MESSAGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.messages.size()));
-            for (java.nio.ByteBuffer _iter215 : struct.messages)
+            for (java.nio.ByteBuffer _iter239 : struct.messages)
             {
-              oprot.writeBinary(_iter215);
+              oprot.writeBinary(_iter239);
             }
             oprot.writeListEnd();
           }
@@ -18058,9 +18764,9 @@ public class Planner {
         if (struct.isSetMessages()) {
           {
             oprot.writeI32(struct.messages.size());
-            for (java.nio.ByteBuffer _iter216 : struct.messages)
+            for (java.nio.ByteBuffer _iter240 : struct.messages)
             {
-              oprot.writeBinary(_iter216);
+              oprot.writeBinary(_iter240);
             }
           }
         }
@@ -18076,13 +18782,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list217 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list217.size);
-            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem218;
-            for (int _i219 = 0; _i219 < _list217.size; ++_i219)
+            org.apache.thrift.protocol.TList _list241 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list241.size);
+            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem242;
+            for (int _i243 = 0; _i243 < _list241.size; ++_i243)
             {
-              _elem218 = iprot.readBinary();
-              struct.messages.add(_elem218);
+              _elem242 = iprot.readBinary();
+              struct.messages.add(_elem242);
             }
           }
           struct.setMessagesIsSet(true);
@@ -19015,13 +19721,13 @@ public class Planner {
             case 2: // MESSAGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list220 = iprot.readListBegin();
-                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list220.size);
-                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem221;
-                  for (int _i222 = 0; _i222 < _list220.size; ++_i222)
+                  org.apache.thrift.protocol.TList _list244 = iprot.readListBegin();
+                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list244.size);
+                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem245;
+                  for (int _i246 = 0; _i246 < _list244.size; ++_i246)
                   {
-                    _elem221 = iprot.readBinary();
-                    struct.messages.add(_elem221);
+                    _elem245 = iprot.readBinary();
+                    struct.messages.add(_elem245);
                   }
                   iprot.readListEnd();
                 }
@@ -19055,9 +19761,9 @@ public class Planner {
           oprot.writeFieldBegin(MESSAGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.messages.size()));
-            for (java.nio.ByteBuffer _iter223 : struct.messages)
+            for (java.nio.ByteBuffer _iter247 : struct.messages)
             {
-              oprot.writeBinary(_iter223);
+              oprot.writeBinary(_iter247);
             }
             oprot.writeListEnd();
           }
@@ -19095,9 +19801,9 @@ public class Planner {
         if (struct.isSetMessages()) {
           {
             oprot.writeI32(struct.messages.size());
-            for (java.nio.ByteBuffer _iter224 : struct.messages)
+            for (java.nio.ByteBuffer _iter248 : struct.messages)
             {
-              oprot.writeBinary(_iter224);
+              oprot.writeBinary(_iter248);
             }
           }
         }
@@ -19113,13 +19819,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list225 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list225.size);
-            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem226;
-            for (int _i227 = 0; _i227 < _list225.size; ++_i227)
+            org.apache.thrift.protocol.TList _list249 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list249.size);
+            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem250;
+            for (int _i251 = 0; _i251 < _list249.size; ++_i251)
             {
-              _elem226 = iprot.readBinary();
-              struct.messages.add(_elem226);
+              _elem250 = iprot.readBinary();
+              struct.messages.add(_elem250);
             }
           }
           struct.setMessagesIsSet(true);
@@ -19497,6 +20203,3833 @@ public class Planner {
 
       @Override
       public void read(org.apache.thrift.protocol.TProtocol prot, abortWrite_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet incoming = iprot.readBitSet(1);
+        if (incoming.get(0)) {
+          struct.error = new PlannerError();
+          struct.error.read(iprot);
+          struct.setErrorIsSet(true);
+        }
+      }
+    }
+
+    private static <S extends org.apache.thrift.scheme.IScheme> S scheme(org.apache.thrift.protocol.TProtocol proto) {
+      return (org.apache.thrift.scheme.StandardScheme.class.equals(proto.getScheme()) ? STANDARD_SCHEME_FACTORY : TUPLE_SCHEME_FACTORY).getScheme();
+    }
+  }
+
+  @SuppressWarnings({"cast", "rawtypes", "serial", "unchecked", "unused"})
+  public static class listProcedures_args implements org.apache.thrift.TBase<listProcedures_args, listProcedures_args._Fields>, java.io.Serializable, Cloneable, Comparable<listProcedures_args>   {
+    private static final org.apache.thrift.protocol.TStruct STRUCT_DESC = new org.apache.thrift.protocol.TStruct("listProcedures_args");
+
+    private static final org.apache.thrift.protocol.TField CATALOG_FIELD_DESC = new org.apache.thrift.protocol.TField("catalog", org.apache.thrift.protocol.TType.STRUCT, (short)1);
+
+    private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new listProcedures_argsStandardSchemeFactory();
+    private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new listProcedures_argsTupleSchemeFactory();
+
+    public @org.apache.thrift.annotation.Nullable CatalogRef catalog; // required
+
+    /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
+    public enum _Fields implements org.apache.thrift.TFieldIdEnum {
+      CATALOG((short)1, "catalog");
+
+      private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
+
+      static {
+        for (_Fields field : java.util.EnumSet.allOf(_Fields.class)) {
+          byName.put(field.getFieldName(), field);
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByThriftId(int fieldId) {
+        switch(fieldId) {
+          case 1: // CATALOG
+            return CATALOG;
+          default:
+            return null;
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, throwing an exception
+       * if it is not found.
+       */
+      public static _Fields findByThriftIdOrThrow(int fieldId) {
+        _Fields fields = findByThriftId(fieldId);
+        if (fields == null) throw new java.lang.IllegalArgumentException("Field " + fieldId + " doesn't exist!");
+        return fields;
+      }
+
+      /**
+       * Find the _Fields constant that matches name, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByName(java.lang.String name) {
+        return byName.get(name);
+      }
+
+      private final short _thriftId;
+      private final java.lang.String _fieldName;
+
+      _Fields(short thriftId, java.lang.String fieldName) {
+        _thriftId = thriftId;
+        _fieldName = fieldName;
+      }
+
+      @Override
+      public short getThriftFieldId() {
+        return _thriftId;
+      }
+
+      @Override
+      public java.lang.String getFieldName() {
+        return _fieldName;
+      }
+    }
+
+    // isset id assignments
+    public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
+    static {
+      java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
+      tmpMap.put(_Fields.CATALOG, new org.apache.thrift.meta_data.FieldMetaData("catalog", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, CatalogRef.class)));
+      metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
+      org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(listProcedures_args.class, metaDataMap);
+    }
+
+    public listProcedures_args() {
+    }
+
+    public listProcedures_args(
+      CatalogRef catalog)
+    {
+      this();
+      this.catalog = catalog;
+    }
+
+    /**
+     * Performs a deep copy on <i>other</i>.
+     */
+    public listProcedures_args(listProcedures_args other) {
+      if (other.isSetCatalog()) {
+        this.catalog = new CatalogRef(other.catalog);
+      }
+    }
+
+    @Override
+    public listProcedures_args deepCopy() {
+      return new listProcedures_args(this);
+    }
+
+    @Override
+    public void clear() {
+      this.catalog = null;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public CatalogRef getCatalog() {
+      return this.catalog;
+    }
+
+    public listProcedures_args setCatalog(@org.apache.thrift.annotation.Nullable CatalogRef catalog) {
+      this.catalog = catalog;
+      return this;
+    }
+
+    public void unsetCatalog() {
+      this.catalog = null;
+    }
+
+    /** Returns true if field catalog is set (has been assigned a value) and false otherwise */
+    public boolean isSetCatalog() {
+      return this.catalog != null;
+    }
+
+    public void setCatalogIsSet(boolean value) {
+      if (!value) {
+        this.catalog = null;
+      }
+    }
+
+    @Override
+    public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
+      switch (field) {
+      case CATALOG:
+        if (value == null) {
+          unsetCatalog();
+        } else {
+          setCatalog((CatalogRef)value);
+        }
+        break;
+
+      }
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public java.lang.Object getFieldValue(_Fields field) {
+      switch (field) {
+      case CATALOG:
+        return getCatalog();
+
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    /** Returns true if field corresponding to fieldID is set (has been assigned a value) and false otherwise */
+    @Override
+    public boolean isSet(_Fields field) {
+      if (field == null) {
+        throw new java.lang.IllegalArgumentException();
+      }
+
+      switch (field) {
+      case CATALOG:
+        return isSetCatalog();
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    @Override
+    public boolean equals(java.lang.Object that) {
+      if (that instanceof listProcedures_args)
+        return this.equals((listProcedures_args)that);
+      return false;
+    }
+
+    public boolean equals(listProcedures_args that) {
+      if (that == null)
+        return false;
+      if (this == that)
+        return true;
+
+      boolean this_present_catalog = true && this.isSetCatalog();
+      boolean that_present_catalog = true && that.isSetCatalog();
+      if (this_present_catalog || that_present_catalog) {
+        if (!(this_present_catalog && that_present_catalog))
+          return false;
+        if (!this.catalog.equals(that.catalog))
+          return false;
+      }
+
+      return true;
+    }
+
+    @Override
+    public int hashCode() {
+      int hashCode = 1;
+
+      hashCode = hashCode * 8191 + ((isSetCatalog()) ? 131071 : 524287);
+      if (isSetCatalog())
+        hashCode = hashCode * 8191 + catalog.hashCode();
+
+      return hashCode;
+    }
+
+    @Override
+    public int compareTo(listProcedures_args other) {
+      if (!getClass().equals(other.getClass())) {
+        return getClass().getName().compareTo(other.getClass().getName());
+      }
+
+      int lastComparison = 0;
+
+      lastComparison = java.lang.Boolean.compare(isSetCatalog(), other.isSetCatalog());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetCatalog()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.catalog, other.catalog);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      return 0;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public _Fields fieldForId(int fieldId) {
+      return _Fields.findByThriftId(fieldId);
+    }
+
+    @Override
+    public void read(org.apache.thrift.protocol.TProtocol iprot) throws org.apache.thrift.TException {
+      scheme(iprot).read(iprot, this);
+    }
+
+    @Override
+    public void write(org.apache.thrift.protocol.TProtocol oprot) throws org.apache.thrift.TException {
+      scheme(oprot).write(oprot, this);
+    }
+
+    @Override
+    public java.lang.String toString() {
+      java.lang.StringBuilder sb = new java.lang.StringBuilder("listProcedures_args(");
+      boolean first = true;
+
+      sb.append("catalog:");
+      if (this.catalog == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.catalog);
+      }
+      first = false;
+      sb.append(")");
+      return sb.toString();
+    }
+
+    public void validate() throws org.apache.thrift.TException {
+      // check for required fields
+      // check for sub-struct validity
+      if (catalog != null) {
+        catalog.validate();
+      }
+    }
+
+    private void writeObject(java.io.ObjectOutputStream out) throws java.io.IOException {
+      try {
+        write(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(out)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private void readObject(java.io.ObjectInputStream in) throws java.io.IOException, java.lang.ClassNotFoundException {
+      try {
+        read(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(in)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private static class listProcedures_argsStandardSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public listProcedures_argsStandardScheme getScheme() {
+        return new listProcedures_argsStandardScheme();
+      }
+    }
+
+    private static class listProcedures_argsStandardScheme extends org.apache.thrift.scheme.StandardScheme<listProcedures_args> {
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol iprot, listProcedures_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TField schemeField;
+        iprot.readStructBegin();
+        while (true)
+        {
+          schemeField = iprot.readFieldBegin();
+          if (schemeField.type == org.apache.thrift.protocol.TType.STOP) { 
+            break;
+          }
+          switch (schemeField.id) {
+            case 1: // CATALOG
+              if (schemeField.type == org.apache.thrift.protocol.TType.STRUCT) {
+                struct.catalog = new CatalogRef();
+                struct.catalog.read(iprot);
+                struct.setCatalogIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            default:
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+          }
+          iprot.readFieldEnd();
+        }
+        iprot.readStructEnd();
+
+        // check for required fields of primitive type, which can't be checked in the validate method
+        struct.validate();
+      }
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol oprot, listProcedures_args struct) throws org.apache.thrift.TException {
+        struct.validate();
+
+        oprot.writeStructBegin(STRUCT_DESC);
+        if (struct.catalog != null) {
+          oprot.writeFieldBegin(CATALOG_FIELD_DESC);
+          struct.catalog.write(oprot);
+          oprot.writeFieldEnd();
+        }
+        oprot.writeFieldStop();
+        oprot.writeStructEnd();
+      }
+
+    }
+
+    private static class listProcedures_argsTupleSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public listProcedures_argsTupleScheme getScheme() {
+        return new listProcedures_argsTupleScheme();
+      }
+    }
+
+    private static class listProcedures_argsTupleScheme extends org.apache.thrift.scheme.TupleScheme<listProcedures_args> {
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol prot, listProcedures_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol oprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet optionals = new java.util.BitSet();
+        if (struct.isSetCatalog()) {
+          optionals.set(0);
+        }
+        oprot.writeBitSet(optionals, 1);
+        if (struct.isSetCatalog()) {
+          struct.catalog.write(oprot);
+        }
+      }
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol prot, listProcedures_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet incoming = iprot.readBitSet(1);
+        if (incoming.get(0)) {
+          struct.catalog = new CatalogRef();
+          struct.catalog.read(iprot);
+          struct.setCatalogIsSet(true);
+        }
+      }
+    }
+
+    private static <S extends org.apache.thrift.scheme.IScheme> S scheme(org.apache.thrift.protocol.TProtocol proto) {
+      return (org.apache.thrift.scheme.StandardScheme.class.equals(proto.getScheme()) ? STANDARD_SCHEME_FACTORY : TUPLE_SCHEME_FACTORY).getScheme();
+    }
+  }
+
+  @SuppressWarnings({"cast", "rawtypes", "serial", "unchecked", "unused"})
+  public static class listProcedures_result implements org.apache.thrift.TBase<listProcedures_result, listProcedures_result._Fields>, java.io.Serializable, Cloneable, Comparable<listProcedures_result>   {
+    private static final org.apache.thrift.protocol.TStruct STRUCT_DESC = new org.apache.thrift.protocol.TStruct("listProcedures_result");
+
+    private static final org.apache.thrift.protocol.TField SUCCESS_FIELD_DESC = new org.apache.thrift.protocol.TField("success", org.apache.thrift.protocol.TType.LIST, (short)0);
+    private static final org.apache.thrift.protocol.TField ERROR_FIELD_DESC = new org.apache.thrift.protocol.TField("error", org.apache.thrift.protocol.TType.STRUCT, (short)1);
+
+    private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new listProcedures_resultStandardSchemeFactory();
+    private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new listProcedures_resultTupleSchemeFactory();
+
+    public @org.apache.thrift.annotation.Nullable java.util.List<ProcedureInfo> success; // required
+    public @org.apache.thrift.annotation.Nullable PlannerError error; // required
+
+    /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
+    public enum _Fields implements org.apache.thrift.TFieldIdEnum {
+      SUCCESS((short)0, "success"),
+      ERROR((short)1, "error");
+
+      private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
+
+      static {
+        for (_Fields field : java.util.EnumSet.allOf(_Fields.class)) {
+          byName.put(field.getFieldName(), field);
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByThriftId(int fieldId) {
+        switch(fieldId) {
+          case 0: // SUCCESS
+            return SUCCESS;
+          case 1: // ERROR
+            return ERROR;
+          default:
+            return null;
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, throwing an exception
+       * if it is not found.
+       */
+      public static _Fields findByThriftIdOrThrow(int fieldId) {
+        _Fields fields = findByThriftId(fieldId);
+        if (fields == null) throw new java.lang.IllegalArgumentException("Field " + fieldId + " doesn't exist!");
+        return fields;
+      }
+
+      /**
+       * Find the _Fields constant that matches name, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByName(java.lang.String name) {
+        return byName.get(name);
+      }
+
+      private final short _thriftId;
+      private final java.lang.String _fieldName;
+
+      _Fields(short thriftId, java.lang.String fieldName) {
+        _thriftId = thriftId;
+        _fieldName = fieldName;
+      }
+
+      @Override
+      public short getThriftFieldId() {
+        return _thriftId;
+      }
+
+      @Override
+      public java.lang.String getFieldName() {
+        return _fieldName;
+      }
+    }
+
+    // isset id assignments
+    public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
+    static {
+      java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
+      tmpMap.put(_Fields.SUCCESS, new org.apache.thrift.meta_data.FieldMetaData("success", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.ListMetaData(org.apache.thrift.protocol.TType.LIST, 
+              new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, ProcedureInfo.class))));
+      tmpMap.put(_Fields.ERROR, new org.apache.thrift.meta_data.FieldMetaData("error", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, PlannerError.class)));
+      metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
+      org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(listProcedures_result.class, metaDataMap);
+    }
+
+    public listProcedures_result() {
+    }
+
+    public listProcedures_result(
+      java.util.List<ProcedureInfo> success,
+      PlannerError error)
+    {
+      this();
+      this.success = success;
+      this.error = error;
+    }
+
+    /**
+     * Performs a deep copy on <i>other</i>.
+     */
+    public listProcedures_result(listProcedures_result other) {
+      if (other.isSetSuccess()) {
+        java.util.List<ProcedureInfo> __this__success = new java.util.ArrayList<ProcedureInfo>(other.success.size());
+        for (ProcedureInfo other_element : other.success) {
+          __this__success.add(new ProcedureInfo(other_element));
+        }
+        this.success = __this__success;
+      }
+      if (other.isSetError()) {
+        this.error = new PlannerError(other.error);
+      }
+    }
+
+    @Override
+    public listProcedures_result deepCopy() {
+      return new listProcedures_result(this);
+    }
+
+    @Override
+    public void clear() {
+      this.success = null;
+      this.error = null;
+    }
+
+    public int getSuccessSize() {
+      return (this.success == null) ? 0 : this.success.size();
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public java.util.Iterator<ProcedureInfo> getSuccessIterator() {
+      return (this.success == null) ? null : this.success.iterator();
+    }
+
+    public void addToSuccess(ProcedureInfo elem) {
+      if (this.success == null) {
+        this.success = new java.util.ArrayList<ProcedureInfo>();
+      }
+      this.success.add(elem);
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public java.util.List<ProcedureInfo> getSuccess() {
+      return this.success;
+    }
+
+    public listProcedures_result setSuccess(@org.apache.thrift.annotation.Nullable java.util.List<ProcedureInfo> success) {
+      this.success = success;
+      return this;
+    }
+
+    public void unsetSuccess() {
+      this.success = null;
+    }
+
+    /** Returns true if field success is set (has been assigned a value) and false otherwise */
+    public boolean isSetSuccess() {
+      return this.success != null;
+    }
+
+    public void setSuccessIsSet(boolean value) {
+      if (!value) {
+        this.success = null;
+      }
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public PlannerError getError() {
+      return this.error;
+    }
+
+    public listProcedures_result setError(@org.apache.thrift.annotation.Nullable PlannerError error) {
+      this.error = error;
+      return this;
+    }
+
+    public void unsetError() {
+      this.error = null;
+    }
+
+    /** Returns true if field error is set (has been assigned a value) and false otherwise */
+    public boolean isSetError() {
+      return this.error != null;
+    }
+
+    public void setErrorIsSet(boolean value) {
+      if (!value) {
+        this.error = null;
+      }
+    }
+
+    @Override
+    public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
+      switch (field) {
+      case SUCCESS:
+        if (value == null) {
+          unsetSuccess();
+        } else {
+          setSuccess((java.util.List<ProcedureInfo>)value);
+        }
+        break;
+
+      case ERROR:
+        if (value == null) {
+          unsetError();
+        } else {
+          setError((PlannerError)value);
+        }
+        break;
+
+      }
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public java.lang.Object getFieldValue(_Fields field) {
+      switch (field) {
+      case SUCCESS:
+        return getSuccess();
+
+      case ERROR:
+        return getError();
+
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    /** Returns true if field corresponding to fieldID is set (has been assigned a value) and false otherwise */
+    @Override
+    public boolean isSet(_Fields field) {
+      if (field == null) {
+        throw new java.lang.IllegalArgumentException();
+      }
+
+      switch (field) {
+      case SUCCESS:
+        return isSetSuccess();
+      case ERROR:
+        return isSetError();
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    @Override
+    public boolean equals(java.lang.Object that) {
+      if (that instanceof listProcedures_result)
+        return this.equals((listProcedures_result)that);
+      return false;
+    }
+
+    public boolean equals(listProcedures_result that) {
+      if (that == null)
+        return false;
+      if (this == that)
+        return true;
+
+      boolean this_present_success = true && this.isSetSuccess();
+      boolean that_present_success = true && that.isSetSuccess();
+      if (this_present_success || that_present_success) {
+        if (!(this_present_success && that_present_success))
+          return false;
+        if (!this.success.equals(that.success))
+          return false;
+      }
+
+      boolean this_present_error = true && this.isSetError();
+      boolean that_present_error = true && that.isSetError();
+      if (this_present_error || that_present_error) {
+        if (!(this_present_error && that_present_error))
+          return false;
+        if (!this.error.equals(that.error))
+          return false;
+      }
+
+      return true;
+    }
+
+    @Override
+    public int hashCode() {
+      int hashCode = 1;
+
+      hashCode = hashCode * 8191 + ((isSetSuccess()) ? 131071 : 524287);
+      if (isSetSuccess())
+        hashCode = hashCode * 8191 + success.hashCode();
+
+      hashCode = hashCode * 8191 + ((isSetError()) ? 131071 : 524287);
+      if (isSetError())
+        hashCode = hashCode * 8191 + error.hashCode();
+
+      return hashCode;
+    }
+
+    @Override
+    public int compareTo(listProcedures_result other) {
+      if (!getClass().equals(other.getClass())) {
+        return getClass().getName().compareTo(other.getClass().getName());
+      }
+
+      int lastComparison = 0;
+
+      lastComparison = java.lang.Boolean.compare(isSetSuccess(), other.isSetSuccess());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetSuccess()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.success, other.success);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      lastComparison = java.lang.Boolean.compare(isSetError(), other.isSetError());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetError()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.error, other.error);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      return 0;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public _Fields fieldForId(int fieldId) {
+      return _Fields.findByThriftId(fieldId);
+    }
+
+    @Override
+    public void read(org.apache.thrift.protocol.TProtocol iprot) throws org.apache.thrift.TException {
+      scheme(iprot).read(iprot, this);
+    }
+
+    public void write(org.apache.thrift.protocol.TProtocol oprot) throws org.apache.thrift.TException {
+      scheme(oprot).write(oprot, this);
+      }
+
+    @Override
+    public java.lang.String toString() {
+      java.lang.StringBuilder sb = new java.lang.StringBuilder("listProcedures_result(");
+      boolean first = true;
+
+      sb.append("success:");
+      if (this.success == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.success);
+      }
+      first = false;
+      if (!first) sb.append(", ");
+      sb.append("error:");
+      if (this.error == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.error);
+      }
+      first = false;
+      sb.append(")");
+      return sb.toString();
+    }
+
+    public void validate() throws org.apache.thrift.TException {
+      // check for required fields
+      // check for sub-struct validity
+    }
+
+    private void writeObject(java.io.ObjectOutputStream out) throws java.io.IOException {
+      try {
+        write(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(out)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private void readObject(java.io.ObjectInputStream in) throws java.io.IOException, java.lang.ClassNotFoundException {
+      try {
+        read(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(in)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private static class listProcedures_resultStandardSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public listProcedures_resultStandardScheme getScheme() {
+        return new listProcedures_resultStandardScheme();
+      }
+    }
+
+    private static class listProcedures_resultStandardScheme extends org.apache.thrift.scheme.StandardScheme<listProcedures_result> {
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol iprot, listProcedures_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TField schemeField;
+        iprot.readStructBegin();
+        while (true)
+        {
+          schemeField = iprot.readFieldBegin();
+          if (schemeField.type == org.apache.thrift.protocol.TType.STOP) { 
+            break;
+          }
+          switch (schemeField.id) {
+            case 0: // SUCCESS
+              if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
+                {
+                  org.apache.thrift.protocol.TList _list252 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<ProcedureInfo>(_list252.size);
+                  @org.apache.thrift.annotation.Nullable ProcedureInfo _elem253;
+                  for (int _i254 = 0; _i254 < _list252.size; ++_i254)
+                  {
+                    _elem253 = new ProcedureInfo();
+                    _elem253.read(iprot);
+                    struct.success.add(_elem253);
+                  }
+                  iprot.readListEnd();
+                }
+                struct.setSuccessIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            case 1: // ERROR
+              if (schemeField.type == org.apache.thrift.protocol.TType.STRUCT) {
+                struct.error = new PlannerError();
+                struct.error.read(iprot);
+                struct.setErrorIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            default:
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+          }
+          iprot.readFieldEnd();
+        }
+        iprot.readStructEnd();
+
+        // check for required fields of primitive type, which can't be checked in the validate method
+        struct.validate();
+      }
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol oprot, listProcedures_result struct) throws org.apache.thrift.TException {
+        struct.validate();
+
+        oprot.writeStructBegin(STRUCT_DESC);
+        if (struct.success != null) {
+          oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
+          {
+            oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.success.size()));
+            for (ProcedureInfo _iter255 : struct.success)
+            {
+              _iter255.write(oprot);
+            }
+            oprot.writeListEnd();
+          }
+          oprot.writeFieldEnd();
+        }
+        if (struct.error != null) {
+          oprot.writeFieldBegin(ERROR_FIELD_DESC);
+          struct.error.write(oprot);
+          oprot.writeFieldEnd();
+        }
+        oprot.writeFieldStop();
+        oprot.writeStructEnd();
+      }
+
+    }
+
+    private static class listProcedures_resultTupleSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public listProcedures_resultTupleScheme getScheme() {
+        return new listProcedures_resultTupleScheme();
+      }
+    }
+
+    private static class listProcedures_resultTupleScheme extends org.apache.thrift.scheme.TupleScheme<listProcedures_result> {
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol prot, listProcedures_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol oprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet optionals = new java.util.BitSet();
+        if (struct.isSetSuccess()) {
+          optionals.set(0);
+        }
+        if (struct.isSetError()) {
+          optionals.set(1);
+        }
+        oprot.writeBitSet(optionals, 2);
+        if (struct.isSetSuccess()) {
+          {
+            oprot.writeI32(struct.success.size());
+            for (ProcedureInfo _iter256 : struct.success)
+            {
+              _iter256.write(oprot);
+            }
+          }
+        }
+        if (struct.isSetError()) {
+          struct.error.write(oprot);
+        }
+      }
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol prot, listProcedures_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet incoming = iprot.readBitSet(2);
+        if (incoming.get(0)) {
+          {
+            org.apache.thrift.protocol.TList _list257 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+            struct.success = new java.util.ArrayList<ProcedureInfo>(_list257.size);
+            @org.apache.thrift.annotation.Nullable ProcedureInfo _elem258;
+            for (int _i259 = 0; _i259 < _list257.size; ++_i259)
+            {
+              _elem258 = new ProcedureInfo();
+              _elem258.read(iprot);
+              struct.success.add(_elem258);
+            }
+          }
+          struct.setSuccessIsSet(true);
+        }
+        if (incoming.get(1)) {
+          struct.error = new PlannerError();
+          struct.error.read(iprot);
+          struct.setErrorIsSet(true);
+        }
+      }
+    }
+
+    private static <S extends org.apache.thrift.scheme.IScheme> S scheme(org.apache.thrift.protocol.TProtocol proto) {
+      return (org.apache.thrift.scheme.StandardScheme.class.equals(proto.getScheme()) ? STANDARD_SCHEME_FACTORY : TUPLE_SCHEME_FACTORY).getScheme();
+    }
+  }
+
+  @SuppressWarnings({"cast", "rawtypes", "serial", "unchecked", "unused"})
+  public static class callProcedure_args implements org.apache.thrift.TBase<callProcedure_args, callProcedure_args._Fields>, java.io.Serializable, Cloneable, Comparable<callProcedure_args>   {
+    private static final org.apache.thrift.protocol.TStruct STRUCT_DESC = new org.apache.thrift.protocol.TStruct("callProcedure_args");
+
+    private static final org.apache.thrift.protocol.TField CALL_FIELD_DESC = new org.apache.thrift.protocol.TField("call", org.apache.thrift.protocol.TType.STRUCT, (short)1);
+
+    private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new callProcedure_argsStandardSchemeFactory();
+    private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new callProcedure_argsTupleSchemeFactory();
+
+    public @org.apache.thrift.annotation.Nullable ProcedureCall call; // required
+
+    /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
+    public enum _Fields implements org.apache.thrift.TFieldIdEnum {
+      CALL((short)1, "call");
+
+      private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
+
+      static {
+        for (_Fields field : java.util.EnumSet.allOf(_Fields.class)) {
+          byName.put(field.getFieldName(), field);
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByThriftId(int fieldId) {
+        switch(fieldId) {
+          case 1: // CALL
+            return CALL;
+          default:
+            return null;
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, throwing an exception
+       * if it is not found.
+       */
+      public static _Fields findByThriftIdOrThrow(int fieldId) {
+        _Fields fields = findByThriftId(fieldId);
+        if (fields == null) throw new java.lang.IllegalArgumentException("Field " + fieldId + " doesn't exist!");
+        return fields;
+      }
+
+      /**
+       * Find the _Fields constant that matches name, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByName(java.lang.String name) {
+        return byName.get(name);
+      }
+
+      private final short _thriftId;
+      private final java.lang.String _fieldName;
+
+      _Fields(short thriftId, java.lang.String fieldName) {
+        _thriftId = thriftId;
+        _fieldName = fieldName;
+      }
+
+      @Override
+      public short getThriftFieldId() {
+        return _thriftId;
+      }
+
+      @Override
+      public java.lang.String getFieldName() {
+        return _fieldName;
+      }
+    }
+
+    // isset id assignments
+    public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
+    static {
+      java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
+      tmpMap.put(_Fields.CALL, new org.apache.thrift.meta_data.FieldMetaData("call", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, ProcedureCall.class)));
+      metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
+      org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(callProcedure_args.class, metaDataMap);
+    }
+
+    public callProcedure_args() {
+    }
+
+    public callProcedure_args(
+      ProcedureCall call)
+    {
+      this();
+      this.call = call;
+    }
+
+    /**
+     * Performs a deep copy on <i>other</i>.
+     */
+    public callProcedure_args(callProcedure_args other) {
+      if (other.isSetCall()) {
+        this.call = new ProcedureCall(other.call);
+      }
+    }
+
+    @Override
+    public callProcedure_args deepCopy() {
+      return new callProcedure_args(this);
+    }
+
+    @Override
+    public void clear() {
+      this.call = null;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public ProcedureCall getCall() {
+      return this.call;
+    }
+
+    public callProcedure_args setCall(@org.apache.thrift.annotation.Nullable ProcedureCall call) {
+      this.call = call;
+      return this;
+    }
+
+    public void unsetCall() {
+      this.call = null;
+    }
+
+    /** Returns true if field call is set (has been assigned a value) and false otherwise */
+    public boolean isSetCall() {
+      return this.call != null;
+    }
+
+    public void setCallIsSet(boolean value) {
+      if (!value) {
+        this.call = null;
+      }
+    }
+
+    @Override
+    public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
+      switch (field) {
+      case CALL:
+        if (value == null) {
+          unsetCall();
+        } else {
+          setCall((ProcedureCall)value);
+        }
+        break;
+
+      }
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public java.lang.Object getFieldValue(_Fields field) {
+      switch (field) {
+      case CALL:
+        return getCall();
+
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    /** Returns true if field corresponding to fieldID is set (has been assigned a value) and false otherwise */
+    @Override
+    public boolean isSet(_Fields field) {
+      if (field == null) {
+        throw new java.lang.IllegalArgumentException();
+      }
+
+      switch (field) {
+      case CALL:
+        return isSetCall();
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    @Override
+    public boolean equals(java.lang.Object that) {
+      if (that instanceof callProcedure_args)
+        return this.equals((callProcedure_args)that);
+      return false;
+    }
+
+    public boolean equals(callProcedure_args that) {
+      if (that == null)
+        return false;
+      if (this == that)
+        return true;
+
+      boolean this_present_call = true && this.isSetCall();
+      boolean that_present_call = true && that.isSetCall();
+      if (this_present_call || that_present_call) {
+        if (!(this_present_call && that_present_call))
+          return false;
+        if (!this.call.equals(that.call))
+          return false;
+      }
+
+      return true;
+    }
+
+    @Override
+    public int hashCode() {
+      int hashCode = 1;
+
+      hashCode = hashCode * 8191 + ((isSetCall()) ? 131071 : 524287);
+      if (isSetCall())
+        hashCode = hashCode * 8191 + call.hashCode();
+
+      return hashCode;
+    }
+
+    @Override
+    public int compareTo(callProcedure_args other) {
+      if (!getClass().equals(other.getClass())) {
+        return getClass().getName().compareTo(other.getClass().getName());
+      }
+
+      int lastComparison = 0;
+
+      lastComparison = java.lang.Boolean.compare(isSetCall(), other.isSetCall());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetCall()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.call, other.call);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      return 0;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public _Fields fieldForId(int fieldId) {
+      return _Fields.findByThriftId(fieldId);
+    }
+
+    @Override
+    public void read(org.apache.thrift.protocol.TProtocol iprot) throws org.apache.thrift.TException {
+      scheme(iprot).read(iprot, this);
+    }
+
+    @Override
+    public void write(org.apache.thrift.protocol.TProtocol oprot) throws org.apache.thrift.TException {
+      scheme(oprot).write(oprot, this);
+    }
+
+    @Override
+    public java.lang.String toString() {
+      java.lang.StringBuilder sb = new java.lang.StringBuilder("callProcedure_args(");
+      boolean first = true;
+
+      sb.append("call:");
+      if (this.call == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.call);
+      }
+      first = false;
+      sb.append(")");
+      return sb.toString();
+    }
+
+    public void validate() throws org.apache.thrift.TException {
+      // check for required fields
+      // check for sub-struct validity
+      if (call != null) {
+        call.validate();
+      }
+    }
+
+    private void writeObject(java.io.ObjectOutputStream out) throws java.io.IOException {
+      try {
+        write(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(out)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private void readObject(java.io.ObjectInputStream in) throws java.io.IOException, java.lang.ClassNotFoundException {
+      try {
+        read(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(in)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private static class callProcedure_argsStandardSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public callProcedure_argsStandardScheme getScheme() {
+        return new callProcedure_argsStandardScheme();
+      }
+    }
+
+    private static class callProcedure_argsStandardScheme extends org.apache.thrift.scheme.StandardScheme<callProcedure_args> {
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol iprot, callProcedure_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TField schemeField;
+        iprot.readStructBegin();
+        while (true)
+        {
+          schemeField = iprot.readFieldBegin();
+          if (schemeField.type == org.apache.thrift.protocol.TType.STOP) { 
+            break;
+          }
+          switch (schemeField.id) {
+            case 1: // CALL
+              if (schemeField.type == org.apache.thrift.protocol.TType.STRUCT) {
+                struct.call = new ProcedureCall();
+                struct.call.read(iprot);
+                struct.setCallIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            default:
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+          }
+          iprot.readFieldEnd();
+        }
+        iprot.readStructEnd();
+
+        // check for required fields of primitive type, which can't be checked in the validate method
+        struct.validate();
+      }
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol oprot, callProcedure_args struct) throws org.apache.thrift.TException {
+        struct.validate();
+
+        oprot.writeStructBegin(STRUCT_DESC);
+        if (struct.call != null) {
+          oprot.writeFieldBegin(CALL_FIELD_DESC);
+          struct.call.write(oprot);
+          oprot.writeFieldEnd();
+        }
+        oprot.writeFieldStop();
+        oprot.writeStructEnd();
+      }
+
+    }
+
+    private static class callProcedure_argsTupleSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public callProcedure_argsTupleScheme getScheme() {
+        return new callProcedure_argsTupleScheme();
+      }
+    }
+
+    private static class callProcedure_argsTupleScheme extends org.apache.thrift.scheme.TupleScheme<callProcedure_args> {
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol prot, callProcedure_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol oprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet optionals = new java.util.BitSet();
+        if (struct.isSetCall()) {
+          optionals.set(0);
+        }
+        oprot.writeBitSet(optionals, 1);
+        if (struct.isSetCall()) {
+          struct.call.write(oprot);
+        }
+      }
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol prot, callProcedure_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet incoming = iprot.readBitSet(1);
+        if (incoming.get(0)) {
+          struct.call = new ProcedureCall();
+          struct.call.read(iprot);
+          struct.setCallIsSet(true);
+        }
+      }
+    }
+
+    private static <S extends org.apache.thrift.scheme.IScheme> S scheme(org.apache.thrift.protocol.TProtocol proto) {
+      return (org.apache.thrift.scheme.StandardScheme.class.equals(proto.getScheme()) ? STANDARD_SCHEME_FACTORY : TUPLE_SCHEME_FACTORY).getScheme();
+    }
+  }
+
+  @SuppressWarnings({"cast", "rawtypes", "serial", "unchecked", "unused"})
+  public static class callProcedure_result implements org.apache.thrift.TBase<callProcedure_result, callProcedure_result._Fields>, java.io.Serializable, Cloneable, Comparable<callProcedure_result>   {
+    private static final org.apache.thrift.protocol.TStruct STRUCT_DESC = new org.apache.thrift.protocol.TStruct("callProcedure_result");
+
+    private static final org.apache.thrift.protocol.TField SUCCESS_FIELD_DESC = new org.apache.thrift.protocol.TField("success", org.apache.thrift.protocol.TType.STRUCT, (short)0);
+    private static final org.apache.thrift.protocol.TField ERROR_FIELD_DESC = new org.apache.thrift.protocol.TField("error", org.apache.thrift.protocol.TType.STRUCT, (short)1);
+
+    private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new callProcedure_resultStandardSchemeFactory();
+    private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new callProcedure_resultTupleSchemeFactory();
+
+    public @org.apache.thrift.annotation.Nullable ProcedureAnswer success; // required
+    public @org.apache.thrift.annotation.Nullable PlannerError error; // required
+
+    /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
+    public enum _Fields implements org.apache.thrift.TFieldIdEnum {
+      SUCCESS((short)0, "success"),
+      ERROR((short)1, "error");
+
+      private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
+
+      static {
+        for (_Fields field : java.util.EnumSet.allOf(_Fields.class)) {
+          byName.put(field.getFieldName(), field);
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByThriftId(int fieldId) {
+        switch(fieldId) {
+          case 0: // SUCCESS
+            return SUCCESS;
+          case 1: // ERROR
+            return ERROR;
+          default:
+            return null;
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, throwing an exception
+       * if it is not found.
+       */
+      public static _Fields findByThriftIdOrThrow(int fieldId) {
+        _Fields fields = findByThriftId(fieldId);
+        if (fields == null) throw new java.lang.IllegalArgumentException("Field " + fieldId + " doesn't exist!");
+        return fields;
+      }
+
+      /**
+       * Find the _Fields constant that matches name, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByName(java.lang.String name) {
+        return byName.get(name);
+      }
+
+      private final short _thriftId;
+      private final java.lang.String _fieldName;
+
+      _Fields(short thriftId, java.lang.String fieldName) {
+        _thriftId = thriftId;
+        _fieldName = fieldName;
+      }
+
+      @Override
+      public short getThriftFieldId() {
+        return _thriftId;
+      }
+
+      @Override
+      public java.lang.String getFieldName() {
+        return _fieldName;
+      }
+    }
+
+    // isset id assignments
+    public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
+    static {
+      java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
+      tmpMap.put(_Fields.SUCCESS, new org.apache.thrift.meta_data.FieldMetaData("success", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, ProcedureAnswer.class)));
+      tmpMap.put(_Fields.ERROR, new org.apache.thrift.meta_data.FieldMetaData("error", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, PlannerError.class)));
+      metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
+      org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(callProcedure_result.class, metaDataMap);
+    }
+
+    public callProcedure_result() {
+    }
+
+    public callProcedure_result(
+      ProcedureAnswer success,
+      PlannerError error)
+    {
+      this();
+      this.success = success;
+      this.error = error;
+    }
+
+    /**
+     * Performs a deep copy on <i>other</i>.
+     */
+    public callProcedure_result(callProcedure_result other) {
+      if (other.isSetSuccess()) {
+        this.success = new ProcedureAnswer(other.success);
+      }
+      if (other.isSetError()) {
+        this.error = new PlannerError(other.error);
+      }
+    }
+
+    @Override
+    public callProcedure_result deepCopy() {
+      return new callProcedure_result(this);
+    }
+
+    @Override
+    public void clear() {
+      this.success = null;
+      this.error = null;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public ProcedureAnswer getSuccess() {
+      return this.success;
+    }
+
+    public callProcedure_result setSuccess(@org.apache.thrift.annotation.Nullable ProcedureAnswer success) {
+      this.success = success;
+      return this;
+    }
+
+    public void unsetSuccess() {
+      this.success = null;
+    }
+
+    /** Returns true if field success is set (has been assigned a value) and false otherwise */
+    public boolean isSetSuccess() {
+      return this.success != null;
+    }
+
+    public void setSuccessIsSet(boolean value) {
+      if (!value) {
+        this.success = null;
+      }
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public PlannerError getError() {
+      return this.error;
+    }
+
+    public callProcedure_result setError(@org.apache.thrift.annotation.Nullable PlannerError error) {
+      this.error = error;
+      return this;
+    }
+
+    public void unsetError() {
+      this.error = null;
+    }
+
+    /** Returns true if field error is set (has been assigned a value) and false otherwise */
+    public boolean isSetError() {
+      return this.error != null;
+    }
+
+    public void setErrorIsSet(boolean value) {
+      if (!value) {
+        this.error = null;
+      }
+    }
+
+    @Override
+    public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
+      switch (field) {
+      case SUCCESS:
+        if (value == null) {
+          unsetSuccess();
+        } else {
+          setSuccess((ProcedureAnswer)value);
+        }
+        break;
+
+      case ERROR:
+        if (value == null) {
+          unsetError();
+        } else {
+          setError((PlannerError)value);
+        }
+        break;
+
+      }
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public java.lang.Object getFieldValue(_Fields field) {
+      switch (field) {
+      case SUCCESS:
+        return getSuccess();
+
+      case ERROR:
+        return getError();
+
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    /** Returns true if field corresponding to fieldID is set (has been assigned a value) and false otherwise */
+    @Override
+    public boolean isSet(_Fields field) {
+      if (field == null) {
+        throw new java.lang.IllegalArgumentException();
+      }
+
+      switch (field) {
+      case SUCCESS:
+        return isSetSuccess();
+      case ERROR:
+        return isSetError();
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    @Override
+    public boolean equals(java.lang.Object that) {
+      if (that instanceof callProcedure_result)
+        return this.equals((callProcedure_result)that);
+      return false;
+    }
+
+    public boolean equals(callProcedure_result that) {
+      if (that == null)
+        return false;
+      if (this == that)
+        return true;
+
+      boolean this_present_success = true && this.isSetSuccess();
+      boolean that_present_success = true && that.isSetSuccess();
+      if (this_present_success || that_present_success) {
+        if (!(this_present_success && that_present_success))
+          return false;
+        if (!this.success.equals(that.success))
+          return false;
+      }
+
+      boolean this_present_error = true && this.isSetError();
+      boolean that_present_error = true && that.isSetError();
+      if (this_present_error || that_present_error) {
+        if (!(this_present_error && that_present_error))
+          return false;
+        if (!this.error.equals(that.error))
+          return false;
+      }
+
+      return true;
+    }
+
+    @Override
+    public int hashCode() {
+      int hashCode = 1;
+
+      hashCode = hashCode * 8191 + ((isSetSuccess()) ? 131071 : 524287);
+      if (isSetSuccess())
+        hashCode = hashCode * 8191 + success.hashCode();
+
+      hashCode = hashCode * 8191 + ((isSetError()) ? 131071 : 524287);
+      if (isSetError())
+        hashCode = hashCode * 8191 + error.hashCode();
+
+      return hashCode;
+    }
+
+    @Override
+    public int compareTo(callProcedure_result other) {
+      if (!getClass().equals(other.getClass())) {
+        return getClass().getName().compareTo(other.getClass().getName());
+      }
+
+      int lastComparison = 0;
+
+      lastComparison = java.lang.Boolean.compare(isSetSuccess(), other.isSetSuccess());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetSuccess()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.success, other.success);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      lastComparison = java.lang.Boolean.compare(isSetError(), other.isSetError());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetError()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.error, other.error);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      return 0;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public _Fields fieldForId(int fieldId) {
+      return _Fields.findByThriftId(fieldId);
+    }
+
+    @Override
+    public void read(org.apache.thrift.protocol.TProtocol iprot) throws org.apache.thrift.TException {
+      scheme(iprot).read(iprot, this);
+    }
+
+    public void write(org.apache.thrift.protocol.TProtocol oprot) throws org.apache.thrift.TException {
+      scheme(oprot).write(oprot, this);
+      }
+
+    @Override
+    public java.lang.String toString() {
+      java.lang.StringBuilder sb = new java.lang.StringBuilder("callProcedure_result(");
+      boolean first = true;
+
+      sb.append("success:");
+      if (this.success == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.success);
+      }
+      first = false;
+      if (!first) sb.append(", ");
+      sb.append("error:");
+      if (this.error == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.error);
+      }
+      first = false;
+      sb.append(")");
+      return sb.toString();
+    }
+
+    public void validate() throws org.apache.thrift.TException {
+      // check for required fields
+      // check for sub-struct validity
+      if (success != null) {
+        success.validate();
+      }
+    }
+
+    private void writeObject(java.io.ObjectOutputStream out) throws java.io.IOException {
+      try {
+        write(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(out)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private void readObject(java.io.ObjectInputStream in) throws java.io.IOException, java.lang.ClassNotFoundException {
+      try {
+        read(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(in)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private static class callProcedure_resultStandardSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public callProcedure_resultStandardScheme getScheme() {
+        return new callProcedure_resultStandardScheme();
+      }
+    }
+
+    private static class callProcedure_resultStandardScheme extends org.apache.thrift.scheme.StandardScheme<callProcedure_result> {
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol iprot, callProcedure_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TField schemeField;
+        iprot.readStructBegin();
+        while (true)
+        {
+          schemeField = iprot.readFieldBegin();
+          if (schemeField.type == org.apache.thrift.protocol.TType.STOP) { 
+            break;
+          }
+          switch (schemeField.id) {
+            case 0: // SUCCESS
+              if (schemeField.type == org.apache.thrift.protocol.TType.STRUCT) {
+                struct.success = new ProcedureAnswer();
+                struct.success.read(iprot);
+                struct.setSuccessIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            case 1: // ERROR
+              if (schemeField.type == org.apache.thrift.protocol.TType.STRUCT) {
+                struct.error = new PlannerError();
+                struct.error.read(iprot);
+                struct.setErrorIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            default:
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+          }
+          iprot.readFieldEnd();
+        }
+        iprot.readStructEnd();
+
+        // check for required fields of primitive type, which can't be checked in the validate method
+        struct.validate();
+      }
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol oprot, callProcedure_result struct) throws org.apache.thrift.TException {
+        struct.validate();
+
+        oprot.writeStructBegin(STRUCT_DESC);
+        if (struct.success != null) {
+          oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
+          struct.success.write(oprot);
+          oprot.writeFieldEnd();
+        }
+        if (struct.error != null) {
+          oprot.writeFieldBegin(ERROR_FIELD_DESC);
+          struct.error.write(oprot);
+          oprot.writeFieldEnd();
+        }
+        oprot.writeFieldStop();
+        oprot.writeStructEnd();
+      }
+
+    }
+
+    private static class callProcedure_resultTupleSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public callProcedure_resultTupleScheme getScheme() {
+        return new callProcedure_resultTupleScheme();
+      }
+    }
+
+    private static class callProcedure_resultTupleScheme extends org.apache.thrift.scheme.TupleScheme<callProcedure_result> {
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol prot, callProcedure_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol oprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet optionals = new java.util.BitSet();
+        if (struct.isSetSuccess()) {
+          optionals.set(0);
+        }
+        if (struct.isSetError()) {
+          optionals.set(1);
+        }
+        oprot.writeBitSet(optionals, 2);
+        if (struct.isSetSuccess()) {
+          struct.success.write(oprot);
+        }
+        if (struct.isSetError()) {
+          struct.error.write(oprot);
+        }
+      }
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol prot, callProcedure_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet incoming = iprot.readBitSet(2);
+        if (incoming.get(0)) {
+          struct.success = new ProcedureAnswer();
+          struct.success.read(iprot);
+          struct.setSuccessIsSet(true);
+        }
+        if (incoming.get(1)) {
+          struct.error = new PlannerError();
+          struct.error.read(iprot);
+          struct.setErrorIsSet(true);
+        }
+      }
+    }
+
+    private static <S extends org.apache.thrift.scheme.IScheme> S scheme(org.apache.thrift.protocol.TProtocol proto) {
+      return (org.apache.thrift.scheme.StandardScheme.class.equals(proto.getScheme()) ? STANDARD_SCHEME_FACTORY : TUPLE_SCHEME_FACTORY).getScheme();
+    }
+  }
+
+  @SuppressWarnings({"cast", "rawtypes", "serial", "unchecked", "unused"})
+  public static class continueProcedure_args implements org.apache.thrift.TBase<continueProcedure_args, continueProcedure_args._Fields>, java.io.Serializable, Cloneable, Comparable<continueProcedure_args>   {
+    private static final org.apache.thrift.protocol.TStruct STRUCT_DESC = new org.apache.thrift.protocol.TStruct("continueProcedure_args");
+
+    private static final org.apache.thrift.protocol.TField CALL_FIELD_DESC = new org.apache.thrift.protocol.TField("call", org.apache.thrift.protocol.TType.STRUCT, (short)1);
+    private static final org.apache.thrift.protocol.TField TOKEN_FIELD_DESC = new org.apache.thrift.protocol.TField("token", org.apache.thrift.protocol.TType.STRING, (short)2);
+    private static final org.apache.thrift.protocol.TField RESULTS_FIELD_DESC = new org.apache.thrift.protocol.TField("results", org.apache.thrift.protocol.TType.LIST, (short)3);
+
+    private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new continueProcedure_argsStandardSchemeFactory();
+    private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new continueProcedure_argsTupleSchemeFactory();
+
+    public @org.apache.thrift.annotation.Nullable ProcedureCall call; // required
+    public @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer token; // required
+    public @org.apache.thrift.annotation.Nullable java.util.List<java.nio.ByteBuffer> results; // required
+
+    /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
+    public enum _Fields implements org.apache.thrift.TFieldIdEnum {
+      CALL((short)1, "call"),
+      TOKEN((short)2, "token"),
+      RESULTS((short)3, "results");
+
+      private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
+
+      static {
+        for (_Fields field : java.util.EnumSet.allOf(_Fields.class)) {
+          byName.put(field.getFieldName(), field);
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByThriftId(int fieldId) {
+        switch(fieldId) {
+          case 1: // CALL
+            return CALL;
+          case 2: // TOKEN
+            return TOKEN;
+          case 3: // RESULTS
+            return RESULTS;
+          default:
+            return null;
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, throwing an exception
+       * if it is not found.
+       */
+      public static _Fields findByThriftIdOrThrow(int fieldId) {
+        _Fields fields = findByThriftId(fieldId);
+        if (fields == null) throw new java.lang.IllegalArgumentException("Field " + fieldId + " doesn't exist!");
+        return fields;
+      }
+
+      /**
+       * Find the _Fields constant that matches name, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByName(java.lang.String name) {
+        return byName.get(name);
+      }
+
+      private final short _thriftId;
+      private final java.lang.String _fieldName;
+
+      _Fields(short thriftId, java.lang.String fieldName) {
+        _thriftId = thriftId;
+        _fieldName = fieldName;
+      }
+
+      @Override
+      public short getThriftFieldId() {
+        return _thriftId;
+      }
+
+      @Override
+      public java.lang.String getFieldName() {
+        return _fieldName;
+      }
+    }
+
+    // isset id assignments
+    public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
+    static {
+      java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
+      tmpMap.put(_Fields.CALL, new org.apache.thrift.meta_data.FieldMetaData("call", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, ProcedureCall.class)));
+      tmpMap.put(_Fields.TOKEN, new org.apache.thrift.meta_data.FieldMetaData("token", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING          , true)));
+      tmpMap.put(_Fields.RESULTS, new org.apache.thrift.meta_data.FieldMetaData("results", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.ListMetaData(org.apache.thrift.protocol.TType.LIST, 
+              new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING              , true))));
+      metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
+      org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(continueProcedure_args.class, metaDataMap);
+    }
+
+    public continueProcedure_args() {
+    }
+
+    public continueProcedure_args(
+      ProcedureCall call,
+      java.nio.ByteBuffer token,
+      java.util.List<java.nio.ByteBuffer> results)
+    {
+      this();
+      this.call = call;
+      this.token = org.apache.thrift.TBaseHelper.copyBinary(token);
+      this.results = results;
+    }
+
+    /**
+     * Performs a deep copy on <i>other</i>.
+     */
+    public continueProcedure_args(continueProcedure_args other) {
+      if (other.isSetCall()) {
+        this.call = new ProcedureCall(other.call);
+      }
+      if (other.isSetToken()) {
+        this.token = org.apache.thrift.TBaseHelper.copyBinary(other.token);
+      }
+      if (other.isSetResults()) {
+        java.util.List<java.nio.ByteBuffer> __this__results = new java.util.ArrayList<java.nio.ByteBuffer>(other.results);
+        this.results = __this__results;
+      }
+    }
+
+    @Override
+    public continueProcedure_args deepCopy() {
+      return new continueProcedure_args(this);
+    }
+
+    @Override
+    public void clear() {
+      this.call = null;
+      this.token = null;
+      this.results = null;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public ProcedureCall getCall() {
+      return this.call;
+    }
+
+    public continueProcedure_args setCall(@org.apache.thrift.annotation.Nullable ProcedureCall call) {
+      this.call = call;
+      return this;
+    }
+
+    public void unsetCall() {
+      this.call = null;
+    }
+
+    /** Returns true if field call is set (has been assigned a value) and false otherwise */
+    public boolean isSetCall() {
+      return this.call != null;
+    }
+
+    public void setCallIsSet(boolean value) {
+      if (!value) {
+        this.call = null;
+      }
+    }
+
+    public byte[] getToken() {
+      setToken(org.apache.thrift.TBaseHelper.rightSize(token));
+      return token == null ? null : token.array();
+    }
+
+    public java.nio.ByteBuffer bufferForToken() {
+      return org.apache.thrift.TBaseHelper.copyBinary(token);
+    }
+
+    public continueProcedure_args setToken(byte[] token) {
+      this.token = token == null ? (java.nio.ByteBuffer)null     : java.nio.ByteBuffer.wrap(token.clone());
+      return this;
+    }
+
+    public continueProcedure_args setToken(@org.apache.thrift.annotation.Nullable java.nio.ByteBuffer token) {
+      this.token = org.apache.thrift.TBaseHelper.copyBinary(token);
+      return this;
+    }
+
+    public void unsetToken() {
+      this.token = null;
+    }
+
+    /** Returns true if field token is set (has been assigned a value) and false otherwise */
+    public boolean isSetToken() {
+      return this.token != null;
+    }
+
+    public void setTokenIsSet(boolean value) {
+      if (!value) {
+        this.token = null;
+      }
+    }
+
+    public int getResultsSize() {
+      return (this.results == null) ? 0 : this.results.size();
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public java.util.Iterator<java.nio.ByteBuffer> getResultsIterator() {
+      return (this.results == null) ? null : this.results.iterator();
+    }
+
+    public void addToResults(java.nio.ByteBuffer elem) {
+      if (this.results == null) {
+        this.results = new java.util.ArrayList<java.nio.ByteBuffer>();
+      }
+      this.results.add(elem);
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public java.util.List<java.nio.ByteBuffer> getResults() {
+      return this.results;
+    }
+
+    public continueProcedure_args setResults(@org.apache.thrift.annotation.Nullable java.util.List<java.nio.ByteBuffer> results) {
+      this.results = results;
+      return this;
+    }
+
+    public void unsetResults() {
+      this.results = null;
+    }
+
+    /** Returns true if field results is set (has been assigned a value) and false otherwise */
+    public boolean isSetResults() {
+      return this.results != null;
+    }
+
+    public void setResultsIsSet(boolean value) {
+      if (!value) {
+        this.results = null;
+      }
+    }
+
+    @Override
+    public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
+      switch (field) {
+      case CALL:
+        if (value == null) {
+          unsetCall();
+        } else {
+          setCall((ProcedureCall)value);
+        }
+        break;
+
+      case TOKEN:
+        if (value == null) {
+          unsetToken();
+        } else {
+          if (value instanceof byte[]) {
+            setToken((byte[])value);
+          } else {
+            setToken((java.nio.ByteBuffer)value);
+          }
+        }
+        break;
+
+      case RESULTS:
+        if (value == null) {
+          unsetResults();
+        } else {
+          setResults((java.util.List<java.nio.ByteBuffer>)value);
+        }
+        break;
+
+      }
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public java.lang.Object getFieldValue(_Fields field) {
+      switch (field) {
+      case CALL:
+        return getCall();
+
+      case TOKEN:
+        return getToken();
+
+      case RESULTS:
+        return getResults();
+
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    /** Returns true if field corresponding to fieldID is set (has been assigned a value) and false otherwise */
+    @Override
+    public boolean isSet(_Fields field) {
+      if (field == null) {
+        throw new java.lang.IllegalArgumentException();
+      }
+
+      switch (field) {
+      case CALL:
+        return isSetCall();
+      case TOKEN:
+        return isSetToken();
+      case RESULTS:
+        return isSetResults();
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    @Override
+    public boolean equals(java.lang.Object that) {
+      if (that instanceof continueProcedure_args)
+        return this.equals((continueProcedure_args)that);
+      return false;
+    }
+
+    public boolean equals(continueProcedure_args that) {
+      if (that == null)
+        return false;
+      if (this == that)
+        return true;
+
+      boolean this_present_call = true && this.isSetCall();
+      boolean that_present_call = true && that.isSetCall();
+      if (this_present_call || that_present_call) {
+        if (!(this_present_call && that_present_call))
+          return false;
+        if (!this.call.equals(that.call))
+          return false;
+      }
+
+      boolean this_present_token = true && this.isSetToken();
+      boolean that_present_token = true && that.isSetToken();
+      if (this_present_token || that_present_token) {
+        if (!(this_present_token && that_present_token))
+          return false;
+        if (!this.token.equals(that.token))
+          return false;
+      }
+
+      boolean this_present_results = true && this.isSetResults();
+      boolean that_present_results = true && that.isSetResults();
+      if (this_present_results || that_present_results) {
+        if (!(this_present_results && that_present_results))
+          return false;
+        if (!this.results.equals(that.results))
+          return false;
+      }
+
+      return true;
+    }
+
+    @Override
+    public int hashCode() {
+      int hashCode = 1;
+
+      hashCode = hashCode * 8191 + ((isSetCall()) ? 131071 : 524287);
+      if (isSetCall())
+        hashCode = hashCode * 8191 + call.hashCode();
+
+      hashCode = hashCode * 8191 + ((isSetToken()) ? 131071 : 524287);
+      if (isSetToken())
+        hashCode = hashCode * 8191 + token.hashCode();
+
+      hashCode = hashCode * 8191 + ((isSetResults()) ? 131071 : 524287);
+      if (isSetResults())
+        hashCode = hashCode * 8191 + results.hashCode();
+
+      return hashCode;
+    }
+
+    @Override
+    public int compareTo(continueProcedure_args other) {
+      if (!getClass().equals(other.getClass())) {
+        return getClass().getName().compareTo(other.getClass().getName());
+      }
+
+      int lastComparison = 0;
+
+      lastComparison = java.lang.Boolean.compare(isSetCall(), other.isSetCall());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetCall()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.call, other.call);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      lastComparison = java.lang.Boolean.compare(isSetToken(), other.isSetToken());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetToken()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.token, other.token);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      lastComparison = java.lang.Boolean.compare(isSetResults(), other.isSetResults());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetResults()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.results, other.results);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      return 0;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public _Fields fieldForId(int fieldId) {
+      return _Fields.findByThriftId(fieldId);
+    }
+
+    @Override
+    public void read(org.apache.thrift.protocol.TProtocol iprot) throws org.apache.thrift.TException {
+      scheme(iprot).read(iprot, this);
+    }
+
+    @Override
+    public void write(org.apache.thrift.protocol.TProtocol oprot) throws org.apache.thrift.TException {
+      scheme(oprot).write(oprot, this);
+    }
+
+    @Override
+    public java.lang.String toString() {
+      java.lang.StringBuilder sb = new java.lang.StringBuilder("continueProcedure_args(");
+      boolean first = true;
+
+      sb.append("call:");
+      if (this.call == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.call);
+      }
+      first = false;
+      if (!first) sb.append(", ");
+      sb.append("token:");
+      if (this.token == null) {
+        sb.append("null");
+      } else {
+        org.apache.thrift.TBaseHelper.toString(this.token, sb);
+      }
+      first = false;
+      if (!first) sb.append(", ");
+      sb.append("results:");
+      if (this.results == null) {
+        sb.append("null");
+      } else {
+        org.apache.thrift.TBaseHelper.toString(this.results, sb);
+      }
+      first = false;
+      sb.append(")");
+      return sb.toString();
+    }
+
+    public void validate() throws org.apache.thrift.TException {
+      // check for required fields
+      // check for sub-struct validity
+      if (call != null) {
+        call.validate();
+      }
+    }
+
+    private void writeObject(java.io.ObjectOutputStream out) throws java.io.IOException {
+      try {
+        write(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(out)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private void readObject(java.io.ObjectInputStream in) throws java.io.IOException, java.lang.ClassNotFoundException {
+      try {
+        read(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(in)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private static class continueProcedure_argsStandardSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public continueProcedure_argsStandardScheme getScheme() {
+        return new continueProcedure_argsStandardScheme();
+      }
+    }
+
+    private static class continueProcedure_argsStandardScheme extends org.apache.thrift.scheme.StandardScheme<continueProcedure_args> {
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol iprot, continueProcedure_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TField schemeField;
+        iprot.readStructBegin();
+        while (true)
+        {
+          schemeField = iprot.readFieldBegin();
+          if (schemeField.type == org.apache.thrift.protocol.TType.STOP) { 
+            break;
+          }
+          switch (schemeField.id) {
+            case 1: // CALL
+              if (schemeField.type == org.apache.thrift.protocol.TType.STRUCT) {
+                struct.call = new ProcedureCall();
+                struct.call.read(iprot);
+                struct.setCallIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            case 2: // TOKEN
+              if (schemeField.type == org.apache.thrift.protocol.TType.STRING) {
+                struct.token = iprot.readBinary();
+                struct.setTokenIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            case 3: // RESULTS
+              if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
+                {
+                  org.apache.thrift.protocol.TList _list260 = iprot.readListBegin();
+                  struct.results = new java.util.ArrayList<java.nio.ByteBuffer>(_list260.size);
+                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem261;
+                  for (int _i262 = 0; _i262 < _list260.size; ++_i262)
+                  {
+                    _elem261 = iprot.readBinary();
+                    struct.results.add(_elem261);
+                  }
+                  iprot.readListEnd();
+                }
+                struct.setResultsIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            default:
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+          }
+          iprot.readFieldEnd();
+        }
+        iprot.readStructEnd();
+
+        // check for required fields of primitive type, which can't be checked in the validate method
+        struct.validate();
+      }
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol oprot, continueProcedure_args struct) throws org.apache.thrift.TException {
+        struct.validate();
+
+        oprot.writeStructBegin(STRUCT_DESC);
+        if (struct.call != null) {
+          oprot.writeFieldBegin(CALL_FIELD_DESC);
+          struct.call.write(oprot);
+          oprot.writeFieldEnd();
+        }
+        if (struct.token != null) {
+          oprot.writeFieldBegin(TOKEN_FIELD_DESC);
+          oprot.writeBinary(struct.token);
+          oprot.writeFieldEnd();
+        }
+        if (struct.results != null) {
+          oprot.writeFieldBegin(RESULTS_FIELD_DESC);
+          {
+            oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.results.size()));
+            for (java.nio.ByteBuffer _iter263 : struct.results)
+            {
+              oprot.writeBinary(_iter263);
+            }
+            oprot.writeListEnd();
+          }
+          oprot.writeFieldEnd();
+        }
+        oprot.writeFieldStop();
+        oprot.writeStructEnd();
+      }
+
+    }
+
+    private static class continueProcedure_argsTupleSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public continueProcedure_argsTupleScheme getScheme() {
+        return new continueProcedure_argsTupleScheme();
+      }
+    }
+
+    private static class continueProcedure_argsTupleScheme extends org.apache.thrift.scheme.TupleScheme<continueProcedure_args> {
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol prot, continueProcedure_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol oprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet optionals = new java.util.BitSet();
+        if (struct.isSetCall()) {
+          optionals.set(0);
+        }
+        if (struct.isSetToken()) {
+          optionals.set(1);
+        }
+        if (struct.isSetResults()) {
+          optionals.set(2);
+        }
+        oprot.writeBitSet(optionals, 3);
+        if (struct.isSetCall()) {
+          struct.call.write(oprot);
+        }
+        if (struct.isSetToken()) {
+          oprot.writeBinary(struct.token);
+        }
+        if (struct.isSetResults()) {
+          {
+            oprot.writeI32(struct.results.size());
+            for (java.nio.ByteBuffer _iter264 : struct.results)
+            {
+              oprot.writeBinary(_iter264);
+            }
+          }
+        }
+      }
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol prot, continueProcedure_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet incoming = iprot.readBitSet(3);
+        if (incoming.get(0)) {
+          struct.call = new ProcedureCall();
+          struct.call.read(iprot);
+          struct.setCallIsSet(true);
+        }
+        if (incoming.get(1)) {
+          struct.token = iprot.readBinary();
+          struct.setTokenIsSet(true);
+        }
+        if (incoming.get(2)) {
+          {
+            org.apache.thrift.protocol.TList _list265 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.results = new java.util.ArrayList<java.nio.ByteBuffer>(_list265.size);
+            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem266;
+            for (int _i267 = 0; _i267 < _list265.size; ++_i267)
+            {
+              _elem266 = iprot.readBinary();
+              struct.results.add(_elem266);
+            }
+          }
+          struct.setResultsIsSet(true);
+        }
+      }
+    }
+
+    private static <S extends org.apache.thrift.scheme.IScheme> S scheme(org.apache.thrift.protocol.TProtocol proto) {
+      return (org.apache.thrift.scheme.StandardScheme.class.equals(proto.getScheme()) ? STANDARD_SCHEME_FACTORY : TUPLE_SCHEME_FACTORY).getScheme();
+    }
+  }
+
+  @SuppressWarnings({"cast", "rawtypes", "serial", "unchecked", "unused"})
+  public static class continueProcedure_result implements org.apache.thrift.TBase<continueProcedure_result, continueProcedure_result._Fields>, java.io.Serializable, Cloneable, Comparable<continueProcedure_result>   {
+    private static final org.apache.thrift.protocol.TStruct STRUCT_DESC = new org.apache.thrift.protocol.TStruct("continueProcedure_result");
+
+    private static final org.apache.thrift.protocol.TField SUCCESS_FIELD_DESC = new org.apache.thrift.protocol.TField("success", org.apache.thrift.protocol.TType.STRUCT, (short)0);
+    private static final org.apache.thrift.protocol.TField ERROR_FIELD_DESC = new org.apache.thrift.protocol.TField("error", org.apache.thrift.protocol.TType.STRUCT, (short)1);
+
+    private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new continueProcedure_resultStandardSchemeFactory();
+    private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new continueProcedure_resultTupleSchemeFactory();
+
+    public @org.apache.thrift.annotation.Nullable ProcedureAnswer success; // required
+    public @org.apache.thrift.annotation.Nullable PlannerError error; // required
+
+    /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
+    public enum _Fields implements org.apache.thrift.TFieldIdEnum {
+      SUCCESS((short)0, "success"),
+      ERROR((short)1, "error");
+
+      private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
+
+      static {
+        for (_Fields field : java.util.EnumSet.allOf(_Fields.class)) {
+          byName.put(field.getFieldName(), field);
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByThriftId(int fieldId) {
+        switch(fieldId) {
+          case 0: // SUCCESS
+            return SUCCESS;
+          case 1: // ERROR
+            return ERROR;
+          default:
+            return null;
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, throwing an exception
+       * if it is not found.
+       */
+      public static _Fields findByThriftIdOrThrow(int fieldId) {
+        _Fields fields = findByThriftId(fieldId);
+        if (fields == null) throw new java.lang.IllegalArgumentException("Field " + fieldId + " doesn't exist!");
+        return fields;
+      }
+
+      /**
+       * Find the _Fields constant that matches name, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByName(java.lang.String name) {
+        return byName.get(name);
+      }
+
+      private final short _thriftId;
+      private final java.lang.String _fieldName;
+
+      _Fields(short thriftId, java.lang.String fieldName) {
+        _thriftId = thriftId;
+        _fieldName = fieldName;
+      }
+
+      @Override
+      public short getThriftFieldId() {
+        return _thriftId;
+      }
+
+      @Override
+      public java.lang.String getFieldName() {
+        return _fieldName;
+      }
+    }
+
+    // isset id assignments
+    public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
+    static {
+      java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
+      tmpMap.put(_Fields.SUCCESS, new org.apache.thrift.meta_data.FieldMetaData("success", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, ProcedureAnswer.class)));
+      tmpMap.put(_Fields.ERROR, new org.apache.thrift.meta_data.FieldMetaData("error", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, PlannerError.class)));
+      metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
+      org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(continueProcedure_result.class, metaDataMap);
+    }
+
+    public continueProcedure_result() {
+    }
+
+    public continueProcedure_result(
+      ProcedureAnswer success,
+      PlannerError error)
+    {
+      this();
+      this.success = success;
+      this.error = error;
+    }
+
+    /**
+     * Performs a deep copy on <i>other</i>.
+     */
+    public continueProcedure_result(continueProcedure_result other) {
+      if (other.isSetSuccess()) {
+        this.success = new ProcedureAnswer(other.success);
+      }
+      if (other.isSetError()) {
+        this.error = new PlannerError(other.error);
+      }
+    }
+
+    @Override
+    public continueProcedure_result deepCopy() {
+      return new continueProcedure_result(this);
+    }
+
+    @Override
+    public void clear() {
+      this.success = null;
+      this.error = null;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public ProcedureAnswer getSuccess() {
+      return this.success;
+    }
+
+    public continueProcedure_result setSuccess(@org.apache.thrift.annotation.Nullable ProcedureAnswer success) {
+      this.success = success;
+      return this;
+    }
+
+    public void unsetSuccess() {
+      this.success = null;
+    }
+
+    /** Returns true if field success is set (has been assigned a value) and false otherwise */
+    public boolean isSetSuccess() {
+      return this.success != null;
+    }
+
+    public void setSuccessIsSet(boolean value) {
+      if (!value) {
+        this.success = null;
+      }
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public PlannerError getError() {
+      return this.error;
+    }
+
+    public continueProcedure_result setError(@org.apache.thrift.annotation.Nullable PlannerError error) {
+      this.error = error;
+      return this;
+    }
+
+    public void unsetError() {
+      this.error = null;
+    }
+
+    /** Returns true if field error is set (has been assigned a value) and false otherwise */
+    public boolean isSetError() {
+      return this.error != null;
+    }
+
+    public void setErrorIsSet(boolean value) {
+      if (!value) {
+        this.error = null;
+      }
+    }
+
+    @Override
+    public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
+      switch (field) {
+      case SUCCESS:
+        if (value == null) {
+          unsetSuccess();
+        } else {
+          setSuccess((ProcedureAnswer)value);
+        }
+        break;
+
+      case ERROR:
+        if (value == null) {
+          unsetError();
+        } else {
+          setError((PlannerError)value);
+        }
+        break;
+
+      }
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public java.lang.Object getFieldValue(_Fields field) {
+      switch (field) {
+      case SUCCESS:
+        return getSuccess();
+
+      case ERROR:
+        return getError();
+
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    /** Returns true if field corresponding to fieldID is set (has been assigned a value) and false otherwise */
+    @Override
+    public boolean isSet(_Fields field) {
+      if (field == null) {
+        throw new java.lang.IllegalArgumentException();
+      }
+
+      switch (field) {
+      case SUCCESS:
+        return isSetSuccess();
+      case ERROR:
+        return isSetError();
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    @Override
+    public boolean equals(java.lang.Object that) {
+      if (that instanceof continueProcedure_result)
+        return this.equals((continueProcedure_result)that);
+      return false;
+    }
+
+    public boolean equals(continueProcedure_result that) {
+      if (that == null)
+        return false;
+      if (this == that)
+        return true;
+
+      boolean this_present_success = true && this.isSetSuccess();
+      boolean that_present_success = true && that.isSetSuccess();
+      if (this_present_success || that_present_success) {
+        if (!(this_present_success && that_present_success))
+          return false;
+        if (!this.success.equals(that.success))
+          return false;
+      }
+
+      boolean this_present_error = true && this.isSetError();
+      boolean that_present_error = true && that.isSetError();
+      if (this_present_error || that_present_error) {
+        if (!(this_present_error && that_present_error))
+          return false;
+        if (!this.error.equals(that.error))
+          return false;
+      }
+
+      return true;
+    }
+
+    @Override
+    public int hashCode() {
+      int hashCode = 1;
+
+      hashCode = hashCode * 8191 + ((isSetSuccess()) ? 131071 : 524287);
+      if (isSetSuccess())
+        hashCode = hashCode * 8191 + success.hashCode();
+
+      hashCode = hashCode * 8191 + ((isSetError()) ? 131071 : 524287);
+      if (isSetError())
+        hashCode = hashCode * 8191 + error.hashCode();
+
+      return hashCode;
+    }
+
+    @Override
+    public int compareTo(continueProcedure_result other) {
+      if (!getClass().equals(other.getClass())) {
+        return getClass().getName().compareTo(other.getClass().getName());
+      }
+
+      int lastComparison = 0;
+
+      lastComparison = java.lang.Boolean.compare(isSetSuccess(), other.isSetSuccess());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetSuccess()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.success, other.success);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      lastComparison = java.lang.Boolean.compare(isSetError(), other.isSetError());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetError()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.error, other.error);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      return 0;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public _Fields fieldForId(int fieldId) {
+      return _Fields.findByThriftId(fieldId);
+    }
+
+    @Override
+    public void read(org.apache.thrift.protocol.TProtocol iprot) throws org.apache.thrift.TException {
+      scheme(iprot).read(iprot, this);
+    }
+
+    public void write(org.apache.thrift.protocol.TProtocol oprot) throws org.apache.thrift.TException {
+      scheme(oprot).write(oprot, this);
+      }
+
+    @Override
+    public java.lang.String toString() {
+      java.lang.StringBuilder sb = new java.lang.StringBuilder("continueProcedure_result(");
+      boolean first = true;
+
+      sb.append("success:");
+      if (this.success == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.success);
+      }
+      first = false;
+      if (!first) sb.append(", ");
+      sb.append("error:");
+      if (this.error == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.error);
+      }
+      first = false;
+      sb.append(")");
+      return sb.toString();
+    }
+
+    public void validate() throws org.apache.thrift.TException {
+      // check for required fields
+      // check for sub-struct validity
+      if (success != null) {
+        success.validate();
+      }
+    }
+
+    private void writeObject(java.io.ObjectOutputStream out) throws java.io.IOException {
+      try {
+        write(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(out)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private void readObject(java.io.ObjectInputStream in) throws java.io.IOException, java.lang.ClassNotFoundException {
+      try {
+        read(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(in)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private static class continueProcedure_resultStandardSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public continueProcedure_resultStandardScheme getScheme() {
+        return new continueProcedure_resultStandardScheme();
+      }
+    }
+
+    private static class continueProcedure_resultStandardScheme extends org.apache.thrift.scheme.StandardScheme<continueProcedure_result> {
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol iprot, continueProcedure_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TField schemeField;
+        iprot.readStructBegin();
+        while (true)
+        {
+          schemeField = iprot.readFieldBegin();
+          if (schemeField.type == org.apache.thrift.protocol.TType.STOP) { 
+            break;
+          }
+          switch (schemeField.id) {
+            case 0: // SUCCESS
+              if (schemeField.type == org.apache.thrift.protocol.TType.STRUCT) {
+                struct.success = new ProcedureAnswer();
+                struct.success.read(iprot);
+                struct.setSuccessIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            case 1: // ERROR
+              if (schemeField.type == org.apache.thrift.protocol.TType.STRUCT) {
+                struct.error = new PlannerError();
+                struct.error.read(iprot);
+                struct.setErrorIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            default:
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+          }
+          iprot.readFieldEnd();
+        }
+        iprot.readStructEnd();
+
+        // check for required fields of primitive type, which can't be checked in the validate method
+        struct.validate();
+      }
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol oprot, continueProcedure_result struct) throws org.apache.thrift.TException {
+        struct.validate();
+
+        oprot.writeStructBegin(STRUCT_DESC);
+        if (struct.success != null) {
+          oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
+          struct.success.write(oprot);
+          oprot.writeFieldEnd();
+        }
+        if (struct.error != null) {
+          oprot.writeFieldBegin(ERROR_FIELD_DESC);
+          struct.error.write(oprot);
+          oprot.writeFieldEnd();
+        }
+        oprot.writeFieldStop();
+        oprot.writeStructEnd();
+      }
+
+    }
+
+    private static class continueProcedure_resultTupleSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public continueProcedure_resultTupleScheme getScheme() {
+        return new continueProcedure_resultTupleScheme();
+      }
+    }
+
+    private static class continueProcedure_resultTupleScheme extends org.apache.thrift.scheme.TupleScheme<continueProcedure_result> {
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol prot, continueProcedure_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol oprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet optionals = new java.util.BitSet();
+        if (struct.isSetSuccess()) {
+          optionals.set(0);
+        }
+        if (struct.isSetError()) {
+          optionals.set(1);
+        }
+        oprot.writeBitSet(optionals, 2);
+        if (struct.isSetSuccess()) {
+          struct.success.write(oprot);
+        }
+        if (struct.isSetError()) {
+          struct.error.write(oprot);
+        }
+      }
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol prot, continueProcedure_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet incoming = iprot.readBitSet(2);
+        if (incoming.get(0)) {
+          struct.success = new ProcedureAnswer();
+          struct.success.read(iprot);
+          struct.setSuccessIsSet(true);
+        }
+        if (incoming.get(1)) {
+          struct.error = new PlannerError();
+          struct.error.read(iprot);
+          struct.setErrorIsSet(true);
+        }
+      }
+    }
+
+    private static <S extends org.apache.thrift.scheme.IScheme> S scheme(org.apache.thrift.protocol.TProtocol proto) {
+      return (org.apache.thrift.scheme.StandardScheme.class.equals(proto.getScheme()) ? STANDARD_SCHEME_FACTORY : TUPLE_SCHEME_FACTORY).getScheme();
+    }
+  }
+
+  @SuppressWarnings({"cast", "rawtypes", "serial", "unchecked", "unused"})
+  public static class abortProcedure_args implements org.apache.thrift.TBase<abortProcedure_args, abortProcedure_args._Fields>, java.io.Serializable, Cloneable, Comparable<abortProcedure_args>   {
+    private static final org.apache.thrift.protocol.TStruct STRUCT_DESC = new org.apache.thrift.protocol.TStruct("abortProcedure_args");
+
+    private static final org.apache.thrift.protocol.TField CALL_FIELD_DESC = new org.apache.thrift.protocol.TField("call", org.apache.thrift.protocol.TType.STRUCT, (short)1);
+    private static final org.apache.thrift.protocol.TField TOKEN_FIELD_DESC = new org.apache.thrift.protocol.TField("token", org.apache.thrift.protocol.TType.STRING, (short)2);
+
+    private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new abortProcedure_argsStandardSchemeFactory();
+    private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new abortProcedure_argsTupleSchemeFactory();
+
+    public @org.apache.thrift.annotation.Nullable ProcedureCall call; // required
+    public @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer token; // required
+
+    /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
+    public enum _Fields implements org.apache.thrift.TFieldIdEnum {
+      CALL((short)1, "call"),
+      TOKEN((short)2, "token");
+
+      private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
+
+      static {
+        for (_Fields field : java.util.EnumSet.allOf(_Fields.class)) {
+          byName.put(field.getFieldName(), field);
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByThriftId(int fieldId) {
+        switch(fieldId) {
+          case 1: // CALL
+            return CALL;
+          case 2: // TOKEN
+            return TOKEN;
+          default:
+            return null;
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, throwing an exception
+       * if it is not found.
+       */
+      public static _Fields findByThriftIdOrThrow(int fieldId) {
+        _Fields fields = findByThriftId(fieldId);
+        if (fields == null) throw new java.lang.IllegalArgumentException("Field " + fieldId + " doesn't exist!");
+        return fields;
+      }
+
+      /**
+       * Find the _Fields constant that matches name, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByName(java.lang.String name) {
+        return byName.get(name);
+      }
+
+      private final short _thriftId;
+      private final java.lang.String _fieldName;
+
+      _Fields(short thriftId, java.lang.String fieldName) {
+        _thriftId = thriftId;
+        _fieldName = fieldName;
+      }
+
+      @Override
+      public short getThriftFieldId() {
+        return _thriftId;
+      }
+
+      @Override
+      public java.lang.String getFieldName() {
+        return _fieldName;
+      }
+    }
+
+    // isset id assignments
+    public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
+    static {
+      java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
+      tmpMap.put(_Fields.CALL, new org.apache.thrift.meta_data.FieldMetaData("call", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, ProcedureCall.class)));
+      tmpMap.put(_Fields.TOKEN, new org.apache.thrift.meta_data.FieldMetaData("token", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING          , true)));
+      metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
+      org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(abortProcedure_args.class, metaDataMap);
+    }
+
+    public abortProcedure_args() {
+    }
+
+    public abortProcedure_args(
+      ProcedureCall call,
+      java.nio.ByteBuffer token)
+    {
+      this();
+      this.call = call;
+      this.token = org.apache.thrift.TBaseHelper.copyBinary(token);
+    }
+
+    /**
+     * Performs a deep copy on <i>other</i>.
+     */
+    public abortProcedure_args(abortProcedure_args other) {
+      if (other.isSetCall()) {
+        this.call = new ProcedureCall(other.call);
+      }
+      if (other.isSetToken()) {
+        this.token = org.apache.thrift.TBaseHelper.copyBinary(other.token);
+      }
+    }
+
+    @Override
+    public abortProcedure_args deepCopy() {
+      return new abortProcedure_args(this);
+    }
+
+    @Override
+    public void clear() {
+      this.call = null;
+      this.token = null;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public ProcedureCall getCall() {
+      return this.call;
+    }
+
+    public abortProcedure_args setCall(@org.apache.thrift.annotation.Nullable ProcedureCall call) {
+      this.call = call;
+      return this;
+    }
+
+    public void unsetCall() {
+      this.call = null;
+    }
+
+    /** Returns true if field call is set (has been assigned a value) and false otherwise */
+    public boolean isSetCall() {
+      return this.call != null;
+    }
+
+    public void setCallIsSet(boolean value) {
+      if (!value) {
+        this.call = null;
+      }
+    }
+
+    public byte[] getToken() {
+      setToken(org.apache.thrift.TBaseHelper.rightSize(token));
+      return token == null ? null : token.array();
+    }
+
+    public java.nio.ByteBuffer bufferForToken() {
+      return org.apache.thrift.TBaseHelper.copyBinary(token);
+    }
+
+    public abortProcedure_args setToken(byte[] token) {
+      this.token = token == null ? (java.nio.ByteBuffer)null     : java.nio.ByteBuffer.wrap(token.clone());
+      return this;
+    }
+
+    public abortProcedure_args setToken(@org.apache.thrift.annotation.Nullable java.nio.ByteBuffer token) {
+      this.token = org.apache.thrift.TBaseHelper.copyBinary(token);
+      return this;
+    }
+
+    public void unsetToken() {
+      this.token = null;
+    }
+
+    /** Returns true if field token is set (has been assigned a value) and false otherwise */
+    public boolean isSetToken() {
+      return this.token != null;
+    }
+
+    public void setTokenIsSet(boolean value) {
+      if (!value) {
+        this.token = null;
+      }
+    }
+
+    @Override
+    public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
+      switch (field) {
+      case CALL:
+        if (value == null) {
+          unsetCall();
+        } else {
+          setCall((ProcedureCall)value);
+        }
+        break;
+
+      case TOKEN:
+        if (value == null) {
+          unsetToken();
+        } else {
+          if (value instanceof byte[]) {
+            setToken((byte[])value);
+          } else {
+            setToken((java.nio.ByteBuffer)value);
+          }
+        }
+        break;
+
+      }
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public java.lang.Object getFieldValue(_Fields field) {
+      switch (field) {
+      case CALL:
+        return getCall();
+
+      case TOKEN:
+        return getToken();
+
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    /** Returns true if field corresponding to fieldID is set (has been assigned a value) and false otherwise */
+    @Override
+    public boolean isSet(_Fields field) {
+      if (field == null) {
+        throw new java.lang.IllegalArgumentException();
+      }
+
+      switch (field) {
+      case CALL:
+        return isSetCall();
+      case TOKEN:
+        return isSetToken();
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    @Override
+    public boolean equals(java.lang.Object that) {
+      if (that instanceof abortProcedure_args)
+        return this.equals((abortProcedure_args)that);
+      return false;
+    }
+
+    public boolean equals(abortProcedure_args that) {
+      if (that == null)
+        return false;
+      if (this == that)
+        return true;
+
+      boolean this_present_call = true && this.isSetCall();
+      boolean that_present_call = true && that.isSetCall();
+      if (this_present_call || that_present_call) {
+        if (!(this_present_call && that_present_call))
+          return false;
+        if (!this.call.equals(that.call))
+          return false;
+      }
+
+      boolean this_present_token = true && this.isSetToken();
+      boolean that_present_token = true && that.isSetToken();
+      if (this_present_token || that_present_token) {
+        if (!(this_present_token && that_present_token))
+          return false;
+        if (!this.token.equals(that.token))
+          return false;
+      }
+
+      return true;
+    }
+
+    @Override
+    public int hashCode() {
+      int hashCode = 1;
+
+      hashCode = hashCode * 8191 + ((isSetCall()) ? 131071 : 524287);
+      if (isSetCall())
+        hashCode = hashCode * 8191 + call.hashCode();
+
+      hashCode = hashCode * 8191 + ((isSetToken()) ? 131071 : 524287);
+      if (isSetToken())
+        hashCode = hashCode * 8191 + token.hashCode();
+
+      return hashCode;
+    }
+
+    @Override
+    public int compareTo(abortProcedure_args other) {
+      if (!getClass().equals(other.getClass())) {
+        return getClass().getName().compareTo(other.getClass().getName());
+      }
+
+      int lastComparison = 0;
+
+      lastComparison = java.lang.Boolean.compare(isSetCall(), other.isSetCall());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetCall()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.call, other.call);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      lastComparison = java.lang.Boolean.compare(isSetToken(), other.isSetToken());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetToken()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.token, other.token);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      return 0;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public _Fields fieldForId(int fieldId) {
+      return _Fields.findByThriftId(fieldId);
+    }
+
+    @Override
+    public void read(org.apache.thrift.protocol.TProtocol iprot) throws org.apache.thrift.TException {
+      scheme(iprot).read(iprot, this);
+    }
+
+    @Override
+    public void write(org.apache.thrift.protocol.TProtocol oprot) throws org.apache.thrift.TException {
+      scheme(oprot).write(oprot, this);
+    }
+
+    @Override
+    public java.lang.String toString() {
+      java.lang.StringBuilder sb = new java.lang.StringBuilder("abortProcedure_args(");
+      boolean first = true;
+
+      sb.append("call:");
+      if (this.call == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.call);
+      }
+      first = false;
+      if (!first) sb.append(", ");
+      sb.append("token:");
+      if (this.token == null) {
+        sb.append("null");
+      } else {
+        org.apache.thrift.TBaseHelper.toString(this.token, sb);
+      }
+      first = false;
+      sb.append(")");
+      return sb.toString();
+    }
+
+    public void validate() throws org.apache.thrift.TException {
+      // check for required fields
+      // check for sub-struct validity
+      if (call != null) {
+        call.validate();
+      }
+    }
+
+    private void writeObject(java.io.ObjectOutputStream out) throws java.io.IOException {
+      try {
+        write(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(out)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private void readObject(java.io.ObjectInputStream in) throws java.io.IOException, java.lang.ClassNotFoundException {
+      try {
+        read(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(in)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private static class abortProcedure_argsStandardSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public abortProcedure_argsStandardScheme getScheme() {
+        return new abortProcedure_argsStandardScheme();
+      }
+    }
+
+    private static class abortProcedure_argsStandardScheme extends org.apache.thrift.scheme.StandardScheme<abortProcedure_args> {
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol iprot, abortProcedure_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TField schemeField;
+        iprot.readStructBegin();
+        while (true)
+        {
+          schemeField = iprot.readFieldBegin();
+          if (schemeField.type == org.apache.thrift.protocol.TType.STOP) { 
+            break;
+          }
+          switch (schemeField.id) {
+            case 1: // CALL
+              if (schemeField.type == org.apache.thrift.protocol.TType.STRUCT) {
+                struct.call = new ProcedureCall();
+                struct.call.read(iprot);
+                struct.setCallIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            case 2: // TOKEN
+              if (schemeField.type == org.apache.thrift.protocol.TType.STRING) {
+                struct.token = iprot.readBinary();
+                struct.setTokenIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            default:
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+          }
+          iprot.readFieldEnd();
+        }
+        iprot.readStructEnd();
+
+        // check for required fields of primitive type, which can't be checked in the validate method
+        struct.validate();
+      }
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol oprot, abortProcedure_args struct) throws org.apache.thrift.TException {
+        struct.validate();
+
+        oprot.writeStructBegin(STRUCT_DESC);
+        if (struct.call != null) {
+          oprot.writeFieldBegin(CALL_FIELD_DESC);
+          struct.call.write(oprot);
+          oprot.writeFieldEnd();
+        }
+        if (struct.token != null) {
+          oprot.writeFieldBegin(TOKEN_FIELD_DESC);
+          oprot.writeBinary(struct.token);
+          oprot.writeFieldEnd();
+        }
+        oprot.writeFieldStop();
+        oprot.writeStructEnd();
+      }
+
+    }
+
+    private static class abortProcedure_argsTupleSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public abortProcedure_argsTupleScheme getScheme() {
+        return new abortProcedure_argsTupleScheme();
+      }
+    }
+
+    private static class abortProcedure_argsTupleScheme extends org.apache.thrift.scheme.TupleScheme<abortProcedure_args> {
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol prot, abortProcedure_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol oprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet optionals = new java.util.BitSet();
+        if (struct.isSetCall()) {
+          optionals.set(0);
+        }
+        if (struct.isSetToken()) {
+          optionals.set(1);
+        }
+        oprot.writeBitSet(optionals, 2);
+        if (struct.isSetCall()) {
+          struct.call.write(oprot);
+        }
+        if (struct.isSetToken()) {
+          oprot.writeBinary(struct.token);
+        }
+      }
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol prot, abortProcedure_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet incoming = iprot.readBitSet(2);
+        if (incoming.get(0)) {
+          struct.call = new ProcedureCall();
+          struct.call.read(iprot);
+          struct.setCallIsSet(true);
+        }
+        if (incoming.get(1)) {
+          struct.token = iprot.readBinary();
+          struct.setTokenIsSet(true);
+        }
+      }
+    }
+
+    private static <S extends org.apache.thrift.scheme.IScheme> S scheme(org.apache.thrift.protocol.TProtocol proto) {
+      return (org.apache.thrift.scheme.StandardScheme.class.equals(proto.getScheme()) ? STANDARD_SCHEME_FACTORY : TUPLE_SCHEME_FACTORY).getScheme();
+    }
+  }
+
+  @SuppressWarnings({"cast", "rawtypes", "serial", "unchecked", "unused"})
+  public static class abortProcedure_result implements org.apache.thrift.TBase<abortProcedure_result, abortProcedure_result._Fields>, java.io.Serializable, Cloneable, Comparable<abortProcedure_result>   {
+    private static final org.apache.thrift.protocol.TStruct STRUCT_DESC = new org.apache.thrift.protocol.TStruct("abortProcedure_result");
+
+    private static final org.apache.thrift.protocol.TField ERROR_FIELD_DESC = new org.apache.thrift.protocol.TField("error", org.apache.thrift.protocol.TType.STRUCT, (short)1);
+
+    private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new abortProcedure_resultStandardSchemeFactory();
+    private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new abortProcedure_resultTupleSchemeFactory();
+
+    public @org.apache.thrift.annotation.Nullable PlannerError error; // required
+
+    /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
+    public enum _Fields implements org.apache.thrift.TFieldIdEnum {
+      ERROR((short)1, "error");
+
+      private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
+
+      static {
+        for (_Fields field : java.util.EnumSet.allOf(_Fields.class)) {
+          byName.put(field.getFieldName(), field);
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByThriftId(int fieldId) {
+        switch(fieldId) {
+          case 1: // ERROR
+            return ERROR;
+          default:
+            return null;
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, throwing an exception
+       * if it is not found.
+       */
+      public static _Fields findByThriftIdOrThrow(int fieldId) {
+        _Fields fields = findByThriftId(fieldId);
+        if (fields == null) throw new java.lang.IllegalArgumentException("Field " + fieldId + " doesn't exist!");
+        return fields;
+      }
+
+      /**
+       * Find the _Fields constant that matches name, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByName(java.lang.String name) {
+        return byName.get(name);
+      }
+
+      private final short _thriftId;
+      private final java.lang.String _fieldName;
+
+      _Fields(short thriftId, java.lang.String fieldName) {
+        _thriftId = thriftId;
+        _fieldName = fieldName;
+      }
+
+      @Override
+      public short getThriftFieldId() {
+        return _thriftId;
+      }
+
+      @Override
+      public java.lang.String getFieldName() {
+        return _fieldName;
+      }
+    }
+
+    // isset id assignments
+    public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
+    static {
+      java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
+      tmpMap.put(_Fields.ERROR, new org.apache.thrift.meta_data.FieldMetaData("error", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, PlannerError.class)));
+      metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
+      org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(abortProcedure_result.class, metaDataMap);
+    }
+
+    public abortProcedure_result() {
+    }
+
+    public abortProcedure_result(
+      PlannerError error)
+    {
+      this();
+      this.error = error;
+    }
+
+    /**
+     * Performs a deep copy on <i>other</i>.
+     */
+    public abortProcedure_result(abortProcedure_result other) {
+      if (other.isSetError()) {
+        this.error = new PlannerError(other.error);
+      }
+    }
+
+    @Override
+    public abortProcedure_result deepCopy() {
+      return new abortProcedure_result(this);
+    }
+
+    @Override
+    public void clear() {
+      this.error = null;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public PlannerError getError() {
+      return this.error;
+    }
+
+    public abortProcedure_result setError(@org.apache.thrift.annotation.Nullable PlannerError error) {
+      this.error = error;
+      return this;
+    }
+
+    public void unsetError() {
+      this.error = null;
+    }
+
+    /** Returns true if field error is set (has been assigned a value) and false otherwise */
+    public boolean isSetError() {
+      return this.error != null;
+    }
+
+    public void setErrorIsSet(boolean value) {
+      if (!value) {
+        this.error = null;
+      }
+    }
+
+    @Override
+    public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
+      switch (field) {
+      case ERROR:
+        if (value == null) {
+          unsetError();
+        } else {
+          setError((PlannerError)value);
+        }
+        break;
+
+      }
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public java.lang.Object getFieldValue(_Fields field) {
+      switch (field) {
+      case ERROR:
+        return getError();
+
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    /** Returns true if field corresponding to fieldID is set (has been assigned a value) and false otherwise */
+    @Override
+    public boolean isSet(_Fields field) {
+      if (field == null) {
+        throw new java.lang.IllegalArgumentException();
+      }
+
+      switch (field) {
+      case ERROR:
+        return isSetError();
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    @Override
+    public boolean equals(java.lang.Object that) {
+      if (that instanceof abortProcedure_result)
+        return this.equals((abortProcedure_result)that);
+      return false;
+    }
+
+    public boolean equals(abortProcedure_result that) {
+      if (that == null)
+        return false;
+      if (this == that)
+        return true;
+
+      boolean this_present_error = true && this.isSetError();
+      boolean that_present_error = true && that.isSetError();
+      if (this_present_error || that_present_error) {
+        if (!(this_present_error && that_present_error))
+          return false;
+        if (!this.error.equals(that.error))
+          return false;
+      }
+
+      return true;
+    }
+
+    @Override
+    public int hashCode() {
+      int hashCode = 1;
+
+      hashCode = hashCode * 8191 + ((isSetError()) ? 131071 : 524287);
+      if (isSetError())
+        hashCode = hashCode * 8191 + error.hashCode();
+
+      return hashCode;
+    }
+
+    @Override
+    public int compareTo(abortProcedure_result other) {
+      if (!getClass().equals(other.getClass())) {
+        return getClass().getName().compareTo(other.getClass().getName());
+      }
+
+      int lastComparison = 0;
+
+      lastComparison = java.lang.Boolean.compare(isSetError(), other.isSetError());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetError()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.error, other.error);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      return 0;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public _Fields fieldForId(int fieldId) {
+      return _Fields.findByThriftId(fieldId);
+    }
+
+    @Override
+    public void read(org.apache.thrift.protocol.TProtocol iprot) throws org.apache.thrift.TException {
+      scheme(iprot).read(iprot, this);
+    }
+
+    public void write(org.apache.thrift.protocol.TProtocol oprot) throws org.apache.thrift.TException {
+      scheme(oprot).write(oprot, this);
+      }
+
+    @Override
+    public java.lang.String toString() {
+      java.lang.StringBuilder sb = new java.lang.StringBuilder("abortProcedure_result(");
+      boolean first = true;
+
+      sb.append("error:");
+      if (this.error == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.error);
+      }
+      first = false;
+      sb.append(")");
+      return sb.toString();
+    }
+
+    public void validate() throws org.apache.thrift.TException {
+      // check for required fields
+      // check for sub-struct validity
+    }
+
+    private void writeObject(java.io.ObjectOutputStream out) throws java.io.IOException {
+      try {
+        write(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(out)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private void readObject(java.io.ObjectInputStream in) throws java.io.IOException, java.lang.ClassNotFoundException {
+      try {
+        read(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(in)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private static class abortProcedure_resultStandardSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public abortProcedure_resultStandardScheme getScheme() {
+        return new abortProcedure_resultStandardScheme();
+      }
+    }
+
+    private static class abortProcedure_resultStandardScheme extends org.apache.thrift.scheme.StandardScheme<abortProcedure_result> {
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol iprot, abortProcedure_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TField schemeField;
+        iprot.readStructBegin();
+        while (true)
+        {
+          schemeField = iprot.readFieldBegin();
+          if (schemeField.type == org.apache.thrift.protocol.TType.STOP) { 
+            break;
+          }
+          switch (schemeField.id) {
+            case 1: // ERROR
+              if (schemeField.type == org.apache.thrift.protocol.TType.STRUCT) {
+                struct.error = new PlannerError();
+                struct.error.read(iprot);
+                struct.setErrorIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            default:
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+          }
+          iprot.readFieldEnd();
+        }
+        iprot.readStructEnd();
+
+        // check for required fields of primitive type, which can't be checked in the validate method
+        struct.validate();
+      }
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol oprot, abortProcedure_result struct) throws org.apache.thrift.TException {
+        struct.validate();
+
+        oprot.writeStructBegin(STRUCT_DESC);
+        if (struct.error != null) {
+          oprot.writeFieldBegin(ERROR_FIELD_DESC);
+          struct.error.write(oprot);
+          oprot.writeFieldEnd();
+        }
+        oprot.writeFieldStop();
+        oprot.writeStructEnd();
+      }
+
+    }
+
+    private static class abortProcedure_resultTupleSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public abortProcedure_resultTupleScheme getScheme() {
+        return new abortProcedure_resultTupleScheme();
+      }
+    }
+
+    private static class abortProcedure_resultTupleScheme extends org.apache.thrift.scheme.TupleScheme<abortProcedure_result> {
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol prot, abortProcedure_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol oprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet optionals = new java.util.BitSet();
+        if (struct.isSetError()) {
+          optionals.set(0);
+        }
+        oprot.writeBitSet(optionals, 1);
+        if (struct.isSetError()) {
+          struct.error.write(oprot);
+        }
+      }
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol prot, abortProcedure_result struct) throws org.apache.thrift.TException {
         org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
         java.util.BitSet incoming = iprot.readBitSet(1);
         if (incoming.get(0)) {

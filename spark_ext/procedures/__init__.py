@@ -1,0 +1,4 @@
+"""Procedures, `CALL lake.sys.name(…)`: each is declared as data, with a function that carries it out.
+
+Names, arguments and results are Paimon's (documentation page `spark/procedures`).
+"""

@@ -1,0 +1,27 @@
+"""All procedures by their names; a module of procedures lists its own as PROCEDURES."""
+
+from collections.abc import Mapping
+
+from interbed.spark_ext.procedures import tags
+from interbed.spark_ext.procedures.procedure import Procedure
+from interbed.storage.errors import InvalidInputError, NotSupportedError
+
+_MODULES = (tags,)
+
+PROCEDURES: Mapping[str, Procedure] = {p.name: p for module in _MODULES for p in module.PROCEDURES}
+
+
+def procedure_named(name: str) -> Procedure:
+    """The procedure of a name, in any case; raises InvalidInputError."""
+    found = PROCEDURES.get(name.lower())
+    if found is None:
+        raise InvalidInputError(f"There is no procedure sys.{name}; there are {', '.join(sorted(PROCEDURES))}.")
+    return found
+
+
+def run_task(name: str, shared: bytes, payload: bytes) -> bytes:
+    """Carry out one task of a procedure's job, on an executor."""
+    procedure = procedure_named(name)
+    if procedure.run_task is None:
+        raise NotSupportedError(f"The procedure {name} has no tasks for executors.")
+    return procedure.run_task(shared, payload)

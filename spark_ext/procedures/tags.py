@@ -1,0 +1,81 @@
+"""Procedures about tags (documentation pages `spark/procedures`, `maintenance/manage-tags`)."""
+
+from interbed.spark_ext.procedures.call import ProcedureCall
+from interbed.spark_ext.procedures.procedure import (
+    DONE,
+    TABLE,
+    Answer,
+    ArgumentType,
+    Procedure,
+    column,
+    optional,
+    required,
+)
+
+_TAG = required("tag")
+
+
+def _create_tag(call: ProcedureCall) -> Answer:
+    call.table().create_tag(call.needed("tag"), call.given("snapshot"), time_retained=call.given("time_retained"))
+    return DONE
+
+
+def _replace_tag(call: ProcedureCall) -> Answer:
+    call.table().replace_tag(call.needed("tag"), call.given("snapshot"), time_retained=call.given("time_retained"))
+    return DONE
+
+
+def _rename_tag(call: ProcedureCall) -> Answer:
+    call.table().rename_tag(call.needed("tag"), call.needed("target_tag"))
+    return DONE
+
+
+def _delete_tag(call: ProcedureCall) -> Answer:
+    table = call.table()
+    # Several are parted by commas, as in Paimon; all of them are looked up before one goes.
+    names = [name.strip() for name in call.needed("tag").split(",") if name.strip()]
+    for name in names:
+        table.get_tag(name)
+    for name in names:
+        table.delete_tag(name)
+    return DONE
+
+
+def _expire_tags(call: ProcedureCall) -> Answer:
+    gone = call.table().expire_tags(call.given("older_than"))
+    return [(name,) for name in gone] or [("No expired tags.",)]
+
+
+PROCEDURES = (
+    Procedure(
+        name="create_tag",
+        description="Names a snapshot, the newest one by default, so that it stays readable when it expires.",
+        parameters=(TABLE, _TAG, optional("snapshot", ArgumentType.LONG), optional("time_retained")),
+        call=_create_tag,
+    ),
+    Procedure(
+        name="replace_tag",
+        description="Makes a tag stand for another snapshot.",
+        parameters=(TABLE, _TAG, optional("snapshot", ArgumentType.LONG), optional("time_retained")),
+        call=_replace_tag,
+    ),
+    Procedure(
+        name="rename_tag",
+        description="Gives a tag another name.",
+        parameters=(TABLE, _TAG, required("target_tag")),
+        call=_rename_tag,
+    ),
+    Procedure(
+        name="delete_tag",
+        description="Deletes tags, and the files that only they kept.",
+        parameters=(TABLE, _TAG),
+        call=_delete_tag,
+    ),
+    Procedure(
+        name="expire_tags",
+        description="Deletes the tags whose time is over, and those made before a time.",
+        parameters=(TABLE, optional("older_than")),
+        columns=(column("expired_tags"),),
+        call=_expire_tags,
+    ),
+)
