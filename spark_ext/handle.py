@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from interbed.catalog.api import system_table
 from interbed.catalog.identifier import TableName
+from interbed.spark_ext.session_options import without_pins
 from interbed.storage.change_view import ChangeView
 from interbed.storage.errors import InvalidInputError
 from interbed.storage.schema.table_schema import TableSchema
@@ -89,4 +90,5 @@ class TableHandle:
     def open(self) -> Table:
         """The table's files, without its catalog: for planning, reading and writing, not for commits."""
         file_system = {k: v for k, v in self.catalog_options.items() if k.startswith(FILE_SYSTEM_PREFIXES)}
-        return load_table(self.location, schema_json=self.schema_json, options={**file_system, **self.dynamic_options})
+        dynamic = self.dynamic_options if self.snapshot_id is None else without_pins(self.dynamic_options)
+        return load_table(self.location, schema_json=self.schema_json, options={**file_system, **dynamic})

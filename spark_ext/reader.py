@@ -11,14 +11,17 @@ import pyarrow as pa
 from interbed.spark_ext.handle import TableHandle
 from interbed.spark_ext.native import NativeFiles
 from interbed.spark_ext.predicates import conjunction_of
+from interbed.spark_ext.session_options import TRAVEL_KEYS, read_options
 from interbed.spark_ext.spark_types import arrow_schema_for_spark, batch_for_spark
-from interbed.storage.errors import InvalidInputError, InvalidOptionError
+from interbed.storage.errors import InvalidInputError
 from interbed.storage.predicate.expr import Predicate
 from interbed.storage.scan.split import Split
 from interbed.storage.scan.starting_point import starting_snapshot
+from interbed.storage.stream_options import StartupMode
 from interbed.thrift_idl.planner.ttypes import ScanPlan, ScanSplit
 
 SNAPSHOT_ID = "scan.snapshot-id"
+_OF_ONE_SNAPSHOT = (StartupMode.LATEST_FULL, StartupMode.LATEST, StartupMode.COMPACTED_FULL)
 _VIEW_ROW_BYTES = 100
 """What a row of a system table is taken for: the largest of them, the audit log, has one for each row of the table."""
 
@@ -57,11 +60,7 @@ class ReadTask:
 
 def plan_scan(handle: TableHandle, request: Any) -> ScanPlan:
     """The plan for planner.thrift's ScanRequest: splits of the handle's snapshot, pruned by filters and limit."""
-    handle = replace(
-        handle,
-        dynamic_options={**handle.dynamic_options, **request.options},
-        snapshot_id=_snapshot_id(handle, request.options),
-    )
+    handle = _as_read(handle, request.options)
     predicate = conjunction_of(request.filters, handle.fields)
     task = ReadTask(handle=handle, columns=tuple(request.columns), filters=tuple(request.filters))
     if handle.view is not None:
@@ -70,7 +69,9 @@ def plan_scan(handle: TableHandle, request: Any) -> ScanPlan:
         nothing = _description(None, [], task.columns, request.limit)
         return ScanPlan(task=task.to_bytes(), splits=[], rowCount=0, byteSize=0, description=nothing)
     table = handle.open()
-    plan = table.new_scan(predicate=predicate, limit=request.limit, snapshot_id=handle.snapshot_id).plan()
+    # Other modes than a snapshot's look at the files of several; these see the newest when the read is planned.
+    snapshot_id = handle.snapshot_id if table.options.startup_mode in _OF_ONE_SNAPSHOT else None
+    plan = table.new_scan(predicate=predicate, limit=request.limit, snapshot_id=snapshot_id).plan()
     native = NativeFiles(table.schema, task.columns, lambda schema_id: table.store.schemas.schema(schema_id).fields)
     splits = [_split_for_spark(split, native) for split in plan.splits]
     return ScanPlan(
@@ -93,13 +94,13 @@ def _plan_view(task: ReadTask, limit: int | None) -> ScanPlan:
     )
 
 
-def _snapshot_id(handle: TableHandle, options: Mapping[str, str]) -> int | None:
-    given = options.get(SNAPSHOT_ID)
-    if given is None:
-        return handle.snapshot_id
-    if not given.isdecimal():
-        raise InvalidOptionError(f"Option '{SNAPSHOT_ID}' takes the id of a snapshot, not '{given}'.")
-    return int(given)
+def _as_read(handle: TableHandle, options: Mapping[str, str]) -> TableHandle:
+    """The handle with the options of this read and the snapshot that they mean."""
+    read = replace(handle, dynamic_options=read_options(handle.dynamic_options, options))
+    if TRAVEL_KEYS.isdisjoint(options):
+        return read
+    snapshot = starting_snapshot(replace(read, snapshot_id=None).open().store)
+    return replace(read, snapshot_id=None if snapshot is None else snapshot.id)
 
 
 def _split_for_spark(split: Split, native: NativeFiles) -> ScanSplit:

@@ -45,6 +45,8 @@ struct TableRef {
   1: required CatalogRef catalog,
   2: required string database,
   3: required string table,
+  /** The session's settings spark.interbed.* and spark.paimon.* by their whole names: options by SET. */
+  4: optional map<string, string> settings,
 }
 
 /** A point of a table's history; none of the fields set means the latest snapshot. */
@@ -53,6 +55,8 @@ struct TimeTravel {
   1: optional string version,
   /** Microseconds since 1970-01-01T00:00:00Z. */
   2: optional i64 timestampMicros,
+  /** True: the newest, whatever the session's settings say; for writes, and to see whether there is the table. */
+  3: optional bool newest,
 }
 
 struct Namespace {

@@ -1,5 +1,6 @@
 """Calls about tables: load, create, alter, drop, rename."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -10,9 +11,10 @@ from interbed.spark_ext.calls.base import Calls, identifier_of
 from interbed.spark_ext.clustering import clustering_of
 from interbed.spark_ext.ddl import schema_changes, schema_to_create, spark_properties
 from interbed.spark_ext.handle import TableHandle
+from interbed.spark_ext.session_options import with_session_options
 from interbed.spark_ext.spark_types import schema_to_spark
 from interbed.storage.paths import MAIN_BRANCH
-from interbed.storage.scan.starting_point import named_version
+from interbed.storage.scan.starting_point import named_version, starting_snapshot, travels
 from interbed.storage.snapshot.snapshot import Snapshot
 from interbed.storage.table import Table
 from interbed.thrift_idl.planner.ttypes import TableInfo, TimeTravel, WriteClustering
@@ -29,14 +31,25 @@ class TableCalls(Calls):
     def loadTable(self, table: Any, at: TimeTravel) -> TableInfo:  # noqa: N802
         name = TableName.parse(identifier_of(table))
         loaded = self._catalog(table.catalog).get_table(name.of_table)
+        named = at.version is not None or at.timestampMicros is not None
+        loaded, options = with_session_options(
+            loaded, table.settings or {}, table.catalog.name, table.database, travels=not (named or at.newest)
+        )
+        pinned = named or (travels(loaded.store) and not at.newest)
         snapshot = _snapshot_at(loaded, at)
-        travels = at.version is not None or at.timestampMicros is not None
-        if snapshot is not None and travels:
+        schema = loaded.schema
+        if snapshot is not None and pinned:
             # A look into the past shows the columns of that time.
-            loaded = Table(loaded.name, replace(loaded.store, schema=loaded.store.schemas.schema(snapshot.schema_id)))
+            schema = loaded.store.schemas.schema(snapshot.schema_id)
+        if options:
+            # What the session sets is not the table's: SHOW CREATE TABLE does not tell of it.
+            own = loaded.store.schemas.schema(loaded.schema.id).options
+            schema = replace(schema, options=own)
+        if schema is not loaded.schema:
+            loaded = Table(loaded.name, replace(loaded.store, schema=schema))
         if name.system is not None:
-            return _system_table_info(table, loaded, snapshot if travels else None, name.system)
-        return table_info(table, loaded, snapshot)
+            return _system_table_info(table, loaded, snapshot if pinned else None, name.system, options)
+        return table_info(table, loaded, snapshot, options)
 
     def createTable(self, table: Any, request: Any) -> TableInfo:  # noqa: N802
         catalog = self._catalog(table.catalog)
@@ -75,10 +88,12 @@ def _snapshot_at(table: Table, at: TimeTravel) -> Snapshot | None:
         return snapshots.by_time_millis(at.timestampMicros // MICROS_PER_MILLI)
     if at.version is not None:
         return named_version(table.store, at.version)
-    return snapshots.latest()
+    return snapshots.latest() if at.newest else starting_snapshot(table.store)
 
 
-def _handle(reference: Any, table: Table, snapshot: Snapshot | None) -> TableHandle:
+def _handle(
+    reference: Any, table: Table, snapshot: Snapshot | None, options: Mapping[str, str] | None = None
+) -> TableHandle:
     branch = table.store.paths.branch
     return TableHandle(
         catalog=reference.catalog.name,
@@ -88,11 +103,13 @@ def _handle(reference: Any, table: Table, snapshot: Snapshot | None) -> TableHan
         location=table.location,
         schema_json=table.schema.to_json(),
         snapshot_id=None if snapshot is None else snapshot.id,
-        dynamic_options={} if branch == MAIN_BRANCH else {"branch": branch},
+        dynamic_options={**(options or {}), **({} if branch == MAIN_BRANCH else {"branch": branch})},
     )
 
 
-def _system_table_info(reference: Any, table: Table, snapshot: Snapshot | None, kind: str) -> TableInfo:
+def _system_table_info(
+    reference: Any, table: Table, snapshot: Snapshot | None, kind: str, options: Mapping[str, str]
+) -> TableInfo:
     """A system table; `snapshot` is the one of the past that it is about, None for the newest when it is read."""
     return TableInfo(
         schemaJson=schema_to_spark(system_table(table, kind).fields),
@@ -101,14 +118,16 @@ def _system_table_info(reference: Any, table: Table, snapshot: Snapshot | None, 
         properties={},
         snapshotId=0 if snapshot is None else snapshot.id,
         clustering=WriteClustering(columns=[], bucketCount=0, bucketColumns=[], strict=False),
-        handle=_handle(reference, table, snapshot).to_bytes(),
+        handle=_handle(reference, table, snapshot, options).to_bytes(),
     )
 
 
-def table_info(reference: Any, table: Table, snapshot: Snapshot | None) -> TableInfo:
-    """A table as Spark is told of it, at a snapshot (None: it has none)."""
+def table_info(
+    reference: Any, table: Table, snapshot: Snapshot | None, options: Mapping[str, str] | None = None
+) -> TableInfo:
+    """A table as Spark is told of it, at a snapshot (None: it has none), with the session's options."""
     schema = table.schema
-    handle = _handle(reference, table, snapshot)
+    handle = _handle(reference, table, snapshot, options)
     return TableInfo(
         schemaJson=schema_to_spark(schema.fields),
         partitionKeys=list(schema.partition_keys),

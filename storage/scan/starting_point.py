@@ -13,7 +13,8 @@ from interbed.storage.stream_options import SCAN_TAG_NAME, SCAN_VERSION, Startup
 from interbed.storage.version.tag import TagManager
 
 _WATERMARK = "watermark-"
-_TRAVELS = (StartupMode.FROM_SNAPSHOT, StartupMode.FROM_SNAPSHOT_FULL, StartupMode.FROM_TIMESTAMP)
+PINNED = (StartupMode.FROM_SNAPSHOT, StartupMode.FROM_SNAPSHOT_FULL, StartupMode.FROM_TIMESTAMP)
+"""The modes in which options name one snapshot of the past."""
 
 
 def starting_snapshot(store: TableStore, snapshot_id: int | None = None) -> Snapshot | None:
@@ -25,7 +26,7 @@ def starting_snapshot(store: TableStore, snapshot_id: int | None = None) -> Snap
         return snapshot_or_tagged(store, snapshot_id)
     options = store.options
     mode = options.startup_mode
-    if mode in _TRAVELS:
+    if mode in PINNED:
         return _travelled(store)
     if mode is StartupMode.COMPACTED_FULL:
         return compacted_snapshot(store)
@@ -89,7 +90,7 @@ def at_snapshot(store: TableStore, snapshot_id: int | None = None) -> TableStore
 
 def travels(store: TableStore) -> bool:
     """Whether the options name a snapshot of the past."""
-    return store.options.startup_mode in _TRAVELS
+    return store.options.startup_mode in PINNED
 
 
 def snapshot_or_tagged(store: TableStore, snapshot_id: int) -> Snapshot:

@@ -8,6 +8,7 @@ import interbed.spark.thrift.TableRef;
 import interbed.spark.thrift.TimeTravel;
 import java.util.HashMap;
 import java.util.Map;
+import java.util.Set;
 import org.apache.spark.sql.catalyst.analysis.NamespaceAlreadyExistsException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchFunctionException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
@@ -22,6 +23,7 @@ import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.connector.catalog.TableChange;
+import org.apache.spark.sql.connector.catalog.TableWritePrivilege;
 import org.apache.spark.sql.connector.catalog.functions.UnboundFunction;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
@@ -32,7 +34,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * <p>Named by spark.sql.catalog.NAME, or made by CREATE CATALOG.
  */
 public class SparkCatalog implements CatalogProcedures, TableCatalog, SupportsNamespaces, FunctionCatalog {
-  private static final TimeTravel LATEST = new TimeTravel();
+  private static final TimeTravel AS_THE_SESSION_SAYS = new TimeTravel();
+  private static final TimeTravel NEWEST = new TimeTravel().setNewest(true);
 
   private CatalogRef reference;
 
@@ -159,7 +162,7 @@ public class SparkCatalog implements CatalogProcedures, TableCatalog, SupportsNa
 
   @Override
   public Table loadTable(Identifier identifier) throws NoSuchTableException {
-    return load(identifier, LATEST);
+    return load(identifier, AS_THE_SESSION_SAYS);
   }
 
   @Override
@@ -170,6 +173,22 @@ public class SparkCatalog implements CatalogProcedures, TableCatalog, SupportsNa
   @Override
   public Table loadTable(Identifier identifier, long timestampMicros) throws NoSuchTableException {
     return load(identifier, new TimeTravel().setTimestampMicros(timestampMicros));
+  }
+
+  /** For writes: into the newest snapshot, also while a setting makes reads see an older one. */
+  @Override
+  public Table loadTable(Identifier identifier, Set<TableWritePrivilege> privileges) throws NoSuchTableException {
+    return load(identifier, NEWEST);
+  }
+
+  @Override
+  public boolean tableExists(Identifier identifier) {
+    try {
+      load(identifier, NEWEST);
+      return true;
+    } catch (NoSuchTableException error) {
+      return false;
+    }
   }
 
   private Table load(Identifier identifier, TimeTravel at) throws NoSuchTableException {
@@ -261,7 +280,7 @@ public class SparkCatalog implements CatalogProcedures, TableCatalog, SupportsNa
   }
 
   private TableRef table(Identifier identifier) {
-    return new TableRef(reference, identifier.namespace()[0], identifier.name());
+    return new TableRef(reference, identifier.namespace()[0], identifier.name()).setSettings(SessionSettings.current());
   }
 
   /** Spark passes the new name on as it is written: without a database, with one, or with the catalog before it. */

@@ -46,7 +46,7 @@ public final class SparkExtensions extends AbstractFunction1<SparkSessionExtensi
       if (ofCatalogs.isPresent()) {
         return parse(method, withText(arguments, ofCatalogs.get().toCall()));
       }
-      Object parsed = parse(method, arguments);
+      Object parsed = parse(method, withText(arguments, SettingStatement.quoted(sql)));
       for (StatementTranslation translation : TRANSLATIONS) {
         Optional<String> translated = translation.translate(sql, (LogicalPlan) parsed);
         if (translated.isPresent()) {

@@ -531,14 +531,14 @@ public class CreateTable implements org.apache.thrift.TBase<CreateTable, CreateT
           case 2: // PARTITIONING
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list70 = iprot.readListBegin();
-                struct.partitioning = new java.util.ArrayList<PartitionTransform>(_list70.size);
-                @org.apache.thrift.annotation.Nullable PartitionTransform _elem71;
-                for (int _i72 = 0; _i72 < _list70.size; ++_i72)
+                org.apache.thrift.protocol.TList _list80 = iprot.readListBegin();
+                struct.partitioning = new java.util.ArrayList<PartitionTransform>(_list80.size);
+                @org.apache.thrift.annotation.Nullable PartitionTransform _elem81;
+                for (int _i82 = 0; _i82 < _list80.size; ++_i82)
                 {
-                  _elem71 = new PartitionTransform();
-                  _elem71.read(iprot);
-                  struct.partitioning.add(_elem71);
+                  _elem81 = new PartitionTransform();
+                  _elem81.read(iprot);
+                  struct.partitioning.add(_elem81);
                 }
                 iprot.readListEnd();
               }
@@ -550,15 +550,15 @@ public class CreateTable implements org.apache.thrift.TBase<CreateTable, CreateT
           case 3: // PROPERTIES
             if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
               {
-                org.apache.thrift.protocol.TMap _map73 = iprot.readMapBegin();
-                struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map73.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _key74;
-                @org.apache.thrift.annotation.Nullable java.lang.String _val75;
-                for (int _i76 = 0; _i76 < _map73.size; ++_i76)
+                org.apache.thrift.protocol.TMap _map83 = iprot.readMapBegin();
+                struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map83.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _key84;
+                @org.apache.thrift.annotation.Nullable java.lang.String _val85;
+                for (int _i86 = 0; _i86 < _map83.size; ++_i86)
                 {
-                  _key74 = iprot.readString();
-                  _val75 = iprot.readString();
-                  struct.properties.put(_key74, _val75);
+                  _key84 = iprot.readString();
+                  _val85 = iprot.readString();
+                  struct.properties.put(_key84, _val85);
                 }
                 iprot.readMapEnd();
               }
@@ -592,9 +592,9 @@ public class CreateTable implements org.apache.thrift.TBase<CreateTable, CreateT
         oprot.writeFieldBegin(PARTITIONING_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.partitioning.size()));
-          for (PartitionTransform _iter77 : struct.partitioning)
+          for (PartitionTransform _iter87 : struct.partitioning)
           {
-            _iter77.write(oprot);
+            _iter87.write(oprot);
           }
           oprot.writeListEnd();
         }
@@ -604,10 +604,10 @@ public class CreateTable implements org.apache.thrift.TBase<CreateTable, CreateT
         oprot.writeFieldBegin(PROPERTIES_FIELD_DESC);
         {
           oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.properties.size()));
-          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter78 : struct.properties.entrySet())
+          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter88 : struct.properties.entrySet())
           {
-            oprot.writeString(_iter78.getKey());
-            oprot.writeString(_iter78.getValue());
+            oprot.writeString(_iter88.getKey());
+            oprot.writeString(_iter88.getValue());
           }
           oprot.writeMapEnd();
         }
@@ -634,17 +634,17 @@ public class CreateTable implements org.apache.thrift.TBase<CreateTable, CreateT
       oprot.writeString(struct.schemaJson);
       {
         oprot.writeI32(struct.partitioning.size());
-        for (PartitionTransform _iter79 : struct.partitioning)
+        for (PartitionTransform _iter89 : struct.partitioning)
         {
-          _iter79.write(oprot);
+          _iter89.write(oprot);
         }
       }
       {
         oprot.writeI32(struct.properties.size());
-        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter80 : struct.properties.entrySet())
+        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter90 : struct.properties.entrySet())
         {
-          oprot.writeString(_iter80.getKey());
-          oprot.writeString(_iter80.getValue());
+          oprot.writeString(_iter90.getKey());
+          oprot.writeString(_iter90.getValue());
         }
       }
     }
@@ -655,27 +655,27 @@ public class CreateTable implements org.apache.thrift.TBase<CreateTable, CreateT
       struct.schemaJson = iprot.readString();
       struct.setSchemaJsonIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list81 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-        struct.partitioning = new java.util.ArrayList<PartitionTransform>(_list81.size);
-        @org.apache.thrift.annotation.Nullable PartitionTransform _elem82;
-        for (int _i83 = 0; _i83 < _list81.size; ++_i83)
+        org.apache.thrift.protocol.TList _list91 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+        struct.partitioning = new java.util.ArrayList<PartitionTransform>(_list91.size);
+        @org.apache.thrift.annotation.Nullable PartitionTransform _elem92;
+        for (int _i93 = 0; _i93 < _list91.size; ++_i93)
         {
-          _elem82 = new PartitionTransform();
-          _elem82.read(iprot);
-          struct.partitioning.add(_elem82);
+          _elem92 = new PartitionTransform();
+          _elem92.read(iprot);
+          struct.partitioning.add(_elem92);
         }
       }
       struct.setPartitioningIsSet(true);
       {
-        org.apache.thrift.protocol.TMap _map84 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-        struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map84.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _key85;
-        @org.apache.thrift.annotation.Nullable java.lang.String _val86;
-        for (int _i87 = 0; _i87 < _map84.size; ++_i87)
+        org.apache.thrift.protocol.TMap _map94 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+        struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map94.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _key95;
+        @org.apache.thrift.annotation.Nullable java.lang.String _val96;
+        for (int _i97 = 0; _i97 < _map94.size; ++_i97)
         {
-          _key85 = iprot.readString();
-          _val86 = iprot.readString();
-          struct.properties.put(_key85, _val86);
+          _key95 = iprot.readString();
+          _val96 = iprot.readString();
+          struct.properties.put(_key95, _val96);
         }
       }
       struct.setPropertiesIsSet(true);

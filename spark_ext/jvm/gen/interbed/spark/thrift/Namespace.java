@@ -425,15 +425,15 @@ public class Namespace implements org.apache.thrift.TBase<Namespace, Namespace._
           case 2: // PROPERTIES
             if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
               {
-                org.apache.thrift.protocol.TMap _map10 = iprot.readMapBegin();
-                struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map10.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _key11;
-                @org.apache.thrift.annotation.Nullable java.lang.String _val12;
-                for (int _i13 = 0; _i13 < _map10.size; ++_i13)
+                org.apache.thrift.protocol.TMap _map20 = iprot.readMapBegin();
+                struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map20.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _key21;
+                @org.apache.thrift.annotation.Nullable java.lang.String _val22;
+                for (int _i23 = 0; _i23 < _map20.size; ++_i23)
                 {
-                  _key11 = iprot.readString();
-                  _val12 = iprot.readString();
-                  struct.properties.put(_key11, _val12);
+                  _key21 = iprot.readString();
+                  _val22 = iprot.readString();
+                  struct.properties.put(_key21, _val22);
                 }
                 iprot.readMapEnd();
               }
@@ -467,10 +467,10 @@ public class Namespace implements org.apache.thrift.TBase<Namespace, Namespace._
         oprot.writeFieldBegin(PROPERTIES_FIELD_DESC);
         {
           oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.properties.size()));
-          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter14 : struct.properties.entrySet())
+          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter24 : struct.properties.entrySet())
           {
-            oprot.writeString(_iter14.getKey());
-            oprot.writeString(_iter14.getValue());
+            oprot.writeString(_iter24.getKey());
+            oprot.writeString(_iter24.getValue());
           }
           oprot.writeMapEnd();
         }
@@ -497,10 +497,10 @@ public class Namespace implements org.apache.thrift.TBase<Namespace, Namespace._
       oprot.writeString(struct.name);
       {
         oprot.writeI32(struct.properties.size());
-        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter15 : struct.properties.entrySet())
+        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter25 : struct.properties.entrySet())
         {
-          oprot.writeString(_iter15.getKey());
-          oprot.writeString(_iter15.getValue());
+          oprot.writeString(_iter25.getKey());
+          oprot.writeString(_iter25.getValue());
         }
       }
     }
@@ -511,15 +511,15 @@ public class Namespace implements org.apache.thrift.TBase<Namespace, Namespace._
       struct.name = iprot.readString();
       struct.setNameIsSet(true);
       {
-        org.apache.thrift.protocol.TMap _map16 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-        struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map16.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _key17;
-        @org.apache.thrift.annotation.Nullable java.lang.String _val18;
-        for (int _i19 = 0; _i19 < _map16.size; ++_i19)
+        org.apache.thrift.protocol.TMap _map26 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+        struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map26.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _key27;
+        @org.apache.thrift.annotation.Nullable java.lang.String _val28;
+        for (int _i29 = 0; _i29 < _map26.size; ++_i29)
         {
-          _key17 = iprot.readString();
-          _val18 = iprot.readString();
-          struct.properties.put(_key17, _val18);
+          _key27 = iprot.readString();
+          _val28 = iprot.readString();
+          struct.properties.put(_key27, _val28);
         }
       }
       struct.setPropertiesIsSet(true);

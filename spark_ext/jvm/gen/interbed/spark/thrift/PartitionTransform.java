@@ -534,13 +534,13 @@ public class PartitionTransform implements org.apache.thrift.TBase<PartitionTran
           case 2: // COLUMNS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list62 = iprot.readListBegin();
-                struct.columns = new java.util.ArrayList<java.lang.String>(_list62.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem63;
-                for (int _i64 = 0; _i64 < _list62.size; ++_i64)
+                org.apache.thrift.protocol.TList _list72 = iprot.readListBegin();
+                struct.columns = new java.util.ArrayList<java.lang.String>(_list72.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem73;
+                for (int _i74 = 0; _i74 < _list72.size; ++_i74)
                 {
-                  _elem63 = iprot.readString();
-                  struct.columns.add(_elem63);
+                  _elem73 = iprot.readString();
+                  struct.columns.add(_elem73);
                 }
                 iprot.readListEnd();
               }
@@ -582,9 +582,9 @@ public class PartitionTransform implements org.apache.thrift.TBase<PartitionTran
         oprot.writeFieldBegin(COLUMNS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.columns.size()));
-          for (java.lang.String _iter65 : struct.columns)
+          for (java.lang.String _iter75 : struct.columns)
           {
-            oprot.writeString(_iter65);
+            oprot.writeString(_iter75);
           }
           oprot.writeListEnd();
         }
@@ -616,9 +616,9 @@ public class PartitionTransform implements org.apache.thrift.TBase<PartitionTran
       oprot.writeString(struct.name);
       {
         oprot.writeI32(struct.columns.size());
-        for (java.lang.String _iter66 : struct.columns)
+        for (java.lang.String _iter76 : struct.columns)
         {
-          oprot.writeString(_iter66);
+          oprot.writeString(_iter76);
         }
       }
       java.util.BitSet optionals = new java.util.BitSet();
@@ -637,13 +637,13 @@ public class PartitionTransform implements org.apache.thrift.TBase<PartitionTran
       struct.name = iprot.readString();
       struct.setNameIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list67 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-        struct.columns = new java.util.ArrayList<java.lang.String>(_list67.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _elem68;
-        for (int _i69 = 0; _i69 < _list67.size; ++_i69)
+        org.apache.thrift.protocol.TList _list77 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+        struct.columns = new java.util.ArrayList<java.lang.String>(_list77.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _elem78;
+        for (int _i79 = 0; _i79 < _list77.size; ++_i79)
         {
-          _elem68 = iprot.readString();
-          struct.columns.add(_elem68);
+          _elem78 = iprot.readString();
+          struct.columns.add(_elem78);
         }
       }
       struct.setColumnsIsSet(true);

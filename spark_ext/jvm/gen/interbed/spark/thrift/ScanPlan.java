@@ -710,14 +710,14 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
           case 2: // SPLITS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list138 = iprot.readListBegin();
-                struct.splits = new java.util.ArrayList<ScanSplit>(_list138.size);
-                @org.apache.thrift.annotation.Nullable ScanSplit _elem139;
-                for (int _i140 = 0; _i140 < _list138.size; ++_i140)
+                org.apache.thrift.protocol.TList _list148 = iprot.readListBegin();
+                struct.splits = new java.util.ArrayList<ScanSplit>(_list148.size);
+                @org.apache.thrift.annotation.Nullable ScanSplit _elem149;
+                for (int _i150 = 0; _i150 < _list148.size; ++_i150)
                 {
-                  _elem139 = new ScanSplit();
-                  _elem139.read(iprot);
-                  struct.splits.add(_elem139);
+                  _elem149 = new ScanSplit();
+                  _elem149.read(iprot);
+                  struct.splits.add(_elem149);
                 }
                 iprot.readListEnd();
               }
@@ -781,9 +781,9 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
         oprot.writeFieldBegin(SPLITS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.splits.size()));
-          for (ScanSplit _iter141 : struct.splits)
+          for (ScanSplit _iter151 : struct.splits)
           {
-            _iter141.write(oprot);
+            _iter151.write(oprot);
           }
           oprot.writeListEnd();
         }
@@ -821,9 +821,9 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
       oprot.writeBinary(struct.task);
       {
         oprot.writeI32(struct.splits.size());
-        for (ScanSplit _iter142 : struct.splits)
+        for (ScanSplit _iter152 : struct.splits)
         {
-          _iter142.write(oprot);
+          _iter152.write(oprot);
         }
       }
       oprot.writeI64(struct.rowCount);
@@ -837,14 +837,14 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
       struct.task = iprot.readBinary();
       struct.setTaskIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list143 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-        struct.splits = new java.util.ArrayList<ScanSplit>(_list143.size);
-        @org.apache.thrift.annotation.Nullable ScanSplit _elem144;
-        for (int _i145 = 0; _i145 < _list143.size; ++_i145)
+        org.apache.thrift.protocol.TList _list153 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+        struct.splits = new java.util.ArrayList<ScanSplit>(_list153.size);
+        @org.apache.thrift.annotation.Nullable ScanSplit _elem154;
+        for (int _i155 = 0; _i155 < _list153.size; ++_i155)
         {
-          _elem144 = new ScanSplit();
-          _elem144.read(iprot);
-          struct.splits.add(_elem144);
+          _elem154 = new ScanSplit();
+          _elem154.read(iprot);
+          struct.splits.add(_elem154);
         }
       }
       struct.setSplitsIsSet(true);

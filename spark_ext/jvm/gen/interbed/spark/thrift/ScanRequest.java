@@ -643,13 +643,13 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
           case 1: // COLUMNS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list96 = iprot.readListBegin();
-                struct.columns = new java.util.ArrayList<java.lang.String>(_list96.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem97;
-                for (int _i98 = 0; _i98 < _list96.size; ++_i98)
+                org.apache.thrift.protocol.TList _list106 = iprot.readListBegin();
+                struct.columns = new java.util.ArrayList<java.lang.String>(_list106.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem107;
+                for (int _i108 = 0; _i108 < _list106.size; ++_i108)
                 {
-                  _elem97 = iprot.readString();
-                  struct.columns.add(_elem97);
+                  _elem107 = iprot.readString();
+                  struct.columns.add(_elem107);
                 }
                 iprot.readListEnd();
               }
@@ -661,13 +661,13 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
           case 2: // FILTERS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list99 = iprot.readListBegin();
-                struct.filters = new java.util.ArrayList<java.lang.String>(_list99.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem100;
-                for (int _i101 = 0; _i101 < _list99.size; ++_i101)
+                org.apache.thrift.protocol.TList _list109 = iprot.readListBegin();
+                struct.filters = new java.util.ArrayList<java.lang.String>(_list109.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem110;
+                for (int _i111 = 0; _i111 < _list109.size; ++_i111)
                 {
-                  _elem100 = iprot.readString();
-                  struct.filters.add(_elem100);
+                  _elem110 = iprot.readString();
+                  struct.filters.add(_elem110);
                 }
                 iprot.readListEnd();
               }
@@ -687,15 +687,15 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
           case 4: // OPTIONS
             if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
               {
-                org.apache.thrift.protocol.TMap _map102 = iprot.readMapBegin();
-                struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map102.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _key103;
-                @org.apache.thrift.annotation.Nullable java.lang.String _val104;
-                for (int _i105 = 0; _i105 < _map102.size; ++_i105)
+                org.apache.thrift.protocol.TMap _map112 = iprot.readMapBegin();
+                struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map112.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _key113;
+                @org.apache.thrift.annotation.Nullable java.lang.String _val114;
+                for (int _i115 = 0; _i115 < _map112.size; ++_i115)
                 {
-                  _key103 = iprot.readString();
-                  _val104 = iprot.readString();
-                  struct.options.put(_key103, _val104);
+                  _key113 = iprot.readString();
+                  _val114 = iprot.readString();
+                  struct.options.put(_key113, _val114);
                 }
                 iprot.readMapEnd();
               }
@@ -724,9 +724,9 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
         oprot.writeFieldBegin(COLUMNS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.columns.size()));
-          for (java.lang.String _iter106 : struct.columns)
+          for (java.lang.String _iter116 : struct.columns)
           {
-            oprot.writeString(_iter106);
+            oprot.writeString(_iter116);
           }
           oprot.writeListEnd();
         }
@@ -736,9 +736,9 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
         oprot.writeFieldBegin(FILTERS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.filters.size()));
-          for (java.lang.String _iter107 : struct.filters)
+          for (java.lang.String _iter117 : struct.filters)
           {
-            oprot.writeString(_iter107);
+            oprot.writeString(_iter117);
           }
           oprot.writeListEnd();
         }
@@ -753,10 +753,10 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
         oprot.writeFieldBegin(OPTIONS_FIELD_DESC);
         {
           oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.options.size()));
-          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter108 : struct.options.entrySet())
+          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter118 : struct.options.entrySet())
           {
-            oprot.writeString(_iter108.getKey());
-            oprot.writeString(_iter108.getValue());
+            oprot.writeString(_iter118.getKey());
+            oprot.writeString(_iter118.getValue());
           }
           oprot.writeMapEnd();
         }
@@ -782,24 +782,24 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
       org.apache.thrift.protocol.TTupleProtocol oprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
       {
         oprot.writeI32(struct.columns.size());
-        for (java.lang.String _iter109 : struct.columns)
+        for (java.lang.String _iter119 : struct.columns)
         {
-          oprot.writeString(_iter109);
+          oprot.writeString(_iter119);
         }
       }
       {
         oprot.writeI32(struct.filters.size());
-        for (java.lang.String _iter110 : struct.filters)
+        for (java.lang.String _iter120 : struct.filters)
         {
-          oprot.writeString(_iter110);
+          oprot.writeString(_iter120);
         }
       }
       {
         oprot.writeI32(struct.options.size());
-        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter111 : struct.options.entrySet())
+        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter121 : struct.options.entrySet())
         {
-          oprot.writeString(_iter111.getKey());
-          oprot.writeString(_iter111.getValue());
+          oprot.writeString(_iter121.getKey());
+          oprot.writeString(_iter121.getValue());
         }
       }
       java.util.BitSet optionals = new java.util.BitSet();
@@ -816,37 +816,37 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
     public void read(org.apache.thrift.protocol.TProtocol prot, ScanRequest struct) throws org.apache.thrift.TException {
       org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
       {
-        org.apache.thrift.protocol.TList _list112 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-        struct.columns = new java.util.ArrayList<java.lang.String>(_list112.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _elem113;
-        for (int _i114 = 0; _i114 < _list112.size; ++_i114)
+        org.apache.thrift.protocol.TList _list122 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+        struct.columns = new java.util.ArrayList<java.lang.String>(_list122.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _elem123;
+        for (int _i124 = 0; _i124 < _list122.size; ++_i124)
         {
-          _elem113 = iprot.readString();
-          struct.columns.add(_elem113);
+          _elem123 = iprot.readString();
+          struct.columns.add(_elem123);
         }
       }
       struct.setColumnsIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list115 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-        struct.filters = new java.util.ArrayList<java.lang.String>(_list115.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _elem116;
-        for (int _i117 = 0; _i117 < _list115.size; ++_i117)
+        org.apache.thrift.protocol.TList _list125 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+        struct.filters = new java.util.ArrayList<java.lang.String>(_list125.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _elem126;
+        for (int _i127 = 0; _i127 < _list125.size; ++_i127)
         {
-          _elem116 = iprot.readString();
-          struct.filters.add(_elem116);
+          _elem126 = iprot.readString();
+          struct.filters.add(_elem126);
         }
       }
       struct.setFiltersIsSet(true);
       {
-        org.apache.thrift.protocol.TMap _map118 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-        struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map118.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _key119;
-        @org.apache.thrift.annotation.Nullable java.lang.String _val120;
-        for (int _i121 = 0; _i121 < _map118.size; ++_i121)
+        org.apache.thrift.protocol.TMap _map128 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+        struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map128.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _key129;
+        @org.apache.thrift.annotation.Nullable java.lang.String _val130;
+        for (int _i131 = 0; _i131 < _map128.size; ++_i131)
         {
-          _key119 = iprot.readString();
-          _val120 = iprot.readString();
-          struct.options.put(_key119, _val120);
+          _key129 = iprot.readString();
+          _val130 = iprot.readString();
+          struct.options.put(_key129, _val130);
         }
       }
       struct.setOptionsIsSet(true);

@@ -744,14 +744,14 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
           case 4: // NATIVE_FILES
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list122 = iprot.readListBegin();
-                struct.nativeFiles = new java.util.ArrayList<NativeFile>(_list122.size);
-                @org.apache.thrift.annotation.Nullable NativeFile _elem123;
-                for (int _i124 = 0; _i124 < _list122.size; ++_i124)
+                org.apache.thrift.protocol.TList _list132 = iprot.readListBegin();
+                struct.nativeFiles = new java.util.ArrayList<NativeFile>(_list132.size);
+                @org.apache.thrift.annotation.Nullable NativeFile _elem133;
+                for (int _i134 = 0; _i134 < _list132.size; ++_i134)
                 {
-                  _elem123 = new NativeFile();
-                  _elem123.read(iprot);
-                  struct.nativeFiles.add(_elem123);
+                  _elem133 = new NativeFile();
+                  _elem133.read(iprot);
+                  struct.nativeFiles.add(_elem133);
                 }
                 iprot.readListEnd();
               }
@@ -763,13 +763,13 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
           case 5: // PREFERRED_HOSTS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list125 = iprot.readListBegin();
-                struct.preferredHosts = new java.util.ArrayList<java.lang.String>(_list125.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem126;
-                for (int _i127 = 0; _i127 < _list125.size; ++_i127)
+                org.apache.thrift.protocol.TList _list135 = iprot.readListBegin();
+                struct.preferredHosts = new java.util.ArrayList<java.lang.String>(_list135.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem136;
+                for (int _i137 = 0; _i137 < _list135.size; ++_i137)
                 {
-                  _elem126 = iprot.readString();
-                  struct.preferredHosts.add(_elem126);
+                  _elem136 = iprot.readString();
+                  struct.preferredHosts.add(_elem136);
                 }
                 iprot.readListEnd();
               }
@@ -815,9 +815,9 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
         oprot.writeFieldBegin(NATIVE_FILES_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.nativeFiles.size()));
-          for (NativeFile _iter128 : struct.nativeFiles)
+          for (NativeFile _iter138 : struct.nativeFiles)
           {
-            _iter128.write(oprot);
+            _iter138.write(oprot);
           }
           oprot.writeListEnd();
         }
@@ -827,9 +827,9 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
         oprot.writeFieldBegin(PREFERRED_HOSTS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.preferredHosts.size()));
-          for (java.lang.String _iter129 : struct.preferredHosts)
+          for (java.lang.String _iter139 : struct.preferredHosts)
           {
-            oprot.writeString(_iter129);
+            oprot.writeString(_iter139);
           }
           oprot.writeListEnd();
         }
@@ -858,16 +858,16 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
       oprot.writeI64(struct.byteSize);
       {
         oprot.writeI32(struct.nativeFiles.size());
-        for (NativeFile _iter130 : struct.nativeFiles)
+        for (NativeFile _iter140 : struct.nativeFiles)
         {
-          _iter130.write(oprot);
+          _iter140.write(oprot);
         }
       }
       {
         oprot.writeI32(struct.preferredHosts.size());
-        for (java.lang.String _iter131 : struct.preferredHosts)
+        for (java.lang.String _iter141 : struct.preferredHosts)
         {
-          oprot.writeString(_iter131);
+          oprot.writeString(_iter141);
         }
       }
     }
@@ -882,25 +882,25 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
       struct.byteSize = iprot.readI64();
       struct.setByteSizeIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list132 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-        struct.nativeFiles = new java.util.ArrayList<NativeFile>(_list132.size);
-        @org.apache.thrift.annotation.Nullable NativeFile _elem133;
-        for (int _i134 = 0; _i134 < _list132.size; ++_i134)
+        org.apache.thrift.protocol.TList _list142 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+        struct.nativeFiles = new java.util.ArrayList<NativeFile>(_list142.size);
+        @org.apache.thrift.annotation.Nullable NativeFile _elem143;
+        for (int _i144 = 0; _i144 < _list142.size; ++_i144)
         {
-          _elem133 = new NativeFile();
-          _elem133.read(iprot);
-          struct.nativeFiles.add(_elem133);
+          _elem143 = new NativeFile();
+          _elem143.read(iprot);
+          struct.nativeFiles.add(_elem143);
         }
       }
       struct.setNativeFilesIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list135 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-        struct.preferredHosts = new java.util.ArrayList<java.lang.String>(_list135.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _elem136;
-        for (int _i137 = 0; _i137 < _list135.size; ++_i137)
+        org.apache.thrift.protocol.TList _list145 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+        struct.preferredHosts = new java.util.ArrayList<java.lang.String>(_list145.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _elem146;
+        for (int _i147 = 0; _i147 < _list145.size; ++_i147)
         {
-          _elem136 = iprot.readString();
-          struct.preferredHosts.add(_elem136);
+          _elem146 = iprot.readString();
+          struct.preferredHosts.add(_elem146);
         }
       }
       struct.setPreferredHostsIsSet(true);

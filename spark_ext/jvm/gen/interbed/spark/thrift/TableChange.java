@@ -966,13 +966,13 @@ public class TableChange implements org.apache.thrift.TBase<TableChange, TableCh
           case 2: // PATH
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list88 = iprot.readListBegin();
-                struct.path = new java.util.ArrayList<java.lang.String>(_list88.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem89;
-                for (int _i90 = 0; _i90 < _list88.size; ++_i90)
+                org.apache.thrift.protocol.TList _list98 = iprot.readListBegin();
+                struct.path = new java.util.ArrayList<java.lang.String>(_list98.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem99;
+                for (int _i100 = 0; _i100 < _list98.size; ++_i100)
                 {
-                  _elem89 = iprot.readString();
-                  struct.path.add(_elem89);
+                  _elem99 = iprot.readString();
+                  struct.path.add(_elem99);
                 }
                 iprot.readListEnd();
               }
@@ -1054,9 +1054,9 @@ public class TableChange implements org.apache.thrift.TBase<TableChange, TableCh
         oprot.writeFieldBegin(PATH_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.path.size()));
-          for (java.lang.String _iter91 : struct.path)
+          for (java.lang.String _iter101 : struct.path)
           {
-            oprot.writeString(_iter91);
+            oprot.writeString(_iter101);
           }
           oprot.writeListEnd();
         }
@@ -1121,9 +1121,9 @@ public class TableChange implements org.apache.thrift.TBase<TableChange, TableCh
       oprot.writeI32(struct.kind.getValue());
       {
         oprot.writeI32(struct.path.size());
-        for (java.lang.String _iter92 : struct.path)
+        for (java.lang.String _iter102 : struct.path)
         {
-          oprot.writeString(_iter92);
+          oprot.writeString(_iter102);
         }
       }
       java.util.BitSet optionals = new java.util.BitSet();
@@ -1172,13 +1172,13 @@ public class TableChange implements org.apache.thrift.TBase<TableChange, TableCh
       struct.kind = interbed.spark.thrift.ChangeKind.findByValue(iprot.readI32());
       struct.setKindIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list93 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-        struct.path = new java.util.ArrayList<java.lang.String>(_list93.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _elem94;
-        for (int _i95 = 0; _i95 < _list93.size; ++_i95)
+        org.apache.thrift.protocol.TList _list103 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+        struct.path = new java.util.ArrayList<java.lang.String>(_list103.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _elem104;
+        for (int _i105 = 0; _i105 < _list103.size; ++_i105)
         {
-          _elem94 = iprot.readString();
-          struct.path.add(_elem94);
+          _elem104 = iprot.readString();
+          struct.path.add(_elem104);
         }
       }
       struct.setPathIsSet(true);

@@ -945,13 +945,13 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
           case 2: // PARTITION_KEYS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list36 = iprot.readListBegin();
-                struct.partitionKeys = new java.util.ArrayList<java.lang.String>(_list36.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem37;
-                for (int _i38 = 0; _i38 < _list36.size; ++_i38)
+                org.apache.thrift.protocol.TList _list46 = iprot.readListBegin();
+                struct.partitionKeys = new java.util.ArrayList<java.lang.String>(_list46.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem47;
+                for (int _i48 = 0; _i48 < _list46.size; ++_i48)
                 {
-                  _elem37 = iprot.readString();
-                  struct.partitionKeys.add(_elem37);
+                  _elem47 = iprot.readString();
+                  struct.partitionKeys.add(_elem47);
                 }
                 iprot.readListEnd();
               }
@@ -963,13 +963,13 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
           case 3: // PRIMARY_KEYS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list39 = iprot.readListBegin();
-                struct.primaryKeys = new java.util.ArrayList<java.lang.String>(_list39.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem40;
-                for (int _i41 = 0; _i41 < _list39.size; ++_i41)
+                org.apache.thrift.protocol.TList _list49 = iprot.readListBegin();
+                struct.primaryKeys = new java.util.ArrayList<java.lang.String>(_list49.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem50;
+                for (int _i51 = 0; _i51 < _list49.size; ++_i51)
                 {
-                  _elem40 = iprot.readString();
-                  struct.primaryKeys.add(_elem40);
+                  _elem50 = iprot.readString();
+                  struct.primaryKeys.add(_elem50);
                 }
                 iprot.readListEnd();
               }
@@ -981,15 +981,15 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
           case 4: // PROPERTIES
             if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
               {
-                org.apache.thrift.protocol.TMap _map42 = iprot.readMapBegin();
-                struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map42.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _key43;
-                @org.apache.thrift.annotation.Nullable java.lang.String _val44;
-                for (int _i45 = 0; _i45 < _map42.size; ++_i45)
+                org.apache.thrift.protocol.TMap _map52 = iprot.readMapBegin();
+                struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map52.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _key53;
+                @org.apache.thrift.annotation.Nullable java.lang.String _val54;
+                for (int _i55 = 0; _i55 < _map52.size; ++_i55)
                 {
-                  _key43 = iprot.readString();
-                  _val44 = iprot.readString();
-                  struct.properties.put(_key43, _val44);
+                  _key53 = iprot.readString();
+                  _val54 = iprot.readString();
+                  struct.properties.put(_key53, _val54);
                 }
                 iprot.readMapEnd();
               }
@@ -1051,9 +1051,9 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
         oprot.writeFieldBegin(PARTITION_KEYS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.partitionKeys.size()));
-          for (java.lang.String _iter46 : struct.partitionKeys)
+          for (java.lang.String _iter56 : struct.partitionKeys)
           {
-            oprot.writeString(_iter46);
+            oprot.writeString(_iter56);
           }
           oprot.writeListEnd();
         }
@@ -1063,9 +1063,9 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
         oprot.writeFieldBegin(PRIMARY_KEYS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.primaryKeys.size()));
-          for (java.lang.String _iter47 : struct.primaryKeys)
+          for (java.lang.String _iter57 : struct.primaryKeys)
           {
-            oprot.writeString(_iter47);
+            oprot.writeString(_iter57);
           }
           oprot.writeListEnd();
         }
@@ -1075,10 +1075,10 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
         oprot.writeFieldBegin(PROPERTIES_FIELD_DESC);
         {
           oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.properties.size()));
-          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter48 : struct.properties.entrySet())
+          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter58 : struct.properties.entrySet())
           {
-            oprot.writeString(_iter48.getKey());
-            oprot.writeString(_iter48.getValue());
+            oprot.writeString(_iter58.getKey());
+            oprot.writeString(_iter58.getValue());
           }
           oprot.writeMapEnd();
         }
@@ -1118,24 +1118,24 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
       oprot.writeString(struct.schemaJson);
       {
         oprot.writeI32(struct.partitionKeys.size());
-        for (java.lang.String _iter49 : struct.partitionKeys)
+        for (java.lang.String _iter59 : struct.partitionKeys)
         {
-          oprot.writeString(_iter49);
+          oprot.writeString(_iter59);
         }
       }
       {
         oprot.writeI32(struct.primaryKeys.size());
-        for (java.lang.String _iter50 : struct.primaryKeys)
+        for (java.lang.String _iter60 : struct.primaryKeys)
         {
-          oprot.writeString(_iter50);
+          oprot.writeString(_iter60);
         }
       }
       {
         oprot.writeI32(struct.properties.size());
-        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter51 : struct.properties.entrySet())
+        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter61 : struct.properties.entrySet())
         {
-          oprot.writeString(_iter51.getKey());
-          oprot.writeString(_iter51.getValue());
+          oprot.writeString(_iter61.getKey());
+          oprot.writeString(_iter61.getValue());
         }
       }
       oprot.writeI64(struct.snapshotId);
@@ -1149,37 +1149,37 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
       struct.schemaJson = iprot.readString();
       struct.setSchemaJsonIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list52 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-        struct.partitionKeys = new java.util.ArrayList<java.lang.String>(_list52.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _elem53;
-        for (int _i54 = 0; _i54 < _list52.size; ++_i54)
+        org.apache.thrift.protocol.TList _list62 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+        struct.partitionKeys = new java.util.ArrayList<java.lang.String>(_list62.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _elem63;
+        for (int _i64 = 0; _i64 < _list62.size; ++_i64)
         {
-          _elem53 = iprot.readString();
-          struct.partitionKeys.add(_elem53);
+          _elem63 = iprot.readString();
+          struct.partitionKeys.add(_elem63);
         }
       }
       struct.setPartitionKeysIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list55 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-        struct.primaryKeys = new java.util.ArrayList<java.lang.String>(_list55.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _elem56;
-        for (int _i57 = 0; _i57 < _list55.size; ++_i57)
+        org.apache.thrift.protocol.TList _list65 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+        struct.primaryKeys = new java.util.ArrayList<java.lang.String>(_list65.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _elem66;
+        for (int _i67 = 0; _i67 < _list65.size; ++_i67)
         {
-          _elem56 = iprot.readString();
-          struct.primaryKeys.add(_elem56);
+          _elem66 = iprot.readString();
+          struct.primaryKeys.add(_elem66);
         }
       }
       struct.setPrimaryKeysIsSet(true);
       {
-        org.apache.thrift.protocol.TMap _map58 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-        struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map58.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _key59;
-        @org.apache.thrift.annotation.Nullable java.lang.String _val60;
-        for (int _i61 = 0; _i61 < _map58.size; ++_i61)
+        org.apache.thrift.protocol.TMap _map68 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+        struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map68.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _key69;
+        @org.apache.thrift.annotation.Nullable java.lang.String _val70;
+        for (int _i71 = 0; _i71 < _map68.size; ++_i71)
         {
-          _key59 = iprot.readString();
-          _val60 = iprot.readString();
-          struct.properties.put(_key59, _val60);
+          _key69 = iprot.readString();
+          _val70 = iprot.readString();
+          struct.properties.put(_key69, _val70);
         }
       }
       struct.setPropertiesIsSet(true);

@@ -13,6 +13,7 @@ public class TableRef implements org.apache.thrift.TBase<TableRef, TableRef._Fie
   private static final org.apache.thrift.protocol.TField CATALOG_FIELD_DESC = new org.apache.thrift.protocol.TField("catalog", org.apache.thrift.protocol.TType.STRUCT, (short)1);
   private static final org.apache.thrift.protocol.TField DATABASE_FIELD_DESC = new org.apache.thrift.protocol.TField("database", org.apache.thrift.protocol.TType.STRING, (short)2);
   private static final org.apache.thrift.protocol.TField TABLE_FIELD_DESC = new org.apache.thrift.protocol.TField("table", org.apache.thrift.protocol.TType.STRING, (short)3);
+  private static final org.apache.thrift.protocol.TField SETTINGS_FIELD_DESC = new org.apache.thrift.protocol.TField("settings", org.apache.thrift.protocol.TType.MAP, (short)4);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new TableRefStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new TableRefTupleSchemeFactory();
@@ -20,12 +21,20 @@ public class TableRef implements org.apache.thrift.TBase<TableRef, TableRef._Fie
   public @org.apache.thrift.annotation.Nullable CatalogRef catalog; // required
   public @org.apache.thrift.annotation.Nullable java.lang.String database; // required
   public @org.apache.thrift.annotation.Nullable java.lang.String table; // required
+  /**
+   * The session's settings spark.interbed.* and spark.paimon.* by their whole names: options by SET.
+   */
+  public @org.apache.thrift.annotation.Nullable java.util.Map<java.lang.String,java.lang.String> settings; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
     CATALOG((short)1, "catalog"),
     DATABASE((short)2, "database"),
-    TABLE((short)3, "table");
+    TABLE((short)3, "table"),
+    /**
+     * The session's settings spark.interbed.* and spark.paimon.* by their whole names: options by SET.
+     */
+    SETTINGS((short)4, "settings");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -47,6 +56,8 @@ public class TableRef implements org.apache.thrift.TBase<TableRef, TableRef._Fie
           return DATABASE;
         case 3: // TABLE
           return TABLE;
+        case 4: // SETTINGS
+          return SETTINGS;
         default:
           return null;
       }
@@ -90,6 +101,7 @@ public class TableRef implements org.apache.thrift.TBase<TableRef, TableRef._Fie
   }
 
   // isset id assignments
+  private static final _Fields optionals[] = {_Fields.SETTINGS};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -99,6 +111,10 @@ public class TableRef implements org.apache.thrift.TBase<TableRef, TableRef._Fie
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING)));
     tmpMap.put(_Fields.TABLE, new org.apache.thrift.meta_data.FieldMetaData("table", org.apache.thrift.TFieldRequirementType.REQUIRED, 
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING)));
+    tmpMap.put(_Fields.SETTINGS, new org.apache.thrift.meta_data.FieldMetaData("settings", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.MapMetaData(org.apache.thrift.protocol.TType.MAP, 
+            new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING), 
+            new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING))));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(TableRef.class, metaDataMap);
   }
@@ -130,6 +146,10 @@ public class TableRef implements org.apache.thrift.TBase<TableRef, TableRef._Fie
     if (other.isSetTable()) {
       this.table = other.table;
     }
+    if (other.isSetSettings()) {
+      java.util.Map<java.lang.String,java.lang.String> __this__settings = new java.util.HashMap<java.lang.String,java.lang.String>(other.settings);
+      this.settings = __this__settings;
+    }
   }
 
   @Override
@@ -142,6 +162,7 @@ public class TableRef implements org.apache.thrift.TBase<TableRef, TableRef._Fie
     this.catalog = null;
     this.database = null;
     this.table = null;
+    this.settings = null;
   }
 
   @org.apache.thrift.annotation.Nullable
@@ -219,6 +240,48 @@ public class TableRef implements org.apache.thrift.TBase<TableRef, TableRef._Fie
     }
   }
 
+  public int getSettingsSize() {
+    return (this.settings == null) ? 0 : this.settings.size();
+  }
+
+  public void putToSettings(java.lang.String key, java.lang.String val) {
+    if (this.settings == null) {
+      this.settings = new java.util.HashMap<java.lang.String,java.lang.String>();
+    }
+    this.settings.put(key, val);
+  }
+
+  /**
+   * The session's settings spark.interbed.* and spark.paimon.* by their whole names: options by SET.
+   */
+  @org.apache.thrift.annotation.Nullable
+  public java.util.Map<java.lang.String,java.lang.String> getSettings() {
+    return this.settings;
+  }
+
+  /**
+   * The session's settings spark.interbed.* and spark.paimon.* by their whole names: options by SET.
+   */
+  public TableRef setSettings(@org.apache.thrift.annotation.Nullable java.util.Map<java.lang.String,java.lang.String> settings) {
+    this.settings = settings;
+    return this;
+  }
+
+  public void unsetSettings() {
+    this.settings = null;
+  }
+
+  /** Returns true if field settings is set (has been assigned a value) and false otherwise */
+  public boolean isSetSettings() {
+    return this.settings != null;
+  }
+
+  public void setSettingsIsSet(boolean value) {
+    if (!value) {
+      this.settings = null;
+    }
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -246,6 +309,14 @@ public class TableRef implements org.apache.thrift.TBase<TableRef, TableRef._Fie
       }
       break;
 
+    case SETTINGS:
+      if (value == null) {
+        unsetSettings();
+      } else {
+        setSettings((java.util.Map<java.lang.String,java.lang.String>)value);
+      }
+      break;
+
     }
   }
 
@@ -261,6 +332,9 @@ public class TableRef implements org.apache.thrift.TBase<TableRef, TableRef._Fie
 
     case TABLE:
       return getTable();
+
+    case SETTINGS:
+      return getSettings();
 
     }
     throw new java.lang.IllegalStateException();
@@ -280,6 +354,8 @@ public class TableRef implements org.apache.thrift.TBase<TableRef, TableRef._Fie
       return isSetDatabase();
     case TABLE:
       return isSetTable();
+    case SETTINGS:
+      return isSetSettings();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -324,6 +400,15 @@ public class TableRef implements org.apache.thrift.TBase<TableRef, TableRef._Fie
         return false;
     }
 
+    boolean this_present_settings = true && this.isSetSettings();
+    boolean that_present_settings = true && that.isSetSettings();
+    if (this_present_settings || that_present_settings) {
+      if (!(this_present_settings && that_present_settings))
+        return false;
+      if (!this.settings.equals(that.settings))
+        return false;
+    }
+
     return true;
   }
 
@@ -342,6 +427,10 @@ public class TableRef implements org.apache.thrift.TBase<TableRef, TableRef._Fie
     hashCode = hashCode * 8191 + ((isSetTable()) ? 131071 : 524287);
     if (isSetTable())
       hashCode = hashCode * 8191 + table.hashCode();
+
+    hashCode = hashCode * 8191 + ((isSetSettings()) ? 131071 : 524287);
+    if (isSetSettings())
+      hashCode = hashCode * 8191 + settings.hashCode();
 
     return hashCode;
   }
@@ -380,6 +469,16 @@ public class TableRef implements org.apache.thrift.TBase<TableRef, TableRef._Fie
     }
     if (isSetTable()) {
       lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.table, other.table);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
+    lastComparison = java.lang.Boolean.compare(isSetSettings(), other.isSetSettings());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetSettings()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.settings, other.settings);
       if (lastComparison != 0) {
         return lastComparison;
       }
@@ -431,6 +530,16 @@ public class TableRef implements org.apache.thrift.TBase<TableRef, TableRef._Fie
       sb.append(this.table);
     }
     first = false;
+    if (isSetSettings()) {
+      if (!first) sb.append(", ");
+      sb.append("settings:");
+      if (this.settings == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.settings);
+      }
+      first = false;
+    }
     sb.append(")");
     return sb.toString();
   }
@@ -513,6 +622,26 @@ public class TableRef implements org.apache.thrift.TBase<TableRef, TableRef._Fie
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 4: // SETTINGS
+            if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
+              {
+                org.apache.thrift.protocol.TMap _map10 = iprot.readMapBegin();
+                struct.settings = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map10.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _key11;
+                @org.apache.thrift.annotation.Nullable java.lang.String _val12;
+                for (int _i13 = 0; _i13 < _map10.size; ++_i13)
+                {
+                  _key11 = iprot.readString();
+                  _val12 = iprot.readString();
+                  struct.settings.put(_key11, _val12);
+                }
+                iprot.readMapEnd();
+              }
+              struct.setSettingsIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -544,6 +673,21 @@ public class TableRef implements org.apache.thrift.TBase<TableRef, TableRef._Fie
         oprot.writeString(struct.table);
         oprot.writeFieldEnd();
       }
+      if (struct.settings != null) {
+        if (struct.isSetSettings()) {
+          oprot.writeFieldBegin(SETTINGS_FIELD_DESC);
+          {
+            oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.settings.size()));
+            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter14 : struct.settings.entrySet())
+            {
+              oprot.writeString(_iter14.getKey());
+              oprot.writeString(_iter14.getValue());
+            }
+            oprot.writeMapEnd();
+          }
+          oprot.writeFieldEnd();
+        }
+      }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
     }
@@ -565,6 +709,21 @@ public class TableRef implements org.apache.thrift.TBase<TableRef, TableRef._Fie
       struct.catalog.write(oprot);
       oprot.writeString(struct.database);
       oprot.writeString(struct.table);
+      java.util.BitSet optionals = new java.util.BitSet();
+      if (struct.isSetSettings()) {
+        optionals.set(0);
+      }
+      oprot.writeBitSet(optionals, 1);
+      if (struct.isSetSettings()) {
+        {
+          oprot.writeI32(struct.settings.size());
+          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter15 : struct.settings.entrySet())
+          {
+            oprot.writeString(_iter15.getKey());
+            oprot.writeString(_iter15.getValue());
+          }
+        }
+      }
     }
 
     @Override
@@ -577,6 +736,22 @@ public class TableRef implements org.apache.thrift.TBase<TableRef, TableRef._Fie
       struct.setDatabaseIsSet(true);
       struct.table = iprot.readString();
       struct.setTableIsSet(true);
+      java.util.BitSet incoming = iprot.readBitSet(1);
+      if (incoming.get(0)) {
+        {
+          org.apache.thrift.protocol.TMap _map16 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+          struct.settings = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map16.size);
+          @org.apache.thrift.annotation.Nullable java.lang.String _key17;
+          @org.apache.thrift.annotation.Nullable java.lang.String _val18;
+          for (int _i19 = 0; _i19 < _map16.size; ++_i19)
+          {
+            _key17 = iprot.readString();
+            _val18 = iprot.readString();
+            struct.settings.put(_key17, _val18);
+          }
+        }
+        struct.setSettingsIsSet(true);
+      }
     }
   }
 

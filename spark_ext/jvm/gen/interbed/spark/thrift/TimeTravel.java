@@ -15,6 +15,7 @@ public class TimeTravel implements org.apache.thrift.TBase<TimeTravel, TimeTrave
 
   private static final org.apache.thrift.protocol.TField VERSION_FIELD_DESC = new org.apache.thrift.protocol.TField("version", org.apache.thrift.protocol.TType.STRING, (short)1);
   private static final org.apache.thrift.protocol.TField TIMESTAMP_MICROS_FIELD_DESC = new org.apache.thrift.protocol.TField("timestampMicros", org.apache.thrift.protocol.TType.I64, (short)2);
+  private static final org.apache.thrift.protocol.TField NEWEST_FIELD_DESC = new org.apache.thrift.protocol.TField("newest", org.apache.thrift.protocol.TType.BOOL, (short)3);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new TimeTravelStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new TimeTravelTupleSchemeFactory();
@@ -27,6 +28,10 @@ public class TimeTravel implements org.apache.thrift.TBase<TimeTravel, TimeTrave
    * Microseconds since 1970-01-01T00:00:00Z.
    */
   public long timestampMicros; // optional
+  /**
+   * True: the newest, whatever the session's settings say; for writes, and to see whether there is the table.
+   */
+  public boolean newest; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
@@ -37,7 +42,11 @@ public class TimeTravel implements org.apache.thrift.TBase<TimeTravel, TimeTrave
     /**
      * Microseconds since 1970-01-01T00:00:00Z.
      */
-    TIMESTAMP_MICROS((short)2, "timestampMicros");
+    TIMESTAMP_MICROS((short)2, "timestampMicros"),
+    /**
+     * True: the newest, whatever the session's settings say; for writes, and to see whether there is the table.
+     */
+    NEWEST((short)3, "newest");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -57,6 +66,8 @@ public class TimeTravel implements org.apache.thrift.TBase<TimeTravel, TimeTrave
           return VERSION;
         case 2: // TIMESTAMP_MICROS
           return TIMESTAMP_MICROS;
+        case 3: // NEWEST
+          return NEWEST;
         default:
           return null;
       }
@@ -101,8 +112,9 @@ public class TimeTravel implements org.apache.thrift.TBase<TimeTravel, TimeTrave
 
   // isset id assignments
   private static final int __TIMESTAMPMICROS_ISSET_ID = 0;
+  private static final int __NEWEST_ISSET_ID = 1;
   private byte __isset_bitfield = 0;
-  private static final _Fields optionals[] = {_Fields.VERSION,_Fields.TIMESTAMP_MICROS};
+  private static final _Fields optionals[] = {_Fields.VERSION,_Fields.TIMESTAMP_MICROS,_Fields.NEWEST};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -110,6 +122,8 @@ public class TimeTravel implements org.apache.thrift.TBase<TimeTravel, TimeTrave
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING)));
     tmpMap.put(_Fields.TIMESTAMP_MICROS, new org.apache.thrift.meta_data.FieldMetaData("timestampMicros", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.I64)));
+    tmpMap.put(_Fields.NEWEST, new org.apache.thrift.meta_data.FieldMetaData("newest", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.BOOL)));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(TimeTravel.class, metaDataMap);
   }
@@ -126,6 +140,7 @@ public class TimeTravel implements org.apache.thrift.TBase<TimeTravel, TimeTrave
       this.version = other.version;
     }
     this.timestampMicros = other.timestampMicros;
+    this.newest = other.newest;
   }
 
   @Override
@@ -138,6 +153,8 @@ public class TimeTravel implements org.apache.thrift.TBase<TimeTravel, TimeTrave
     this.version = null;
     setTimestampMicrosIsSet(false);
     this.timestampMicros = 0;
+    setNewestIsSet(false);
+    this.newest = false;
   }
 
   /**
@@ -200,6 +217,35 @@ public class TimeTravel implements org.apache.thrift.TBase<TimeTravel, TimeTrave
     __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __TIMESTAMPMICROS_ISSET_ID, value);
   }
 
+  /**
+   * True: the newest, whatever the session's settings say; for writes, and to see whether there is the table.
+   */
+  public boolean isNewest() {
+    return this.newest;
+  }
+
+  /**
+   * True: the newest, whatever the session's settings say; for writes, and to see whether there is the table.
+   */
+  public TimeTravel setNewest(boolean newest) {
+    this.newest = newest;
+    setNewestIsSet(true);
+    return this;
+  }
+
+  public void unsetNewest() {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.clearBit(__isset_bitfield, __NEWEST_ISSET_ID);
+  }
+
+  /** Returns true if field newest is set (has been assigned a value) and false otherwise */
+  public boolean isSetNewest() {
+    return org.apache.thrift.EncodingUtils.testBit(__isset_bitfield, __NEWEST_ISSET_ID);
+  }
+
+  public void setNewestIsSet(boolean value) {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __NEWEST_ISSET_ID, value);
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -219,6 +265,14 @@ public class TimeTravel implements org.apache.thrift.TBase<TimeTravel, TimeTrave
       }
       break;
 
+    case NEWEST:
+      if (value == null) {
+        unsetNewest();
+      } else {
+        setNewest((java.lang.Boolean)value);
+      }
+      break;
+
     }
   }
 
@@ -231,6 +285,9 @@ public class TimeTravel implements org.apache.thrift.TBase<TimeTravel, TimeTrave
 
     case TIMESTAMP_MICROS:
       return getTimestampMicros();
+
+    case NEWEST:
+      return isNewest();
 
     }
     throw new java.lang.IllegalStateException();
@@ -248,6 +305,8 @@ public class TimeTravel implements org.apache.thrift.TBase<TimeTravel, TimeTrave
       return isSetVersion();
     case TIMESTAMP_MICROS:
       return isSetTimestampMicros();
+    case NEWEST:
+      return isSetNewest();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -283,6 +342,15 @@ public class TimeTravel implements org.apache.thrift.TBase<TimeTravel, TimeTrave
         return false;
     }
 
+    boolean this_present_newest = true && this.isSetNewest();
+    boolean that_present_newest = true && that.isSetNewest();
+    if (this_present_newest || that_present_newest) {
+      if (!(this_present_newest && that_present_newest))
+        return false;
+      if (this.newest != that.newest)
+        return false;
+    }
+
     return true;
   }
 
@@ -297,6 +365,10 @@ public class TimeTravel implements org.apache.thrift.TBase<TimeTravel, TimeTrave
     hashCode = hashCode * 8191 + ((isSetTimestampMicros()) ? 131071 : 524287);
     if (isSetTimestampMicros())
       hashCode = hashCode * 8191 + org.apache.thrift.TBaseHelper.hashCode(timestampMicros);
+
+    hashCode = hashCode * 8191 + ((isSetNewest()) ? 131071 : 524287);
+    if (isSetNewest())
+      hashCode = hashCode * 8191 + ((newest) ? 131071 : 524287);
 
     return hashCode;
   }
@@ -325,6 +397,16 @@ public class TimeTravel implements org.apache.thrift.TBase<TimeTravel, TimeTrave
     }
     if (isSetTimestampMicros()) {
       lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.timestampMicros, other.timestampMicros);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
+    lastComparison = java.lang.Boolean.compare(isSetNewest(), other.isSetNewest());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetNewest()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.newest, other.newest);
       if (lastComparison != 0) {
         return lastComparison;
       }
@@ -366,6 +448,12 @@ public class TimeTravel implements org.apache.thrift.TBase<TimeTravel, TimeTrave
       if (!first) sb.append(", ");
       sb.append("timestampMicros:");
       sb.append(this.timestampMicros);
+      first = false;
+    }
+    if (isSetNewest()) {
+      if (!first) sb.append(", ");
+      sb.append("newest:");
+      sb.append(this.newest);
       first = false;
     }
     sb.append(")");
@@ -431,6 +519,14 @@ public class TimeTravel implements org.apache.thrift.TBase<TimeTravel, TimeTrave
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 3: // NEWEST
+            if (schemeField.type == org.apache.thrift.protocol.TType.BOOL) {
+              struct.newest = iprot.readBool();
+              struct.setNewestIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -459,6 +555,11 @@ public class TimeTravel implements org.apache.thrift.TBase<TimeTravel, TimeTrave
         oprot.writeI64(struct.timestampMicros);
         oprot.writeFieldEnd();
       }
+      if (struct.isSetNewest()) {
+        oprot.writeFieldBegin(NEWEST_FIELD_DESC);
+        oprot.writeBool(struct.newest);
+        oprot.writeFieldEnd();
+      }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
     }
@@ -484,19 +585,25 @@ public class TimeTravel implements org.apache.thrift.TBase<TimeTravel, TimeTrave
       if (struct.isSetTimestampMicros()) {
         optionals.set(1);
       }
-      oprot.writeBitSet(optionals, 2);
+      if (struct.isSetNewest()) {
+        optionals.set(2);
+      }
+      oprot.writeBitSet(optionals, 3);
       if (struct.isSetVersion()) {
         oprot.writeString(struct.version);
       }
       if (struct.isSetTimestampMicros()) {
         oprot.writeI64(struct.timestampMicros);
       }
+      if (struct.isSetNewest()) {
+        oprot.writeBool(struct.newest);
+      }
     }
 
     @Override
     public void read(org.apache.thrift.protocol.TProtocol prot, TimeTravel struct) throws org.apache.thrift.TException {
       org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
-      java.util.BitSet incoming = iprot.readBitSet(2);
+      java.util.BitSet incoming = iprot.readBitSet(3);
       if (incoming.get(0)) {
         struct.version = iprot.readString();
         struct.setVersionIsSet(true);
@@ -504,6 +611,10 @@ public class TimeTravel implements org.apache.thrift.TBase<TimeTravel, TimeTrave
       if (incoming.get(1)) {
         struct.timestampMicros = iprot.readI64();
         struct.setTimestampMicrosIsSet(true);
+      }
+      if (incoming.get(2)) {
+        struct.newest = iprot.readBool();
+        struct.setNewestIsSet(true);
       }
     }
   }

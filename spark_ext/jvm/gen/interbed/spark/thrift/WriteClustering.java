@@ -622,13 +622,13 @@ public class WriteClustering implements org.apache.thrift.TBase<WriteClustering,
           case 1: // COLUMNS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list20 = iprot.readListBegin();
-                struct.columns = new java.util.ArrayList<java.lang.String>(_list20.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem21;
-                for (int _i22 = 0; _i22 < _list20.size; ++_i22)
+                org.apache.thrift.protocol.TList _list30 = iprot.readListBegin();
+                struct.columns = new java.util.ArrayList<java.lang.String>(_list30.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem31;
+                for (int _i32 = 0; _i32 < _list30.size; ++_i32)
                 {
-                  _elem21 = iprot.readString();
-                  struct.columns.add(_elem21);
+                  _elem31 = iprot.readString();
+                  struct.columns.add(_elem31);
                 }
                 iprot.readListEnd();
               }
@@ -648,13 +648,13 @@ public class WriteClustering implements org.apache.thrift.TBase<WriteClustering,
           case 3: // BUCKET_COLUMNS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list23 = iprot.readListBegin();
-                struct.bucketColumns = new java.util.ArrayList<java.lang.String>(_list23.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem24;
-                for (int _i25 = 0; _i25 < _list23.size; ++_i25)
+                org.apache.thrift.protocol.TList _list33 = iprot.readListBegin();
+                struct.bucketColumns = new java.util.ArrayList<java.lang.String>(_list33.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem34;
+                for (int _i35 = 0; _i35 < _list33.size; ++_i35)
                 {
-                  _elem24 = iprot.readString();
-                  struct.bucketColumns.add(_elem24);
+                  _elem34 = iprot.readString();
+                  struct.bucketColumns.add(_elem34);
                 }
                 iprot.readListEnd();
               }
@@ -697,9 +697,9 @@ public class WriteClustering implements org.apache.thrift.TBase<WriteClustering,
         oprot.writeFieldBegin(COLUMNS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.columns.size()));
-          for (java.lang.String _iter26 : struct.columns)
+          for (java.lang.String _iter36 : struct.columns)
           {
-            oprot.writeString(_iter26);
+            oprot.writeString(_iter36);
           }
           oprot.writeListEnd();
         }
@@ -712,9 +712,9 @@ public class WriteClustering implements org.apache.thrift.TBase<WriteClustering,
         oprot.writeFieldBegin(BUCKET_COLUMNS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.bucketColumns.size()));
-          for (java.lang.String _iter27 : struct.bucketColumns)
+          for (java.lang.String _iter37 : struct.bucketColumns)
           {
-            oprot.writeString(_iter27);
+            oprot.writeString(_iter37);
           }
           oprot.writeListEnd();
         }
@@ -743,17 +743,17 @@ public class WriteClustering implements org.apache.thrift.TBase<WriteClustering,
       org.apache.thrift.protocol.TTupleProtocol oprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
       {
         oprot.writeI32(struct.columns.size());
-        for (java.lang.String _iter28 : struct.columns)
+        for (java.lang.String _iter38 : struct.columns)
         {
-          oprot.writeString(_iter28);
+          oprot.writeString(_iter38);
         }
       }
       oprot.writeI32(struct.bucketCount);
       {
         oprot.writeI32(struct.bucketColumns.size());
-        for (java.lang.String _iter29 : struct.bucketColumns)
+        for (java.lang.String _iter39 : struct.bucketColumns)
         {
-          oprot.writeString(_iter29);
+          oprot.writeString(_iter39);
         }
       }
       oprot.writeBool(struct.strict);
@@ -763,26 +763,26 @@ public class WriteClustering implements org.apache.thrift.TBase<WriteClustering,
     public void read(org.apache.thrift.protocol.TProtocol prot, WriteClustering struct) throws org.apache.thrift.TException {
       org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
       {
-        org.apache.thrift.protocol.TList _list30 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-        struct.columns = new java.util.ArrayList<java.lang.String>(_list30.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _elem31;
-        for (int _i32 = 0; _i32 < _list30.size; ++_i32)
+        org.apache.thrift.protocol.TList _list40 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+        struct.columns = new java.util.ArrayList<java.lang.String>(_list40.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _elem41;
+        for (int _i42 = 0; _i42 < _list40.size; ++_i42)
         {
-          _elem31 = iprot.readString();
-          struct.columns.add(_elem31);
+          _elem41 = iprot.readString();
+          struct.columns.add(_elem41);
         }
       }
       struct.setColumnsIsSet(true);
       struct.bucketCount = iprot.readI32();
       struct.setBucketCountIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list33 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-        struct.bucketColumns = new java.util.ArrayList<java.lang.String>(_list33.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _elem34;
-        for (int _i35 = 0; _i35 < _list33.size; ++_i35)
+        org.apache.thrift.protocol.TList _list43 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+        struct.bucketColumns = new java.util.ArrayList<java.lang.String>(_list43.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _elem44;
+        for (int _i45 = 0; _i45 < _list43.size; ++_i45)
         {
-          _elem34 = iprot.readString();
-          struct.bucketColumns.add(_elem34);
+          _elem44 = iprot.readString();
+          struct.bucketColumns.add(_elem44);
         }
       }
       struct.setBucketColumnsIsSet(true);

@@ -726,13 +726,13 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
           case 2: // FILTERS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list146 = iprot.readListBegin();
-                struct.filters = new java.util.ArrayList<java.lang.String>(_list146.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem147;
-                for (int _i148 = 0; _i148 < _list146.size; ++_i148)
+                org.apache.thrift.protocol.TList _list156 = iprot.readListBegin();
+                struct.filters = new java.util.ArrayList<java.lang.String>(_list156.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem157;
+                for (int _i158 = 0; _i158 < _list156.size; ++_i158)
                 {
-                  _elem147 = iprot.readString();
-                  struct.filters.add(_elem147);
+                  _elem157 = iprot.readString();
+                  struct.filters.add(_elem157);
                 }
                 iprot.readListEnd();
               }
@@ -760,15 +760,15 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
           case 5: // OPTIONS
             if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
               {
-                org.apache.thrift.protocol.TMap _map149 = iprot.readMapBegin();
-                struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map149.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _key150;
-                @org.apache.thrift.annotation.Nullable java.lang.String _val151;
-                for (int _i152 = 0; _i152 < _map149.size; ++_i152)
+                org.apache.thrift.protocol.TMap _map159 = iprot.readMapBegin();
+                struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map159.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _key160;
+                @org.apache.thrift.annotation.Nullable java.lang.String _val161;
+                for (int _i162 = 0; _i162 < _map159.size; ++_i162)
                 {
-                  _key150 = iprot.readString();
-                  _val151 = iprot.readString();
-                  struct.options.put(_key150, _val151);
+                  _key160 = iprot.readString();
+                  _val161 = iprot.readString();
+                  struct.options.put(_key160, _val161);
                 }
                 iprot.readMapEnd();
               }
@@ -802,9 +802,9 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
         oprot.writeFieldBegin(FILTERS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.filters.size()));
-          for (java.lang.String _iter153 : struct.filters)
+          for (java.lang.String _iter163 : struct.filters)
           {
-            oprot.writeString(_iter153);
+            oprot.writeString(_iter163);
           }
           oprot.writeListEnd();
         }
@@ -824,10 +824,10 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
         oprot.writeFieldBegin(OPTIONS_FIELD_DESC);
         {
           oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.options.size()));
-          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter154 : struct.options.entrySet())
+          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter164 : struct.options.entrySet())
           {
-            oprot.writeString(_iter154.getKey());
-            oprot.writeString(_iter154.getValue());
+            oprot.writeString(_iter164.getKey());
+            oprot.writeString(_iter164.getValue());
           }
           oprot.writeMapEnd();
         }
@@ -854,19 +854,19 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
       oprot.writeI32(struct.mode.getValue());
       {
         oprot.writeI32(struct.filters.size());
-        for (java.lang.String _iter155 : struct.filters)
+        for (java.lang.String _iter165 : struct.filters)
         {
-          oprot.writeString(_iter155);
+          oprot.writeString(_iter165);
         }
       }
       oprot.writeString(struct.schemaJson);
       oprot.writeString(struct.queryId);
       {
         oprot.writeI32(struct.options.size());
-        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter156 : struct.options.entrySet())
+        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter166 : struct.options.entrySet())
         {
-          oprot.writeString(_iter156.getKey());
-          oprot.writeString(_iter156.getValue());
+          oprot.writeString(_iter166.getKey());
+          oprot.writeString(_iter166.getValue());
         }
       }
     }
@@ -877,13 +877,13 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
       struct.mode = interbed.spark.thrift.WriteMode.findByValue(iprot.readI32());
       struct.setModeIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list157 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-        struct.filters = new java.util.ArrayList<java.lang.String>(_list157.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _elem158;
-        for (int _i159 = 0; _i159 < _list157.size; ++_i159)
+        org.apache.thrift.protocol.TList _list167 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+        struct.filters = new java.util.ArrayList<java.lang.String>(_list167.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _elem168;
+        for (int _i169 = 0; _i169 < _list167.size; ++_i169)
         {
-          _elem158 = iprot.readString();
-          struct.filters.add(_elem158);
+          _elem168 = iprot.readString();
+          struct.filters.add(_elem168);
         }
       }
       struct.setFiltersIsSet(true);
@@ -892,15 +892,15 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
       struct.queryId = iprot.readString();
       struct.setQueryIdIsSet(true);
       {
-        org.apache.thrift.protocol.TMap _map160 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-        struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map160.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _key161;
-        @org.apache.thrift.annotation.Nullable java.lang.String _val162;
-        for (int _i163 = 0; _i163 < _map160.size; ++_i163)
+        org.apache.thrift.protocol.TMap _map170 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+        struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map170.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _key171;
+        @org.apache.thrift.annotation.Nullable java.lang.String _val172;
+        for (int _i173 = 0; _i173 < _map170.size; ++_i173)
         {
-          _key161 = iprot.readString();
-          _val162 = iprot.readString();
-          struct.options.put(_key161, _val162);
+          _key171 = iprot.readString();
+          _val172 = iprot.readString();
+          struct.options.put(_key171, _val172);
         }
       }
       struct.setOptionsIsSet(true);

@@ -1,0 +1,134 @@
+"""Options by SET: which settings are about which table, and what they do to reads and writes."""
+
+import pytest
+
+from interbed.spark_ext.session_options import read_options, session_options, without_pins
+from tests.spark_ext.conftest import Lake
+
+
+def _of_orders(settings: dict[str, str]) -> dict[str, str]:
+    return session_options(settings, "lake", "shop", "orders")
+
+
+@pytest.mark.parametrize(
+    ("settings", "options"),
+    [
+        ({"spark.interbed.write-only": "true"}, {"write-only": "true"}),
+        ({"spark.paimon.file.format": "orc"}, {"file.format": "orc"}),
+        ({"spark.interbed.lake.shop.orders.write-only": "true"}, {"write-only": "true"}),
+        ({"spark.paimon.*.*.orders.fields.a.b.c": "1"}, {"fields.a.b.c": "1"}),
+        ({"spark.interbed.lake.shop.other.write-only": "true"}, {}),
+        ({"spark.interbed.*.shop.other.write-only": "true"}, {}),
+        ({"spark.interbed.pond.*.*.write-only": "true"}, {}),
+        ({"spark.interbed.python": "python3", "spark.interbed.pythonEnv.A": "b"}, {}),
+        ({"spark.sql.shuffle.partitions": "4"}, {}),
+    ],
+)
+def test_a_setting_is_about_all_tables_or_about_those_that_it_names(
+    settings: dict[str, str], options: dict[str, str]
+) -> None:
+    assert _of_orders(settings) == options
+
+
+def test_what_names_a_table_goes_before_what_names_more() -> None:
+    settings = {
+        "spark.interbed.target-file-size": "1 mb",
+        "spark.paimon.target-file-size": "2 mb",
+        "spark.interbed.*.*.orders.target-file-size": "3 mb",
+        "spark.interbed.*.shop.orders.target-file-size": "4 mb",
+        "spark.paimon.lake.shop.orders.target-file-size": "5 mb",
+        "spark.interbed.lake.shop.orders.target-file-size": "6 mb",
+    }
+    found = []
+    for name in list(settings)[::-1]:
+        found.append(_of_orders(settings)["target-file-size"])
+        del settings[name]
+        settings = dict(sorted(settings.items()))
+
+    assert found == ["6 mb", "5 mb", "4 mb", "3 mb", "1 mb", "1 mb"]
+
+
+def test_a_frames_snapshot_goes_before_the_sessions_whatever_names_it() -> None:
+    session = {"scan.tag-name": "a", "read.batch-size": "10"}
+
+    assert read_options(session, {"scan.snapshot-id": "1"}) == {"read.batch-size": "10", "scan.snapshot-id": "1"}
+    assert read_options(session, {"read.batch-size": "5"}) == {"scan.tag-name": "a", "read.batch-size": "5"}
+
+
+def test_what_names_one_snapshot_is_done_with_when_that_is_found() -> None:
+    assert without_pins({"scan.snapshot-id": "1", "write-only": "true"}) == {"write-only": "true"}
+    assert without_pins({"incremental-between": "1,2"}) == {"incremental-between": "1,2"}
+
+
+@pytest.fixture
+def orders(lake: Lake) -> Lake:
+    """A catalog with the table `db.orders` of two snapshots and two schemas, and no settings left after the test."""
+    lake.sql("CREATE TABLE {lake}.db.orders (id INT NOT NULL) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1')")
+    lake.sql("INSERT INTO {lake}.db.orders VALUES (1)")
+    lake.sql("ALTER TABLE {lake}.db.orders ADD COLUMN note STRING")
+    lake.sql("INSERT INTO {lake}.db.orders VALUES (2, 'b')")
+    # A session of its own, whose settings end with it.
+    return Lake(lake.spark.newSession(), f"{lake.name}", lake.warehouse)
+
+
+@pytest.fixture
+def in_session(orders: Lake) -> Lake:
+    """The same in a session of its own, to which the catalog has to be told."""
+    orders.sql(f"CREATE CATALOG {{lake}} WITH ('warehouse' = '{orders.warehouse}')")
+    return orders
+
+
+def test_reads_travel_by_settings_and_writes_do_not(in_session: Lake) -> None:
+    lake = in_session
+    lake.sql("SET spark.paimon.scan.snapshot-id=1")
+    assert lake.tuples("SELECT * FROM {lake}.db.orders") == [(1,)]
+    assert lake.tuples("SELECT count(*) FROM {lake}.db.orders VERSION AS OF 2") == [(2,)]
+    lake.sql("INSERT INTO {lake}.db.orders VALUES (3, 'c')")
+    assert lake.tuples("SELECT count(*) FROM {lake}.db.`orders$files`") == [(1,)]
+
+    lake.sql("SET spark.interbed.*.db.orders.scan.snapshot-id=2")
+    assert lake.tuples("SELECT * FROM {lake}.db.orders ORDER BY id") == [(1, None), (2, "b")]
+    frame = lake.spark.read.option("scan.snapshot-id", "3").table(f"{lake.name}.db.orders")
+    assert frame.count() == 3
+
+    lake.sql("SET spark.interbed.scan.snapshot-id=77")
+    lake.sql("RESET spark.interbed.*.db.orders.scan.snapshot-id")
+    with pytest.raises(Exception, match="snapshot 77"):
+        lake.sql("SELECT * FROM {lake}.db.orders")
+    lake.sql("CREATE TABLE IF NOT EXISTS {lake}.db.orders (a INT)")
+    lake.sql("RESET spark.interbed.scan.snapshot-id")
+    lake.sql("RESET spark.paimon.scan.snapshot-id")
+    assert lake.tuples("SELECT count(*) FROM {lake}.db.orders") == [(3,)]
+
+
+def test_settings_are_options_of_writes_and_not_the_tables_own(in_session: Lake) -> None:
+    lake = in_session
+    lake.sql("SET spark.interbed.file.format=orc")
+    lake.sql("INSERT INTO {lake}.db.orders VALUES (3, 'c')")
+    lake.sql("SET spark.interbed.*.*.orders.file.format=avro")
+    lake.sql("INSERT INTO {lake}.db.orders VALUES (4, 'd')")
+
+    assert lake.tuples("SELECT file_format, count(*) FROM {lake}.db.`orders$files` GROUP BY 1 ORDER BY 1") == [
+        ("avro", 1),
+        ("orc", 1),
+        ("parquet", 2),
+    ]
+    assert "file.format" not in lake.tuples("SHOW CREATE TABLE {lake}.db.orders")[0][0]
+
+
+def test_a_setting_that_no_write_may_change_is_refused_by_name(in_session: Lake) -> None:
+    lake = in_session
+    lake.sql("SET spark.interbed.merge-engine=first-row")
+
+    with pytest.raises(Exception, match=r"'merge-engine'.*spark\.interbed\.merge-engine; RESET"):
+        lake.sql("SELECT * FROM {lake}.db.orders")
+
+
+def test_a_setting_names_the_branch(in_session: Lake) -> None:
+    from interbed import load_catalog
+
+    lake = in_session
+    load_catalog(warehouse=str(lake.warehouse)).get_table("db.orders").create_branch("b")
+    lake.sql("SET spark.interbed.branch=b")
+
+    assert lake.tuples("SELECT count(*) FROM {lake}.db.orders") == [(0,)]
