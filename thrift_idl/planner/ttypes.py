@@ -335,14 +335,16 @@ class TableRef(object):
      - catalog
      - database
      - table
+     - settings: The session's settings spark.interbed.* and spark.paimon.* by their whole names: options by SET.
 
     """
 
 
-    def __init__(self, catalog=None, database=None, table=None,):
+    def __init__(self, catalog=None, database=None, table=None, settings=None,):
         self.catalog = catalog
         self.database = database
         self.table = table
+        self.settings = settings
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -369,6 +371,17 @@ class TableRef(object):
                     self.table = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
                 else:
                     iprot.skip(ftype)
+            elif fid == 4:
+                if ftype == TType.MAP:
+                    self.settings = {}
+                    (_ktype10, _vtype11, _size9) = iprot.readMapBegin()
+                    for _i13 in range(_size9):
+                        _key14 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val15 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.settings[_key14] = _val15
+                    iprot.readMapEnd()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -390,6 +403,14 @@ class TableRef(object):
         if self.table is not None:
             oprot.writeFieldBegin('table', TType.STRING, 3)
             oprot.writeString(self.table.encode('utf-8') if sys.version_info[0] == 2 else self.table)
+            oprot.writeFieldEnd()
+        if self.settings is not None:
+            oprot.writeFieldBegin('settings', TType.MAP, 4)
+            oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.settings))
+            for kiter16, viter17 in self.settings.items():
+                oprot.writeString(kiter16.encode('utf-8') if sys.version_info[0] == 2 else kiter16)
+                oprot.writeString(viter17.encode('utf-8') if sys.version_info[0] == 2 else viter17)
+            oprot.writeMapEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -422,13 +443,15 @@ class TimeTravel(object):
     Attributes:
      - version: What stands after VERSION AS OF: a snapshot id or, later, a tag.
      - timestampMicros: Microseconds since 1970-01-01T00:00:00Z.
+     - newest: True: the newest, whatever the session's settings say; for writes, and to see whether there is the table.
 
     """
 
 
-    def __init__(self, version=None, timestampMicros=None,):
+    def __init__(self, version=None, timestampMicros=None, newest=None,):
         self.version = version
         self.timestampMicros = timestampMicros
+        self.newest = newest
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -449,6 +472,11 @@ class TimeTravel(object):
                     self.timestampMicros = iprot.readI64()
                 else:
                     iprot.skip(ftype)
+            elif fid == 3:
+                if ftype == TType.BOOL:
+                    self.newest = iprot.readBool()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -466,6 +494,10 @@ class TimeTravel(object):
         if self.timestampMicros is not None:
             oprot.writeFieldBegin('timestampMicros', TType.I64, 2)
             oprot.writeI64(self.timestampMicros)
+            oprot.writeFieldEnd()
+        if self.newest is not None:
+            oprot.writeFieldBegin('newest', TType.BOOL, 3)
+            oprot.writeBool(self.newest)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -515,11 +547,11 @@ class Namespace(object):
             elif fid == 2:
                 if ftype == TType.MAP:
                     self.properties = {}
-                    (_ktype10, _vtype11, _size9) = iprot.readMapBegin()
-                    for _i13 in range(_size9):
-                        _key14 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val15 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.properties[_key14] = _val15
+                    (_ktype19, _vtype20, _size18) = iprot.readMapBegin()
+                    for _i22 in range(_size18):
+                        _key23 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val24 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.properties[_key23] = _val24
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
@@ -540,9 +572,9 @@ class Namespace(object):
         if self.properties is not None:
             oprot.writeFieldBegin('properties', TType.MAP, 2)
             oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.properties))
-            for kiter16, viter17 in self.properties.items():
-                oprot.writeString(kiter16.encode('utf-8') if sys.version_info[0] == 2 else kiter16)
-                oprot.writeString(viter17.encode('utf-8') if sys.version_info[0] == 2 else viter17)
+            for kiter25, viter26 in self.properties.items():
+                oprot.writeString(kiter25.encode('utf-8') if sys.version_info[0] == 2 else kiter25)
+                oprot.writeString(viter26.encode('utf-8') if sys.version_info[0] == 2 else viter26)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -598,10 +630,10 @@ class WriteClustering(object):
             if fid == 1:
                 if ftype == TType.LIST:
                     self.columns = []
-                    (_etype21, _size18) = iprot.readListBegin()
-                    for _i22 in range(_size18):
-                        _elem23 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.columns.append(_elem23)
+                    (_etype30, _size27) = iprot.readListBegin()
+                    for _i31 in range(_size27):
+                        _elem32 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.columns.append(_elem32)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -613,10 +645,10 @@ class WriteClustering(object):
             elif fid == 3:
                 if ftype == TType.LIST:
                     self.bucketColumns = []
-                    (_etype27, _size24) = iprot.readListBegin()
-                    for _i28 in range(_size24):
-                        _elem29 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.bucketColumns.append(_elem29)
+                    (_etype36, _size33) = iprot.readListBegin()
+                    for _i37 in range(_size33):
+                        _elem38 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.bucketColumns.append(_elem38)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -638,8 +670,8 @@ class WriteClustering(object):
         if self.columns is not None:
             oprot.writeFieldBegin('columns', TType.LIST, 1)
             oprot.writeListBegin(TType.STRING, len(self.columns))
-            for iter30 in self.columns:
-                oprot.writeString(iter30.encode('utf-8') if sys.version_info[0] == 2 else iter30)
+            for iter39 in self.columns:
+                oprot.writeString(iter39.encode('utf-8') if sys.version_info[0] == 2 else iter39)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.bucketCount is not None:
@@ -649,8 +681,8 @@ class WriteClustering(object):
         if self.bucketColumns is not None:
             oprot.writeFieldBegin('bucketColumns', TType.LIST, 3)
             oprot.writeListBegin(TType.STRING, len(self.bucketColumns))
-            for iter31 in self.bucketColumns:
-                oprot.writeString(iter31.encode('utf-8') if sys.version_info[0] == 2 else iter31)
+            for iter40 in self.bucketColumns:
+                oprot.writeString(iter40.encode('utf-8') if sys.version_info[0] == 2 else iter40)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.strict is not None:
@@ -723,31 +755,31 @@ class TableInfo(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.partitionKeys = []
-                    (_etype35, _size32) = iprot.readListBegin()
-                    for _i36 in range(_size32):
-                        _elem37 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.partitionKeys.append(_elem37)
+                    (_etype44, _size41) = iprot.readListBegin()
+                    for _i45 in range(_size41):
+                        _elem46 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.partitionKeys.append(_elem46)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
             elif fid == 3:
                 if ftype == TType.LIST:
                     self.primaryKeys = []
-                    (_etype41, _size38) = iprot.readListBegin()
-                    for _i42 in range(_size38):
-                        _elem43 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.primaryKeys.append(_elem43)
+                    (_etype50, _size47) = iprot.readListBegin()
+                    for _i51 in range(_size47):
+                        _elem52 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.primaryKeys.append(_elem52)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
             elif fid == 4:
                 if ftype == TType.MAP:
                     self.properties = {}
-                    (_ktype45, _vtype46, _size44) = iprot.readMapBegin()
-                    for _i48 in range(_size44):
-                        _key49 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val50 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.properties[_key49] = _val50
+                    (_ktype54, _vtype55, _size53) = iprot.readMapBegin()
+                    for _i57 in range(_size53):
+                        _key58 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val59 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.properties[_key58] = _val59
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
@@ -784,23 +816,23 @@ class TableInfo(object):
         if self.partitionKeys is not None:
             oprot.writeFieldBegin('partitionKeys', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.partitionKeys))
-            for iter51 in self.partitionKeys:
-                oprot.writeString(iter51.encode('utf-8') if sys.version_info[0] == 2 else iter51)
+            for iter60 in self.partitionKeys:
+                oprot.writeString(iter60.encode('utf-8') if sys.version_info[0] == 2 else iter60)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.primaryKeys is not None:
             oprot.writeFieldBegin('primaryKeys', TType.LIST, 3)
             oprot.writeListBegin(TType.STRING, len(self.primaryKeys))
-            for iter52 in self.primaryKeys:
-                oprot.writeString(iter52.encode('utf-8') if sys.version_info[0] == 2 else iter52)
+            for iter61 in self.primaryKeys:
+                oprot.writeString(iter61.encode('utf-8') if sys.version_info[0] == 2 else iter61)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.properties is not None:
             oprot.writeFieldBegin('properties', TType.MAP, 4)
             oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.properties))
-            for kiter53, viter54 in self.properties.items():
-                oprot.writeString(kiter53.encode('utf-8') if sys.version_info[0] == 2 else kiter53)
-                oprot.writeString(viter54.encode('utf-8') if sys.version_info[0] == 2 else viter54)
+            for kiter62, viter63 in self.properties.items():
+                oprot.writeString(kiter62.encode('utf-8') if sys.version_info[0] == 2 else kiter62)
+                oprot.writeString(viter63.encode('utf-8') if sys.version_info[0] == 2 else viter63)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         if self.snapshotId is not None:
@@ -879,10 +911,10 @@ class PartitionTransform(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.columns = []
-                    (_etype58, _size55) = iprot.readListBegin()
-                    for _i59 in range(_size55):
-                        _elem60 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.columns.append(_elem60)
+                    (_etype67, _size64) = iprot.readListBegin()
+                    for _i68 in range(_size64):
+                        _elem69 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.columns.append(_elem69)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -908,8 +940,8 @@ class PartitionTransform(object):
         if self.columns is not None:
             oprot.writeFieldBegin('columns', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.columns))
-            for iter61 in self.columns:
-                oprot.writeString(iter61.encode('utf-8') if sys.version_info[0] == 2 else iter61)
+            for iter70 in self.columns:
+                oprot.writeString(iter70.encode('utf-8') if sys.version_info[0] == 2 else iter70)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.bucketCount is not None:
@@ -970,22 +1002,22 @@ class CreateTable(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.partitioning = []
-                    (_etype65, _size62) = iprot.readListBegin()
-                    for _i66 in range(_size62):
-                        _elem67 = PartitionTransform()
-                        _elem67.read(iprot)
-                        self.partitioning.append(_elem67)
+                    (_etype74, _size71) = iprot.readListBegin()
+                    for _i75 in range(_size71):
+                        _elem76 = PartitionTransform()
+                        _elem76.read(iprot)
+                        self.partitioning.append(_elem76)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
             elif fid == 3:
                 if ftype == TType.MAP:
                     self.properties = {}
-                    (_ktype69, _vtype70, _size68) = iprot.readMapBegin()
-                    for _i72 in range(_size68):
-                        _key73 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val74 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.properties[_key73] = _val74
+                    (_ktype78, _vtype79, _size77) = iprot.readMapBegin()
+                    for _i81 in range(_size77):
+                        _key82 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val83 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.properties[_key82] = _val83
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
@@ -1006,16 +1038,16 @@ class CreateTable(object):
         if self.partitioning is not None:
             oprot.writeFieldBegin('partitioning', TType.LIST, 2)
             oprot.writeListBegin(TType.STRUCT, len(self.partitioning))
-            for iter75 in self.partitioning:
-                iter75.write(oprot)
+            for iter84 in self.partitioning:
+                iter84.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.properties is not None:
             oprot.writeFieldBegin('properties', TType.MAP, 3)
             oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.properties))
-            for kiter76, viter77 in self.properties.items():
-                oprot.writeString(kiter76.encode('utf-8') if sys.version_info[0] == 2 else kiter76)
-                oprot.writeString(viter77.encode('utf-8') if sys.version_info[0] == 2 else viter77)
+            for kiter85, viter86 in self.properties.items():
+                oprot.writeString(kiter85.encode('utf-8') if sys.version_info[0] == 2 else kiter85)
+                oprot.writeString(viter86.encode('utf-8') if sys.version_info[0] == 2 else viter86)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -1084,10 +1116,10 @@ class TableChange(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.path = []
-                    (_etype81, _size78) = iprot.readListBegin()
-                    for _i82 in range(_size78):
-                        _elem83 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.path.append(_elem83)
+                    (_etype90, _size87) = iprot.readListBegin()
+                    for _i91 in range(_size87):
+                        _elem92 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.path.append(_elem92)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -1138,8 +1170,8 @@ class TableChange(object):
         if self.path is not None:
             oprot.writeFieldBegin('path', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.path))
-            for iter84 in self.path:
-                oprot.writeString(iter84.encode('utf-8') if sys.version_info[0] == 2 else iter84)
+            for iter93 in self.path:
+                oprot.writeString(iter93.encode('utf-8') if sys.version_info[0] == 2 else iter93)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.value is not None:
@@ -1287,20 +1319,20 @@ class ScanRequest(object):
             if fid == 1:
                 if ftype == TType.LIST:
                     self.columns = []
-                    (_etype88, _size85) = iprot.readListBegin()
-                    for _i89 in range(_size85):
-                        _elem90 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.columns.append(_elem90)
+                    (_etype97, _size94) = iprot.readListBegin()
+                    for _i98 in range(_size94):
+                        _elem99 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.columns.append(_elem99)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.filters = []
-                    (_etype94, _size91) = iprot.readListBegin()
-                    for _i95 in range(_size91):
-                        _elem96 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.filters.append(_elem96)
+                    (_etype103, _size100) = iprot.readListBegin()
+                    for _i104 in range(_size100):
+                        _elem105 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.filters.append(_elem105)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -1312,11 +1344,11 @@ class ScanRequest(object):
             elif fid == 4:
                 if ftype == TType.MAP:
                     self.options = {}
-                    (_ktype98, _vtype99, _size97) = iprot.readMapBegin()
-                    for _i101 in range(_size97):
-                        _key102 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val103 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.options[_key102] = _val103
+                    (_ktype107, _vtype108, _size106) = iprot.readMapBegin()
+                    for _i110 in range(_size106):
+                        _key111 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val112 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.options[_key111] = _val112
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
@@ -1333,15 +1365,15 @@ class ScanRequest(object):
         if self.columns is not None:
             oprot.writeFieldBegin('columns', TType.LIST, 1)
             oprot.writeListBegin(TType.STRING, len(self.columns))
-            for iter104 in self.columns:
-                oprot.writeString(iter104.encode('utf-8') if sys.version_info[0] == 2 else iter104)
+            for iter113 in self.columns:
+                oprot.writeString(iter113.encode('utf-8') if sys.version_info[0] == 2 else iter113)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.filters is not None:
             oprot.writeFieldBegin('filters', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.filters))
-            for iter105 in self.filters:
-                oprot.writeString(iter105.encode('utf-8') if sys.version_info[0] == 2 else iter105)
+            for iter114 in self.filters:
+                oprot.writeString(iter114.encode('utf-8') if sys.version_info[0] == 2 else iter114)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.limit is not None:
@@ -1351,9 +1383,9 @@ class ScanRequest(object):
         if self.options is not None:
             oprot.writeFieldBegin('options', TType.MAP, 4)
             oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.options))
-            for kiter106, viter107 in self.options.items():
-                oprot.writeString(kiter106.encode('utf-8') if sys.version_info[0] == 2 else kiter106)
-                oprot.writeString(viter107.encode('utf-8') if sys.version_info[0] == 2 else viter107)
+            for kiter115, viter116 in self.options.items():
+                oprot.writeString(kiter115.encode('utf-8') if sys.version_info[0] == 2 else kiter115)
+                oprot.writeString(viter116.encode('utf-8') if sys.version_info[0] == 2 else viter116)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -1500,21 +1532,21 @@ class ScanSplit(object):
             elif fid == 4:
                 if ftype == TType.LIST:
                     self.nativeFiles = []
-                    (_etype111, _size108) = iprot.readListBegin()
-                    for _i112 in range(_size108):
-                        _elem113 = NativeFile()
-                        _elem113.read(iprot)
-                        self.nativeFiles.append(_elem113)
+                    (_etype120, _size117) = iprot.readListBegin()
+                    for _i121 in range(_size117):
+                        _elem122 = NativeFile()
+                        _elem122.read(iprot)
+                        self.nativeFiles.append(_elem122)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
             elif fid == 5:
                 if ftype == TType.LIST:
                     self.preferredHosts = []
-                    (_etype117, _size114) = iprot.readListBegin()
-                    for _i118 in range(_size114):
-                        _elem119 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.preferredHosts.append(_elem119)
+                    (_etype126, _size123) = iprot.readListBegin()
+                    for _i127 in range(_size123):
+                        _elem128 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.preferredHosts.append(_elem128)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -1543,15 +1575,15 @@ class ScanSplit(object):
         if self.nativeFiles is not None:
             oprot.writeFieldBegin('nativeFiles', TType.LIST, 4)
             oprot.writeListBegin(TType.STRUCT, len(self.nativeFiles))
-            for iter120 in self.nativeFiles:
-                iter120.write(oprot)
+            for iter129 in self.nativeFiles:
+                iter129.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.preferredHosts is not None:
             oprot.writeFieldBegin('preferredHosts', TType.LIST, 5)
             oprot.writeListBegin(TType.STRING, len(self.preferredHosts))
-            for iter121 in self.preferredHosts:
-                oprot.writeString(iter121.encode('utf-8') if sys.version_info[0] == 2 else iter121)
+            for iter130 in self.preferredHosts:
+                oprot.writeString(iter130.encode('utf-8') if sys.version_info[0] == 2 else iter130)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -1618,11 +1650,11 @@ class ScanPlan(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.splits = []
-                    (_etype125, _size122) = iprot.readListBegin()
-                    for _i126 in range(_size122):
-                        _elem127 = ScanSplit()
-                        _elem127.read(iprot)
-                        self.splits.append(_elem127)
+                    (_etype134, _size131) = iprot.readListBegin()
+                    for _i135 in range(_size131):
+                        _elem136 = ScanSplit()
+                        _elem136.read(iprot)
+                        self.splits.append(_elem136)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -1658,8 +1690,8 @@ class ScanPlan(object):
         if self.splits is not None:
             oprot.writeFieldBegin('splits', TType.LIST, 2)
             oprot.writeListBegin(TType.STRUCT, len(self.splits))
-            for iter128 in self.splits:
-                iter128.write(oprot)
+            for iter137 in self.splits:
+                iter137.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.rowCount is not None:
@@ -1738,10 +1770,10 @@ class WriteRequest(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.filters = []
-                    (_etype132, _size129) = iprot.readListBegin()
-                    for _i133 in range(_size129):
-                        _elem134 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.filters.append(_elem134)
+                    (_etype141, _size138) = iprot.readListBegin()
+                    for _i142 in range(_size138):
+                        _elem143 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.filters.append(_elem143)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -1758,11 +1790,11 @@ class WriteRequest(object):
             elif fid == 5:
                 if ftype == TType.MAP:
                     self.options = {}
-                    (_ktype136, _vtype137, _size135) = iprot.readMapBegin()
-                    for _i139 in range(_size135):
-                        _key140 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val141 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.options[_key140] = _val141
+                    (_ktype145, _vtype146, _size144) = iprot.readMapBegin()
+                    for _i148 in range(_size144):
+                        _key149 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val150 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.options[_key149] = _val150
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
@@ -1783,8 +1815,8 @@ class WriteRequest(object):
         if self.filters is not None:
             oprot.writeFieldBegin('filters', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.filters))
-            for iter142 in self.filters:
-                oprot.writeString(iter142.encode('utf-8') if sys.version_info[0] == 2 else iter142)
+            for iter151 in self.filters:
+                oprot.writeString(iter151.encode('utf-8') if sys.version_info[0] == 2 else iter151)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.schemaJson is not None:
@@ -1798,9 +1830,9 @@ class WriteRequest(object):
         if self.options is not None:
             oprot.writeFieldBegin('options', TType.MAP, 5)
             oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.options))
-            for kiter143, viter144 in self.options.items():
-                oprot.writeString(kiter143.encode('utf-8') if sys.version_info[0] == 2 else kiter143)
-                oprot.writeString(viter144.encode('utf-8') if sys.version_info[0] == 2 else viter144)
+            for kiter152, viter153 in self.options.items():
+                oprot.writeString(kiter152.encode('utf-8') if sys.version_info[0] == 2 else kiter152)
+                oprot.writeString(viter153.encode('utf-8') if sys.version_info[0] == 2 else viter153)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -2090,11 +2122,11 @@ class ProcedureInfo(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.parameters = []
-                    (_etype148, _size145) = iprot.readListBegin()
-                    for _i149 in range(_size145):
-                        _elem150 = ProcedureParameter()
-                        _elem150.read(iprot)
-                        self.parameters.append(_elem150)
+                    (_etype157, _size154) = iprot.readListBegin()
+                    for _i158 in range(_size154):
+                        _elem159 = ProcedureParameter()
+                        _elem159.read(iprot)
+                        self.parameters.append(_elem159)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -2125,8 +2157,8 @@ class ProcedureInfo(object):
         if self.parameters is not None:
             oprot.writeFieldBegin('parameters', TType.LIST, 2)
             oprot.writeListBegin(TType.STRUCT, len(self.parameters))
-            for iter151 in self.parameters:
-                iter151.write(oprot)
+            for iter160 in self.parameters:
+                iter160.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.resultSchemaJson is not None:
@@ -2303,10 +2335,10 @@ class ProcedureJob(object):
             elif fid == 3:
                 if ftype == TType.LIST:
                     self.tasks = []
-                    (_etype155, _size152) = iprot.readListBegin()
-                    for _i156 in range(_size152):
-                        _elem157 = iprot.readBinary()
-                        self.tasks.append(_elem157)
+                    (_etype164, _size161) = iprot.readListBegin()
+                    for _i165 in range(_size161):
+                        _elem166 = iprot.readBinary()
+                        self.tasks.append(_elem166)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -2336,8 +2368,8 @@ class ProcedureJob(object):
         if self.tasks is not None:
             oprot.writeFieldBegin('tasks', TType.LIST, 3)
             oprot.writeListBegin(TType.STRING, len(self.tasks))
-            for iter158 in self.tasks:
-                oprot.writeBinary(iter158)
+            for iter167 in self.tasks:
+                oprot.writeBinary(iter167)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.token is not None:
@@ -2397,10 +2429,10 @@ class ProcedureAnswer(object):
             if fid == 1:
                 if ftype == TType.LIST:
                     self.rows = []
-                    (_etype162, _size159) = iprot.readListBegin()
-                    for _i163 in range(_size159):
-                        _elem164 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.rows.append(_elem164)
+                    (_etype171, _size168) = iprot.readListBegin()
+                    for _i172 in range(_size168):
+                        _elem173 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.rows.append(_elem173)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -2423,8 +2455,8 @@ class ProcedureAnswer(object):
         if self.rows is not None:
             oprot.writeFieldBegin('rows', TType.LIST, 1)
             oprot.writeListBegin(TType.STRING, len(self.rows))
-            for iter165 in self.rows:
-                oprot.writeString(iter165.encode('utf-8') if sys.version_info[0] == 2 else iter165)
+            for iter174 in self.rows:
+                oprot.writeString(iter174.encode('utf-8') if sys.version_info[0] == 2 else iter174)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.job is not None:
@@ -2466,12 +2498,14 @@ TableRef.thrift_spec = (
     (1, TType.STRUCT, 'catalog', [CatalogRef, None], None, ),  # 1
     (2, TType.STRING, 'database', 'UTF8', None, ),  # 2
     (3, TType.STRING, 'table', 'UTF8', None, ),  # 3
+    (4, TType.MAP, 'settings', (TType.STRING, 'UTF8', TType.STRING, 'UTF8', False), None, ),  # 4
 )
 all_structs.append(TimeTravel)
 TimeTravel.thrift_spec = (
     None,  # 0
     (1, TType.STRING, 'version', 'UTF8', None, ),  # 1
     (2, TType.I64, 'timestampMicros', None, None, ),  # 2
+    (3, TType.BOOL, 'newest', None, None, ),  # 3
 )
 all_structs.append(Namespace)
 Namespace.thrift_spec = (

@@ -5335,13 +5335,13 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list188 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<java.lang.String>(_list188.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem189;
-                  for (int _i190 = 0; _i190 < _list188.size; ++_i190)
+                  org.apache.thrift.protocol.TList _list198 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<java.lang.String>(_list198.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem199;
+                  for (int _i200 = 0; _i200 < _list198.size; ++_i200)
                   {
-                    _elem189 = iprot.readString();
-                    struct.success.add(_elem189);
+                    _elem199 = iprot.readString();
+                    struct.success.add(_elem199);
                   }
                   iprot.readListEnd();
                 }
@@ -5379,9 +5379,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.success.size()));
-            for (java.lang.String _iter191 : struct.success)
+            for (java.lang.String _iter201 : struct.success)
             {
-              oprot.writeString(_iter191);
+              oprot.writeString(_iter201);
             }
             oprot.writeListEnd();
           }
@@ -5421,9 +5421,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (java.lang.String _iter192 : struct.success)
+            for (java.lang.String _iter202 : struct.success)
             {
-              oprot.writeString(_iter192);
+              oprot.writeString(_iter202);
             }
           }
         }
@@ -5438,13 +5438,13 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list193 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.success = new java.util.ArrayList<java.lang.String>(_list193.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem194;
-            for (int _i195 = 0; _i195 < _list193.size; ++_i195)
+            org.apache.thrift.protocol.TList _list203 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.success = new java.util.ArrayList<java.lang.String>(_list203.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem204;
+            for (int _i205 = 0; _i205 < _list203.size; ++_i205)
             {
-              _elem194 = iprot.readString();
-              struct.success.add(_elem194);
+              _elem204 = iprot.readString();
+              struct.success.add(_elem204);
             }
           }
           struct.setSuccessIsSet(true);
@@ -7829,14 +7829,14 @@ public class Planner {
             case 3: // CHANGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list196 = iprot.readListBegin();
-                  struct.changes = new java.util.ArrayList<NamespaceChange>(_list196.size);
-                  @org.apache.thrift.annotation.Nullable NamespaceChange _elem197;
-                  for (int _i198 = 0; _i198 < _list196.size; ++_i198)
+                  org.apache.thrift.protocol.TList _list206 = iprot.readListBegin();
+                  struct.changes = new java.util.ArrayList<NamespaceChange>(_list206.size);
+                  @org.apache.thrift.annotation.Nullable NamespaceChange _elem207;
+                  for (int _i208 = 0; _i208 < _list206.size; ++_i208)
                   {
-                    _elem197 = new NamespaceChange();
-                    _elem197.read(iprot);
-                    struct.changes.add(_elem197);
+                    _elem207 = new NamespaceChange();
+                    _elem207.read(iprot);
+                    struct.changes.add(_elem207);
                   }
                   iprot.readListEnd();
                 }
@@ -7875,9 +7875,9 @@ public class Planner {
           oprot.writeFieldBegin(CHANGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.changes.size()));
-            for (NamespaceChange _iter199 : struct.changes)
+            for (NamespaceChange _iter209 : struct.changes)
             {
-              _iter199.write(oprot);
+              _iter209.write(oprot);
             }
             oprot.writeListEnd();
           }
@@ -7921,9 +7921,9 @@ public class Planner {
         if (struct.isSetChanges()) {
           {
             oprot.writeI32(struct.changes.size());
-            for (NamespaceChange _iter200 : struct.changes)
+            for (NamespaceChange _iter210 : struct.changes)
             {
-              _iter200.write(oprot);
+              _iter210.write(oprot);
             }
           }
         }
@@ -7944,14 +7944,14 @@ public class Planner {
         }
         if (incoming.get(2)) {
           {
-            org.apache.thrift.protocol.TList _list201 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-            struct.changes = new java.util.ArrayList<NamespaceChange>(_list201.size);
-            @org.apache.thrift.annotation.Nullable NamespaceChange _elem202;
-            for (int _i203 = 0; _i203 < _list201.size; ++_i203)
+            org.apache.thrift.protocol.TList _list211 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+            struct.changes = new java.util.ArrayList<NamespaceChange>(_list211.size);
+            @org.apache.thrift.annotation.Nullable NamespaceChange _elem212;
+            for (int _i213 = 0; _i213 < _list211.size; ++_i213)
             {
-              _elem202 = new NamespaceChange();
-              _elem202.read(iprot);
-              struct.changes.add(_elem202);
+              _elem212 = new NamespaceChange();
+              _elem212.read(iprot);
+              struct.changes.add(_elem212);
             }
           }
           struct.setChangesIsSet(true);
@@ -10210,13 +10210,13 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list204 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<java.lang.String>(_list204.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem205;
-                  for (int _i206 = 0; _i206 < _list204.size; ++_i206)
+                  org.apache.thrift.protocol.TList _list214 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<java.lang.String>(_list214.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem215;
+                  for (int _i216 = 0; _i216 < _list214.size; ++_i216)
                   {
-                    _elem205 = iprot.readString();
-                    struct.success.add(_elem205);
+                    _elem215 = iprot.readString();
+                    struct.success.add(_elem215);
                   }
                   iprot.readListEnd();
                 }
@@ -10254,9 +10254,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.success.size()));
-            for (java.lang.String _iter207 : struct.success)
+            for (java.lang.String _iter217 : struct.success)
             {
-              oprot.writeString(_iter207);
+              oprot.writeString(_iter217);
             }
             oprot.writeListEnd();
           }
@@ -10296,9 +10296,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (java.lang.String _iter208 : struct.success)
+            for (java.lang.String _iter218 : struct.success)
             {
-              oprot.writeString(_iter208);
+              oprot.writeString(_iter218);
             }
           }
         }
@@ -10313,13 +10313,13 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list209 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.success = new java.util.ArrayList<java.lang.String>(_list209.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem210;
-            for (int _i211 = 0; _i211 < _list209.size; ++_i211)
+            org.apache.thrift.protocol.TList _list219 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.success = new java.util.ArrayList<java.lang.String>(_list219.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem220;
+            for (int _i221 = 0; _i221 < _list219.size; ++_i221)
             {
-              _elem210 = iprot.readString();
-              struct.success.add(_elem210);
+              _elem220 = iprot.readString();
+              struct.success.add(_elem220);
             }
           }
           struct.setSuccessIsSet(true);
@@ -12729,14 +12729,14 @@ public class Planner {
             case 2: // CHANGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list212 = iprot.readListBegin();
-                  struct.changes = new java.util.ArrayList<TableChange>(_list212.size);
-                  @org.apache.thrift.annotation.Nullable TableChange _elem213;
-                  for (int _i214 = 0; _i214 < _list212.size; ++_i214)
+                  org.apache.thrift.protocol.TList _list222 = iprot.readListBegin();
+                  struct.changes = new java.util.ArrayList<TableChange>(_list222.size);
+                  @org.apache.thrift.annotation.Nullable TableChange _elem223;
+                  for (int _i224 = 0; _i224 < _list222.size; ++_i224)
                   {
-                    _elem213 = new TableChange();
-                    _elem213.read(iprot);
-                    struct.changes.add(_elem213);
+                    _elem223 = new TableChange();
+                    _elem223.read(iprot);
+                    struct.changes.add(_elem223);
                   }
                   iprot.readListEnd();
                 }
@@ -12770,9 +12770,9 @@ public class Planner {
           oprot.writeFieldBegin(CHANGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.changes.size()));
-            for (TableChange _iter215 : struct.changes)
+            for (TableChange _iter225 : struct.changes)
             {
-              _iter215.write(oprot);
+              _iter225.write(oprot);
             }
             oprot.writeListEnd();
           }
@@ -12810,9 +12810,9 @@ public class Planner {
         if (struct.isSetChanges()) {
           {
             oprot.writeI32(struct.changes.size());
-            for (TableChange _iter216 : struct.changes)
+            for (TableChange _iter226 : struct.changes)
             {
-              _iter216.write(oprot);
+              _iter226.write(oprot);
             }
           }
         }
@@ -12829,14 +12829,14 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list217 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-            struct.changes = new java.util.ArrayList<TableChange>(_list217.size);
-            @org.apache.thrift.annotation.Nullable TableChange _elem218;
-            for (int _i219 = 0; _i219 < _list217.size; ++_i219)
+            org.apache.thrift.protocol.TList _list227 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+            struct.changes = new java.util.ArrayList<TableChange>(_list227.size);
+            @org.apache.thrift.annotation.Nullable TableChange _elem228;
+            for (int _i229 = 0; _i229 < _list227.size; ++_i229)
             {
-              _elem218 = new TableChange();
-              _elem218.read(iprot);
-              struct.changes.add(_elem218);
+              _elem228 = new TableChange();
+              _elem228.read(iprot);
+              struct.changes.add(_elem228);
             }
           }
           struct.setChangesIsSet(true);
@@ -15609,13 +15609,13 @@ public class Planner {
             case 2: // FILTERS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list220 = iprot.readListBegin();
-                  struct.filters = new java.util.ArrayList<java.lang.String>(_list220.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem221;
-                  for (int _i222 = 0; _i222 < _list220.size; ++_i222)
+                  org.apache.thrift.protocol.TList _list230 = iprot.readListBegin();
+                  struct.filters = new java.util.ArrayList<java.lang.String>(_list230.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem231;
+                  for (int _i232 = 0; _i232 < _list230.size; ++_i232)
                   {
-                    _elem221 = iprot.readString();
-                    struct.filters.add(_elem221);
+                    _elem231 = iprot.readString();
+                    struct.filters.add(_elem231);
                   }
                   iprot.readListEnd();
                 }
@@ -15649,9 +15649,9 @@ public class Planner {
           oprot.writeFieldBegin(FILTERS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.filters.size()));
-            for (java.lang.String _iter223 : struct.filters)
+            for (java.lang.String _iter233 : struct.filters)
             {
-              oprot.writeString(_iter223);
+              oprot.writeString(_iter233);
             }
             oprot.writeListEnd();
           }
@@ -15689,9 +15689,9 @@ public class Planner {
         if (struct.isSetFilters()) {
           {
             oprot.writeI32(struct.filters.size());
-            for (java.lang.String _iter224 : struct.filters)
+            for (java.lang.String _iter234 : struct.filters)
             {
-              oprot.writeString(_iter224);
+              oprot.writeString(_iter234);
             }
           }
         }
@@ -15707,13 +15707,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list225 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.filters = new java.util.ArrayList<java.lang.String>(_list225.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem226;
-            for (int _i227 = 0; _i227 < _list225.size; ++_i227)
+            org.apache.thrift.protocol.TList _list235 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.filters = new java.util.ArrayList<java.lang.String>(_list235.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem236;
+            for (int _i237 = 0; _i237 < _list235.size; ++_i237)
             {
-              _elem226 = iprot.readString();
-              struct.filters.add(_elem226);
+              _elem236 = iprot.readString();
+              struct.filters.add(_elem236);
             }
           }
           struct.setFiltersIsSet(true);
@@ -16137,15 +16137,15 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list228 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<FilterHandling>(_list228.size);
-                  @org.apache.thrift.annotation.Nullable FilterHandling _elem229;
-                  for (int _i230 = 0; _i230 < _list228.size; ++_i230)
+                  org.apache.thrift.protocol.TList _list238 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<FilterHandling>(_list238.size);
+                  @org.apache.thrift.annotation.Nullable FilterHandling _elem239;
+                  for (int _i240 = 0; _i240 < _list238.size; ++_i240)
                   {
-                    _elem229 = interbed.spark.thrift.FilterHandling.findByValue(iprot.readI32());
-                    if (_elem229 != null)
+                    _elem239 = interbed.spark.thrift.FilterHandling.findByValue(iprot.readI32());
+                    if (_elem239 != null)
                     {
-                      struct.success.add(_elem229);
+                      struct.success.add(_elem239);
                     }
                   }
                   iprot.readListEnd();
@@ -16184,9 +16184,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.I32, struct.success.size()));
-            for (FilterHandling _iter231 : struct.success)
+            for (FilterHandling _iter241 : struct.success)
             {
-              oprot.writeI32(_iter231.getValue());
+              oprot.writeI32(_iter241.getValue());
             }
             oprot.writeListEnd();
           }
@@ -16226,9 +16226,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (FilterHandling _iter232 : struct.success)
+            for (FilterHandling _iter242 : struct.success)
             {
-              oprot.writeI32(_iter232.getValue());
+              oprot.writeI32(_iter242.getValue());
             }
           }
         }
@@ -16243,15 +16243,15 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list233 = iprot.readListBegin(org.apache.thrift.protocol.TType.I32);
-            struct.success = new java.util.ArrayList<FilterHandling>(_list233.size);
-            @org.apache.thrift.annotation.Nullable FilterHandling _elem234;
-            for (int _i235 = 0; _i235 < _list233.size; ++_i235)
+            org.apache.thrift.protocol.TList _list243 = iprot.readListBegin(org.apache.thrift.protocol.TType.I32);
+            struct.success = new java.util.ArrayList<FilterHandling>(_list243.size);
+            @org.apache.thrift.annotation.Nullable FilterHandling _elem244;
+            for (int _i245 = 0; _i245 < _list243.size; ++_i245)
             {
-              _elem234 = interbed.spark.thrift.FilterHandling.findByValue(iprot.readI32());
-              if (_elem234 != null)
+              _elem244 = interbed.spark.thrift.FilterHandling.findByValue(iprot.readI32());
+              if (_elem244 != null)
               {
-                struct.success.add(_elem234);
+                struct.success.add(_elem244);
               }
             }
           }
@@ -18684,13 +18684,13 @@ public class Planner {
             case 2: // MESSAGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list236 = iprot.readListBegin();
-                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list236.size);
-                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem237;
-                  for (int _i238 = 0; _i238 < _list236.size; ++_i238)
+                  org.apache.thrift.protocol.TList _list246 = iprot.readListBegin();
+                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list246.size);
+                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem247;
+                  for (int _i248 = 0; _i248 < _list246.size; ++_i248)
                   {
-                    _elem237 = iprot.readBinary();
-                    struct.messages.add(_elem237);
+                    _elem247 = iprot.readBinary();
+                    struct.messages.add(_elem247);
                   }
                   iprot.readListEnd();
                 }
@@ -18724,9 +18724,9 @@ public class Planner {
           oprot.writeFieldBegin(MESSAGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.messages.size()));
-            for (java.nio.ByteBuffer _iter239 : struct.messages)
+            for (java.nio.ByteBuffer _iter249 : struct.messages)
             {
-              oprot.writeBinary(_iter239);
+              oprot.writeBinary(_iter249);
             }
             oprot.writeListEnd();
           }
@@ -18764,9 +18764,9 @@ public class Planner {
         if (struct.isSetMessages()) {
           {
             oprot.writeI32(struct.messages.size());
-            for (java.nio.ByteBuffer _iter240 : struct.messages)
+            for (java.nio.ByteBuffer _iter250 : struct.messages)
             {
-              oprot.writeBinary(_iter240);
+              oprot.writeBinary(_iter250);
             }
           }
         }
@@ -18782,13 +18782,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list241 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list241.size);
-            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem242;
-            for (int _i243 = 0; _i243 < _list241.size; ++_i243)
+            org.apache.thrift.protocol.TList _list251 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list251.size);
+            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem252;
+            for (int _i253 = 0; _i253 < _list251.size; ++_i253)
             {
-              _elem242 = iprot.readBinary();
-              struct.messages.add(_elem242);
+              _elem252 = iprot.readBinary();
+              struct.messages.add(_elem252);
             }
           }
           struct.setMessagesIsSet(true);
@@ -19721,13 +19721,13 @@ public class Planner {
             case 2: // MESSAGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list244 = iprot.readListBegin();
-                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list244.size);
-                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem245;
-                  for (int _i246 = 0; _i246 < _list244.size; ++_i246)
+                  org.apache.thrift.protocol.TList _list254 = iprot.readListBegin();
+                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list254.size);
+                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem255;
+                  for (int _i256 = 0; _i256 < _list254.size; ++_i256)
                   {
-                    _elem245 = iprot.readBinary();
-                    struct.messages.add(_elem245);
+                    _elem255 = iprot.readBinary();
+                    struct.messages.add(_elem255);
                   }
                   iprot.readListEnd();
                 }
@@ -19761,9 +19761,9 @@ public class Planner {
           oprot.writeFieldBegin(MESSAGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.messages.size()));
-            for (java.nio.ByteBuffer _iter247 : struct.messages)
+            for (java.nio.ByteBuffer _iter257 : struct.messages)
             {
-              oprot.writeBinary(_iter247);
+              oprot.writeBinary(_iter257);
             }
             oprot.writeListEnd();
           }
@@ -19801,9 +19801,9 @@ public class Planner {
         if (struct.isSetMessages()) {
           {
             oprot.writeI32(struct.messages.size());
-            for (java.nio.ByteBuffer _iter248 : struct.messages)
+            for (java.nio.ByteBuffer _iter258 : struct.messages)
             {
-              oprot.writeBinary(_iter248);
+              oprot.writeBinary(_iter258);
             }
           }
         }
@@ -19819,13 +19819,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list249 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list249.size);
-            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem250;
-            for (int _i251 = 0; _i251 < _list249.size; ++_i251)
+            org.apache.thrift.protocol.TList _list259 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list259.size);
+            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem260;
+            for (int _i261 = 0; _i261 < _list259.size; ++_i261)
             {
-              _elem250 = iprot.readBinary();
-              struct.messages.add(_elem250);
+              _elem260 = iprot.readBinary();
+              struct.messages.add(_elem260);
             }
           }
           struct.setMessagesIsSet(true);
@@ -21013,14 +21013,14 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list252 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<ProcedureInfo>(_list252.size);
-                  @org.apache.thrift.annotation.Nullable ProcedureInfo _elem253;
-                  for (int _i254 = 0; _i254 < _list252.size; ++_i254)
+                  org.apache.thrift.protocol.TList _list262 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<ProcedureInfo>(_list262.size);
+                  @org.apache.thrift.annotation.Nullable ProcedureInfo _elem263;
+                  for (int _i264 = 0; _i264 < _list262.size; ++_i264)
                   {
-                    _elem253 = new ProcedureInfo();
-                    _elem253.read(iprot);
-                    struct.success.add(_elem253);
+                    _elem263 = new ProcedureInfo();
+                    _elem263.read(iprot);
+                    struct.success.add(_elem263);
                   }
                   iprot.readListEnd();
                 }
@@ -21058,9 +21058,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.success.size()));
-            for (ProcedureInfo _iter255 : struct.success)
+            for (ProcedureInfo _iter265 : struct.success)
             {
-              _iter255.write(oprot);
+              _iter265.write(oprot);
             }
             oprot.writeListEnd();
           }
@@ -21100,9 +21100,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (ProcedureInfo _iter256 : struct.success)
+            for (ProcedureInfo _iter266 : struct.success)
             {
-              _iter256.write(oprot);
+              _iter266.write(oprot);
             }
           }
         }
@@ -21117,14 +21117,14 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list257 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-            struct.success = new java.util.ArrayList<ProcedureInfo>(_list257.size);
-            @org.apache.thrift.annotation.Nullable ProcedureInfo _elem258;
-            for (int _i259 = 0; _i259 < _list257.size; ++_i259)
+            org.apache.thrift.protocol.TList _list267 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+            struct.success = new java.util.ArrayList<ProcedureInfo>(_list267.size);
+            @org.apache.thrift.annotation.Nullable ProcedureInfo _elem268;
+            for (int _i269 = 0; _i269 < _list267.size; ++_i269)
             {
-              _elem258 = new ProcedureInfo();
-              _elem258.read(iprot);
-              struct.success.add(_elem258);
+              _elem268 = new ProcedureInfo();
+              _elem268.read(iprot);
+              struct.success.add(_elem268);
             }
           }
           struct.setSuccessIsSet(true);
@@ -22540,13 +22540,13 @@ public class Planner {
             case 3: // RESULTS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list260 = iprot.readListBegin();
-                  struct.results = new java.util.ArrayList<java.nio.ByteBuffer>(_list260.size);
-                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem261;
-                  for (int _i262 = 0; _i262 < _list260.size; ++_i262)
+                  org.apache.thrift.protocol.TList _list270 = iprot.readListBegin();
+                  struct.results = new java.util.ArrayList<java.nio.ByteBuffer>(_list270.size);
+                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem271;
+                  for (int _i272 = 0; _i272 < _list270.size; ++_i272)
                   {
-                    _elem261 = iprot.readBinary();
-                    struct.results.add(_elem261);
+                    _elem271 = iprot.readBinary();
+                    struct.results.add(_elem271);
                   }
                   iprot.readListEnd();
                 }
@@ -22585,9 +22585,9 @@ public class Planner {
           oprot.writeFieldBegin(RESULTS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.results.size()));
-            for (java.nio.ByteBuffer _iter263 : struct.results)
+            for (java.nio.ByteBuffer _iter273 : struct.results)
             {
-              oprot.writeBinary(_iter263);
+              oprot.writeBinary(_iter273);
             }
             oprot.writeListEnd();
           }
@@ -22631,9 +22631,9 @@ public class Planner {
         if (struct.isSetResults()) {
           {
             oprot.writeI32(struct.results.size());
-            for (java.nio.ByteBuffer _iter264 : struct.results)
+            for (java.nio.ByteBuffer _iter274 : struct.results)
             {
-              oprot.writeBinary(_iter264);
+              oprot.writeBinary(_iter274);
             }
           }
         }
@@ -22654,13 +22654,13 @@ public class Planner {
         }
         if (incoming.get(2)) {
           {
-            org.apache.thrift.protocol.TList _list265 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.results = new java.util.ArrayList<java.nio.ByteBuffer>(_list265.size);
-            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem266;
-            for (int _i267 = 0; _i267 < _list265.size; ++_i267)
+            org.apache.thrift.protocol.TList _list275 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.results = new java.util.ArrayList<java.nio.ByteBuffer>(_list275.size);
+            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem276;
+            for (int _i277 = 0; _i277 < _list275.size; ++_i277)
             {
-              _elem266 = iprot.readBinary();
-              struct.results.add(_elem266);
+              _elem276 = iprot.readBinary();
+              struct.results.add(_elem276);
             }
           }
           struct.setResultsIsSet(true);

@@ -429,13 +429,13 @@ public class ProcedureAnswer implements org.apache.thrift.TBase<ProcedureAnswer,
           case 1: // ROWS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list180 = iprot.readListBegin();
-                struct.rows = new java.util.ArrayList<java.lang.String>(_list180.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem181;
-                for (int _i182 = 0; _i182 < _list180.size; ++_i182)
+                org.apache.thrift.protocol.TList _list190 = iprot.readListBegin();
+                struct.rows = new java.util.ArrayList<java.lang.String>(_list190.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem191;
+                for (int _i192 = 0; _i192 < _list190.size; ++_i192)
                 {
-                  _elem181 = iprot.readString();
-                  struct.rows.add(_elem181);
+                  _elem191 = iprot.readString();
+                  struct.rows.add(_elem191);
                 }
                 iprot.readListEnd();
               }
@@ -474,9 +474,9 @@ public class ProcedureAnswer implements org.apache.thrift.TBase<ProcedureAnswer,
           oprot.writeFieldBegin(ROWS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.rows.size()));
-            for (java.lang.String _iter183 : struct.rows)
+            for (java.lang.String _iter193 : struct.rows)
             {
-              oprot.writeString(_iter183);
+              oprot.writeString(_iter193);
             }
             oprot.writeListEnd();
           }
@@ -519,9 +519,9 @@ public class ProcedureAnswer implements org.apache.thrift.TBase<ProcedureAnswer,
       if (struct.isSetRows()) {
         {
           oprot.writeI32(struct.rows.size());
-          for (java.lang.String _iter184 : struct.rows)
+          for (java.lang.String _iter194 : struct.rows)
           {
-            oprot.writeString(_iter184);
+            oprot.writeString(_iter194);
           }
         }
       }
@@ -536,13 +536,13 @@ public class ProcedureAnswer implements org.apache.thrift.TBase<ProcedureAnswer,
       java.util.BitSet incoming = iprot.readBitSet(2);
       if (incoming.get(0)) {
         {
-          org.apache.thrift.protocol.TList _list185 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-          struct.rows = new java.util.ArrayList<java.lang.String>(_list185.size);
-          @org.apache.thrift.annotation.Nullable java.lang.String _elem186;
-          for (int _i187 = 0; _i187 < _list185.size; ++_i187)
+          org.apache.thrift.protocol.TList _list195 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+          struct.rows = new java.util.ArrayList<java.lang.String>(_list195.size);
+          @org.apache.thrift.annotation.Nullable java.lang.String _elem196;
+          for (int _i197 = 0; _i197 < _list195.size; ++_i197)
           {
-            _elem186 = iprot.readString();
-            struct.rows.add(_elem186);
+            _elem196 = iprot.readString();
+            struct.rows.add(_elem196);
           }
         }
         struct.setRowsIsSet(true);

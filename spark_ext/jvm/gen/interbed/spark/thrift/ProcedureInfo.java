@@ -626,14 +626,14 @@ public class ProcedureInfo implements org.apache.thrift.TBase<ProcedureInfo, Pro
           case 2: // PARAMETERS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list164 = iprot.readListBegin();
-                struct.parameters = new java.util.ArrayList<ProcedureParameter>(_list164.size);
-                @org.apache.thrift.annotation.Nullable ProcedureParameter _elem165;
-                for (int _i166 = 0; _i166 < _list164.size; ++_i166)
+                org.apache.thrift.protocol.TList _list174 = iprot.readListBegin();
+                struct.parameters = new java.util.ArrayList<ProcedureParameter>(_list174.size);
+                @org.apache.thrift.annotation.Nullable ProcedureParameter _elem175;
+                for (int _i176 = 0; _i176 < _list174.size; ++_i176)
                 {
-                  _elem165 = new ProcedureParameter();
-                  _elem165.read(iprot);
-                  struct.parameters.add(_elem165);
+                  _elem175 = new ProcedureParameter();
+                  _elem175.read(iprot);
+                  struct.parameters.add(_elem175);
                 }
                 iprot.readListEnd();
               }
@@ -683,9 +683,9 @@ public class ProcedureInfo implements org.apache.thrift.TBase<ProcedureInfo, Pro
         oprot.writeFieldBegin(PARAMETERS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.parameters.size()));
-          for (ProcedureParameter _iter167 : struct.parameters)
+          for (ProcedureParameter _iter177 : struct.parameters)
           {
-            _iter167.write(oprot);
+            _iter177.write(oprot);
           }
           oprot.writeListEnd();
         }
@@ -722,9 +722,9 @@ public class ProcedureInfo implements org.apache.thrift.TBase<ProcedureInfo, Pro
       oprot.writeString(struct.name);
       {
         oprot.writeI32(struct.parameters.size());
-        for (ProcedureParameter _iter168 : struct.parameters)
+        for (ProcedureParameter _iter178 : struct.parameters)
         {
-          _iter168.write(oprot);
+          _iter178.write(oprot);
         }
       }
       oprot.writeString(struct.resultSchemaJson);
@@ -737,14 +737,14 @@ public class ProcedureInfo implements org.apache.thrift.TBase<ProcedureInfo, Pro
       struct.name = iprot.readString();
       struct.setNameIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list169 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-        struct.parameters = new java.util.ArrayList<ProcedureParameter>(_list169.size);
-        @org.apache.thrift.annotation.Nullable ProcedureParameter _elem170;
-        for (int _i171 = 0; _i171 < _list169.size; ++_i171)
+        org.apache.thrift.protocol.TList _list179 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+        struct.parameters = new java.util.ArrayList<ProcedureParameter>(_list179.size);
+        @org.apache.thrift.annotation.Nullable ProcedureParameter _elem180;
+        for (int _i181 = 0; _i181 < _list179.size; ++_i181)
         {
-          _elem170 = new ProcedureParameter();
-          _elem170.read(iprot);
-          struct.parameters.add(_elem170);
+          _elem180 = new ProcedureParameter();
+          _elem180.read(iprot);
+          struct.parameters.add(_elem180);
         }
       }
       struct.setParametersIsSet(true);

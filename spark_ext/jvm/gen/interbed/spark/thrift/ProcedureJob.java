@@ -684,13 +684,13 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
           case 3: // TASKS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list172 = iprot.readListBegin();
-                struct.tasks = new java.util.ArrayList<java.nio.ByteBuffer>(_list172.size);
-                @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem173;
-                for (int _i174 = 0; _i174 < _list172.size; ++_i174)
+                org.apache.thrift.protocol.TList _list182 = iprot.readListBegin();
+                struct.tasks = new java.util.ArrayList<java.nio.ByteBuffer>(_list182.size);
+                @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem183;
+                for (int _i184 = 0; _i184 < _list182.size; ++_i184)
                 {
-                  _elem173 = iprot.readBinary();
-                  struct.tasks.add(_elem173);
+                  _elem183 = iprot.readBinary();
+                  struct.tasks.add(_elem183);
                 }
                 iprot.readListEnd();
               }
@@ -737,9 +737,9 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
         oprot.writeFieldBegin(TASKS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.tasks.size()));
-          for (java.nio.ByteBuffer _iter175 : struct.tasks)
+          for (java.nio.ByteBuffer _iter185 : struct.tasks)
           {
-            oprot.writeBinary(_iter175);
+            oprot.writeBinary(_iter185);
           }
           oprot.writeListEnd();
         }
@@ -772,9 +772,9 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
       oprot.writeBinary(struct.shared);
       {
         oprot.writeI32(struct.tasks.size());
-        for (java.nio.ByteBuffer _iter176 : struct.tasks)
+        for (java.nio.ByteBuffer _iter186 : struct.tasks)
         {
-          oprot.writeBinary(_iter176);
+          oprot.writeBinary(_iter186);
         }
       }
       oprot.writeBinary(struct.token);
@@ -788,13 +788,13 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
       struct.shared = iprot.readBinary();
       struct.setSharedIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list177 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-        struct.tasks = new java.util.ArrayList<java.nio.ByteBuffer>(_list177.size);
-        @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem178;
-        for (int _i179 = 0; _i179 < _list177.size; ++_i179)
+        org.apache.thrift.protocol.TList _list187 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+        struct.tasks = new java.util.ArrayList<java.nio.ByteBuffer>(_list187.size);
+        @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem188;
+        for (int _i189 = 0; _i189 < _list187.size; ++_i189)
         {
-          _elem178 = iprot.readBinary();
-          struct.tasks.add(_elem178);
+          _elem188 = iprot.readBinary();
+          struct.tasks.add(_elem188);
         }
       }
       struct.setTasksIsSet(true);
