@@ -12,6 +12,7 @@ from interbed.spark_ext.calls.base import CatalogPool
 from interbed.spark_ext.calls.namespaces import NamespaceCalls
 from interbed.spark_ext.calls.procedures import ProcedureCalls
 from interbed.spark_ext.calls.scans import ScanCalls
+from interbed.spark_ext.calls.streams import StreamCalls
 from interbed.spark_ext.calls.tables import TableCalls
 from interbed.spark_ext.calls.writes import WriteCalls
 from interbed.spark_ext.errors import Guarded
@@ -22,6 +23,7 @@ class PlannerHandler(
     NamespaceCalls,
     TableCalls,
     ScanCalls,
+    StreamCalls,
     WriteCalls,
     ProcedureCalls,
 ):

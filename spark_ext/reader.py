@@ -13,8 +13,10 @@ from interbed.spark_ext.native import NativeFiles
 from interbed.spark_ext.predicates import conjunction_of
 from interbed.spark_ext.session_options import TRAVEL_KEYS, read_options
 from interbed.spark_ext.spark_types import arrow_schema_for_spark, batch_for_spark
+from interbed.storage.change_view import ChangeView
 from interbed.storage.errors import InvalidInputError
 from interbed.storage.predicate.expr import Predicate
+from interbed.storage.read.audit_read import AuditRead
 from interbed.storage.scan.split import Split
 from interbed.storage.scan.starting_point import starting_snapshot
 from interbed.storage.stream_options import StartupMode
@@ -73,7 +75,7 @@ def plan_scan(handle: TableHandle, request: Any) -> ScanPlan:
     snapshot_id = handle.snapshot_id if table.options.startup_mode in _OF_ONE_SNAPSHOT else None
     plan = table.new_scan(predicate=predicate, limit=request.limit, snapshot_id=snapshot_id).plan()
     native = NativeFiles(table.schema, task.columns, lambda schema_id: table.store.schemas.schema(schema_id).fields)
-    splits = [_split_for_spark(split, native) for split in plan.splits]
+    splits = [split_for_spark(split, native) for split in plan.splits]
     return ScanPlan(
         task=task.to_bytes(),
         splits=splits,
@@ -103,12 +105,14 @@ def _as_read(handle: TableHandle, options: Mapping[str, str]) -> TableHandle:
     return replace(read, snapshot_id=None if snapshot is None else snapshot.id)
 
 
-def _split_for_spark(split: Split, native: NativeFiles) -> ScanSplit:
+def split_for_spark(split: Split, native: NativeFiles | None, *, holds_rows: bool = False) -> ScanSplit:
+    """A split on its way to Spark. `holds_rows` says that the files of any split hold the rows that it tells."""
+    files = native.of(replace(split, raw_convertible=True) if holds_rows else split) if native is not None else []
     return ScanSplit(
         payload=split.to_bytes(),
         rowCount=split.row_count,
         byteSize=split.byte_size,
-        nativeFiles=native.of(split),
+        nativeFiles=files,
         preferredHosts=[],
     )
 
@@ -143,6 +147,9 @@ def _batches(task: ReadTask, predicate: Predicate | None, split: bytes) -> Itera
     view = task.handle.view
     if view is None:
         return task.handle.open().new_read(task.columns, predicate).to_batches(Split.from_bytes(split))
+    if isinstance(view, ChangeView) and split:
+        # Of a stream, which is planned by splits.
+        return AuditRead(view.store, task.columns, predicate, packed=view.packed).to_batches(Split.from_bytes(split))
     if task.handle.snapshot_id is not None:
         view = view.copy({SNAPSHOT_ID: str(task.handle.snapshot_id)})
     return view.scan(task.columns, predicate).to_arrow_batch_reader()

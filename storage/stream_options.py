@@ -22,6 +22,9 @@ SCAN_CREATION_TIME = "scan.creation-time-millis"
 INCREMENTAL_BETWEEN = "incremental-between"
 INCREMENTAL_BETWEEN_TIMESTAMP = "incremental-between-timestamp"
 
+READ_CHANGELOG = "read.changelog"
+
+_MIN_ROWS = ("read.stream.minRowsPerTrigger", "read.stream.maxTriggerDelayMs")
 _TIMES = (SCAN_TIMESTAMP_MILLIS, "log.scan.timestamp-millis", SCAN_TIMESTAMP)
 _SNAPSHOTS = (SCAN_SNAPSHOT_ID, SCAN_TAG_NAME, SCAN_WATERMARK, SCAN_VERSION)
 _INCREMENTS = (INCREMENTAL_BETWEEN, INCREMENTAL_BETWEEN_TIMESTAMP)
@@ -138,6 +141,36 @@ class StreamOptions(OptionReader):
     def consumer_ignore_progress(self) -> bool:
         """Whether a stream starts anew although progress was kept."""
         return self.boolean("consumer.ignore-progress", False)
+
+    @property
+    def max_files_per_trigger(self) -> int | None:
+        """The most files of a micro-batch."""
+        return self.optional_integer("read.stream.maxFilesPerTrigger")
+
+    @property
+    def max_bytes_per_trigger(self) -> int | None:
+        """The most bytes of a micro-batch."""
+        return self.optional_integer("read.stream.maxBytesPerTrigger")
+
+    @property
+    def max_rows_per_trigger(self) -> int | None:
+        """The most rows of a micro-batch, before merging."""
+        return self.optional_integer("read.stream.maxRowsPerTrigger")
+
+    @property
+    def min_rows_per_trigger(self) -> tuple[int, int] | None:
+        """The fewest rows of a micro-batch, and the milliseconds after which fewer will do."""
+        rows, delay = (self.optional_integer(key) for key in _MIN_ROWS)
+        if rows is None or delay is None:
+            if rows is not None or delay is not None:
+                raise InvalidOptionError(f"Give both of the options '{_MIN_ROWS[0]}' and '{_MIN_ROWS[1]}', or neither.")
+            return None
+        return rows, delay
+
+    @property
+    def reads_changelog(self) -> bool:
+        """Whether Spark reads the audit log in place of the table."""
+        return self.boolean(READ_CHANGELOG, False)
 
     @property
     def incremental_between(self) -> tuple[str, str] | None:

@@ -180,6 +180,28 @@ struct ScanPlan {
   5: required string description,
 }
 
+/** How much one micro-batch reads at most; absent: all there is. */
+struct StreamLimits {
+  1: optional i32 maxFiles,
+  2: optional i64 maxBytes,
+  3: optional i64 maxRows,
+  /** There is no batch of fewer rows, unless the last one was maxDelayMillis ago. */
+  4: optional i64 minRows,
+  5: optional i64 maxDelayMillis,
+}
+
+struct StreamInfo {
+  /** For the workers, and sent back with each question about the stream. */
+  1: required binary task,
+  /** What the options of the read say. */
+  2: required StreamLimits limits,
+}
+
+/** A position in a stream, as JSON; absent: there is none. */
+struct StreamOffset {
+  1: optional string json,
+}
+
 enum WriteMode {
   APPEND = 1,
   /** Replaces the partitions that WriteRequest.filters name, or everything. */
@@ -291,4 +313,17 @@ service Planner {
     throws (1: PlannerError error),
   /** The job failed: deletes what its tasks wrote. */
   void abortProcedure(1: ProcedureCall call, 2: binary token) throws (1: PlannerError error),
+
+  // Streams of a table's changes (spark_ext/calls/streams.py).
+
+  StreamInfo openStream(1: binary handle, 2: ScanRequest request) throws (1: PlannerError error),
+  /** Where the stream begins if it begins now. */
+  StreamOffset startOfStream(1: binary task) throws (1: PlannerError error),
+  /** The newest snapshot; 0: there is none. */
+  i64 newestOfStream(1: binary task) throws (1: PlannerError error),
+  /** Where the next micro-batch ends; absent when there is nothing, or not enough, to read. lastSnapshot 0: any. */
+  StreamOffset advanceStream(1: binary task, 2: string after, 3: StreamLimits limits, 4: i64 lastSnapshot)
+    throws (1: PlannerError error),
+  ScanPlan planMicroBatch(1: binary task, 2: string after, 3: string upTo) throws (1: PlannerError error),
+  void commitStream(1: binary task, 2: string upTo) throws (1: PlannerError error),
 }

@@ -20,7 +20,7 @@ from interbed.storage.scan.incremental import plan_of
 from interbed.storage.scan.plan import Plan
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.split import Split
-from interbed.storage.scan.starting_point import travels
+from interbed.storage.scan.starting_point import files_since, travels
 from interbed.storage.scan.support import check_readable
 from interbed.storage.snapshot.consumer import ConsumerManager
 from interbed.storage.snapshot.snapshot import Snapshot
@@ -103,7 +103,7 @@ class StreamScan:
         if self._finished:
             return None
         if self._next is None:
-            start = self._start()
+            start = self.starting_point()
             if start is None:
                 self._was_empty = True
                 return None
@@ -120,6 +120,10 @@ class StreamScan:
                 self._watermark = snapshot.watermark
                 return plan_of(snapshot, splits)
 
+    def upcoming(self) -> int | None:
+        """The snapshot that `plan` looks at next, None before the first plan."""
+        return self._next if self._full is None else self._full
+
     def checkpoint(self) -> int | None:
         """The next snapshot to look at, None before the first plan: what `restore` takes to go on from here."""
         return None if self._full is not None else self._next
@@ -131,7 +135,7 @@ class StreamScan:
         self._finished = False
         if next_snapshot is not None and full:
             start = StreamStart.with_rows_of(next_snapshot)
-            self._next, self._full = start.next_snapshot, start.full
+            self._next, self._full, self._files_since = start.next_snapshot, start.full, files_since(self._store)
 
     def notify_checkpoint_complete(self, next_snapshot: int | None) -> None:
         """Keep the progress with the table, under the name that `consumer-id` gives, if it does.
@@ -142,7 +146,11 @@ class StreamScan:
         if consumer_id is not None and next_snapshot is not None:
             self._consumers.reset(consumer_id, next_snapshot)
 
-    def _start(self) -> StreamStart | None:
+    def starting_point(self) -> StreamStart | None:
+        """Where a stream starts that begins now: where its consumer is, or else where options say.
+
+        None while the table has no snapshot. Raises InvalidOptionError and SnapshotNotFoundError.
+        """
         options = self._store.options
         if options.consumer_id is not None and not options.consumer_ignore_progress:
             progress = self._consumers.next_snapshot(options.consumer_id)

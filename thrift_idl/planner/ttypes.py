@@ -1734,6 +1734,241 @@ class ScanPlan(object):
         return not (self == other)
 
 
+class StreamLimits(object):
+    """
+    How much one micro-batch reads at most; absent: all there is.
+
+    Attributes:
+     - maxFiles
+     - maxBytes
+     - maxRows
+     - minRows: There is no batch of fewer rows, unless the last one was maxDelayMillis ago.
+     - maxDelayMillis
+
+    """
+
+
+    def __init__(self, maxFiles=None, maxBytes=None, maxRows=None, minRows=None, maxDelayMillis=None,):
+        self.maxFiles = maxFiles
+        self.maxBytes = maxBytes
+        self.maxRows = maxRows
+        self.minRows = minRows
+        self.maxDelayMillis = maxDelayMillis
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.I32:
+                    self.maxFiles = iprot.readI32()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 2:
+                if ftype == TType.I64:
+                    self.maxBytes = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 3:
+                if ftype == TType.I64:
+                    self.maxRows = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 4:
+                if ftype == TType.I64:
+                    self.minRows = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 5:
+                if ftype == TType.I64:
+                    self.maxDelayMillis = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('StreamLimits')
+        if self.maxFiles is not None:
+            oprot.writeFieldBegin('maxFiles', TType.I32, 1)
+            oprot.writeI32(self.maxFiles)
+            oprot.writeFieldEnd()
+        if self.maxBytes is not None:
+            oprot.writeFieldBegin('maxBytes', TType.I64, 2)
+            oprot.writeI64(self.maxBytes)
+            oprot.writeFieldEnd()
+        if self.maxRows is not None:
+            oprot.writeFieldBegin('maxRows', TType.I64, 3)
+            oprot.writeI64(self.maxRows)
+            oprot.writeFieldEnd()
+        if self.minRows is not None:
+            oprot.writeFieldBegin('minRows', TType.I64, 4)
+            oprot.writeI64(self.minRows)
+            oprot.writeFieldEnd()
+        if self.maxDelayMillis is not None:
+            oprot.writeFieldBegin('maxDelayMillis', TType.I64, 5)
+            oprot.writeI64(self.maxDelayMillis)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+
+
+class StreamInfo(object):
+    """
+    Attributes:
+     - task: For the workers, and sent back with each question about the stream.
+     - limits: What the options of the read say.
+
+    """
+
+
+    def __init__(self, task=None, limits=None,):
+        self.task = task
+        self.limits = limits
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.STRING:
+                    self.task = iprot.readBinary()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 2:
+                if ftype == TType.STRUCT:
+                    self.limits = StreamLimits()
+                    self.limits.read(iprot)
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('StreamInfo')
+        if self.task is not None:
+            oprot.writeFieldBegin('task', TType.STRING, 1)
+            oprot.writeBinary(self.task)
+            oprot.writeFieldEnd()
+        if self.limits is not None:
+            oprot.writeFieldBegin('limits', TType.STRUCT, 2)
+            self.limits.write(oprot)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        if self.task is None:
+            raise TProtocolException(message='Required field task is unset!')
+        if self.limits is None:
+            raise TProtocolException(message='Required field limits is unset!')
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+
+
+class StreamOffset(object):
+    """
+    A position in a stream, as JSON; absent: there is none.
+
+    Attributes:
+     - json
+
+    """
+
+
+    def __init__(self, json=None,):
+        self.json = json
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.STRING:
+                    self.json = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('StreamOffset')
+        if self.json is not None:
+            oprot.writeFieldBegin('json', TType.STRING, 1)
+            oprot.writeString(self.json.encode('utf-8') if sys.version_info[0] == 2 else self.json)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+
+
 class WriteRequest(object):
     """
     Attributes:
@@ -2595,6 +2830,26 @@ ScanPlan.thrift_spec = (
     (3, TType.I64, 'rowCount', None, None, ),  # 3
     (4, TType.I64, 'byteSize', None, None, ),  # 4
     (5, TType.STRING, 'description', 'UTF8', None, ),  # 5
+)
+all_structs.append(StreamLimits)
+StreamLimits.thrift_spec = (
+    None,  # 0
+    (1, TType.I32, 'maxFiles', None, None, ),  # 1
+    (2, TType.I64, 'maxBytes', None, None, ),  # 2
+    (3, TType.I64, 'maxRows', None, None, ),  # 3
+    (4, TType.I64, 'minRows', None, None, ),  # 4
+    (5, TType.I64, 'maxDelayMillis', None, None, ),  # 5
+)
+all_structs.append(StreamInfo)
+StreamInfo.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'task', 'BINARY', None, ),  # 1
+    (2, TType.STRUCT, 'limits', [StreamLimits, None], None, ),  # 2
+)
+all_structs.append(StreamOffset)
+StreamOffset.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'json', 'UTF8', None, ),  # 1
 )
 all_structs.append(WriteRequest)
 WriteRequest.thrift_spec = (

@@ -30,6 +30,7 @@ final class SparkTable implements TablePart, Table, SupportsRead, SupportsWrite 
           EnumSet.of(
               TableCapability.BATCH_READ,
               TableCapability.BATCH_WRITE,
+              TableCapability.MICRO_BATCH_READ,
               TableCapability.TRUNCATE,
               TableCapability.OVERWRITE_BY_FILTER,
               TableCapability.OVERWRITE_DYNAMIC));
