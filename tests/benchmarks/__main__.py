@@ -1,6 +1,6 @@
 """`make bench`: the same work by interbed, pypaimon-rust and pypaimon on the same files in one run, with ratios;
-then merging and compaction by Java Paimon, the same load on the catalog server and on Hive's metastore in Java, and a
-table of a million partitions.
+then Spark on interbed's tables, on Iceberg's and on Delta's, merging and compaction by Java Paimon, the same load on
+the catalog server and on Hive's metastore in Java, and a table of a million partitions.
 
     python -m tests.benchmarks [--rows 4000000] [--json] [--skip-pypaimon] [--skip-spark] [--skip-metastore]
                                 [--skip-partitions] [--skip-formats] [--skip-reads] [--skip-java] [--skip-soak]
@@ -32,7 +32,7 @@ from tests.benchmarks import (
     partitions,
     planning,
     soak,
-    spark,
+    spark_peers,
 )
 from tests.benchmarks.engines import ratio_text
 from tests.benchmarks.run_stage import Figures, better, stage
@@ -119,7 +119,9 @@ def main() -> None:
             data.make(directory, arguments.rows)
         found = measure(directory, warehouse, engines, console)
         show(found, engines, console)
-        in_spark = {} if arguments.skip_spark else spark.measure(warehouse, f"b.interbed_{TURNS - 1}", console)
+    in_spark = {} if arguments.skip_spark else spark_peers.measure(console, arguments.rows)
+    if in_spark:
+        spark_peers.show(in_spark, console)
     by_format = {} if arguments.skip_formats else formats.measure(console)
     if by_format:
         formats.show(by_format, console)

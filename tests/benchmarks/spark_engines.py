@@ -1,0 +1,221 @@
+"""Table formats in one Spark session, each behind the same few operations: interbed, Iceberg, Delta, plain Parquet.
+
+Each does what its users would write: interbed upserts by INSERT INTO a table with a primary key, the others by MERGE
+INTO. Iceberg's tables are of format version 3 with merge-on-read and as many buckets of the key as interbed's, Delta's
+have deletion vectors. All files are Parquet with zstd.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import pyarrow as pa
+
+import interbed
+from interbed.spark_ext import spark_settings
+from tests.support.peers_spark import maven_jars
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from interbed.storage.table import Table
+
+BUCKETS = 4
+COLUMNS = "id BIGINT NOT NULL, amount BIGINT, price DOUBLE, code STRING, text STRING, ts TIMESTAMP_NTZ"
+_MERGE = (
+    "MERGE INTO {target} t USING {source} s ON t.id = s.id "
+    "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+)
+
+
+class Engine(Protocol):
+    """What the benchmark asks of a table format; `source` names a view of rows."""
+
+    name: str
+
+    def create(self) -> None:
+        """Make the empty table."""
+        ...
+
+    def append(self, source: str) -> None:
+        """Write rows into the empty table."""
+        ...
+
+    def upsert(self, source: str) -> None:
+        """Write rows that replace those of the same key."""
+        ...
+
+    def merge(self, source: str) -> None:
+        """The same by MERGE INTO."""
+        ...
+
+    def delete(self, source: str) -> None:
+        """Delete the rows with the keys of the view."""
+        ...
+
+    def delete_otherwise(self, source: str) -> None:
+        """Delete them in another way, where DELETE FROM is not supported."""
+        ...
+
+    def compact(self) -> None:
+        """Rewrite the table so that nothing is left to merge."""
+        ...
+
+    def frame(self) -> "DataFrame":
+        """The table, read."""
+        ...
+
+
+class _SqlEngine:
+    """What statements do alike for all of them."""
+
+    name: str
+    table: str
+
+    def __init__(self, spark: "SparkSession", warehouse: Path) -> None:
+        self._spark = spark
+        self._warehouse = warehouse
+
+    def append(self, source: str) -> None:
+        self._spark.sql(f"INSERT INTO {self.table} SELECT * FROM {source}")
+
+    def upsert(self, source: str) -> None:
+        self.merge(source)
+
+    def merge(self, source: str) -> None:
+        self._spark.sql(_MERGE.format(target=self.table, source=source))
+
+    def delete(self, source: str) -> None:
+        self._spark.sql(f"DELETE FROM {self.table} WHERE id IN (SELECT id FROM {source})")
+
+    def delete_otherwise(self, source: str) -> None:
+        raise NotImplementedError(self.name)
+
+    def frame(self) -> "DataFrame":
+        return self._spark.table(self.table)
+
+
+class Interbed(_SqlEngine):
+    """This project. The compaction is the same call that `CALL sys.compact` makes, in this process."""
+
+    name = "interbed"
+    table = "lake.b.t"
+
+    @staticmethod
+    def settings(warehouse: Path) -> dict[str, str]:
+        """The session's settings."""
+        return {
+            "spark.sql.catalog.lake": "interbed.spark.SparkCatalog",
+            "spark.sql.catalog.lake.warehouse": f"file:{warehouse}/interbed",
+        }
+
+    def create(self) -> None:
+        self._spark.sql("CREATE DATABASE lake.b")
+        self._spark.sql(
+            f"CREATE TABLE {self.table} ({COLUMNS}) TBLPROPERTIES "
+            f"('primary-key' = 'id', 'bucket' = '{BUCKETS}', 'file.compression' = 'zstd', 'write-only' = 'true')"
+        )
+
+    def upsert(self, source: str) -> None:
+        self.append(source)
+
+    def delete_otherwise(self, source: str) -> None:
+        gone = pa.Table.from_batches(self._spark.table(source).toArrow().to_batches())
+        kinds = pa.repeat(pa.scalar(3, pa.int8()), gone.num_rows)
+        self._table().write_changes(gone.append_column("_row_kind", kinds))
+
+    def compact(self) -> None:
+        self._table().compact(full=True)
+
+    def _table(self) -> "Table":
+        return interbed.load_catalog("bench", warehouse=f"file:{self._warehouse}/interbed").get_table("b.t")
+
+
+class Iceberg(_SqlEngine):
+    """Iceberg 1.12."""
+
+    name = "iceberg"
+    table = "ice.b.t"
+
+    @staticmethod
+    def settings(warehouse: Path) -> dict[str, str]:
+        """The session's settings."""
+        return {
+            "spark.sql.catalog.ice": "org.apache.iceberg.spark.SparkCatalog",
+            "spark.sql.catalog.ice.type": "hadoop",
+            "spark.sql.catalog.ice.warehouse": f"file:{warehouse}/iceberg",
+        }
+
+    def create(self) -> None:
+        self._spark.sql(
+            f"CREATE TABLE {self.table} ({COLUMNS}) USING iceberg PARTITIONED BY (bucket({BUCKETS}, id)) TBLPROPERTIES "
+            "('format-version' = '3', 'write.delete.mode' = 'merge-on-read', 'write.update.mode' = 'merge-on-read', "
+            "'write.merge.mode' = 'merge-on-read', 'write.parquet.compression-codec' = 'zstd')"
+        )
+
+    def compact(self) -> None:
+        self._spark.sql(
+            "CALL ice.system.rewrite_data_files(table => 'b.t', options => map('rewrite-all', 'true'))"
+        ).collect()
+
+
+class Delta(_SqlEngine):
+    """Delta 4.4."""
+
+    name = "delta"
+    table = "spark_catalog.b.t"
+
+    @staticmethod
+    def settings(warehouse: Path) -> dict[str, str]:
+        """The session's settings."""
+        return {
+            "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+            "spark.sql.warehouse.dir": f"file:{warehouse}/delta",
+            # The default suits a cluster: fifty tasks for each look into the log.
+            "spark.databricks.delta.snapshotPartitions": "2",
+            "spark.databricks.delta.properties.defaults.enableDeletionVectors": "true",
+        }
+
+    def create(self) -> None:
+        self._spark.sql("CREATE DATABASE spark_catalog.b")
+        self._spark.sql(f"CREATE TABLE {self.table} ({COLUMNS}) USING delta")
+
+    def compact(self) -> None:
+        self._spark.sql(f"REORG TABLE {self.table} APPLY (PURGE)").collect()
+        self._spark.sql(f"OPTIMIZE {self.table}").collect()
+
+
+ENGINES = (Interbed, Iceberg, Delta)
+
+
+def session(warehouse: Path, memory: str = "4g") -> "SparkSession":
+    """A session with all engines, on two threads."""
+    from pyspark.sql import SparkSession
+
+    jars = [
+        *maven_jars("iceberg", "iceberg-spark-1.12.0").glob("*.jar"),
+        *maven_jars("delta", "delta-spark-4.4.0").glob("*.jar"),
+    ]
+    extensions = (
+        "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        "io.delta.sql.DeltaSparkSessionExtension",
+    )
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.memory": memory,
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.log.level": "ERROR",
+        "spark.sql.shuffle.partitions": "4",
+        "spark.sql.parquet.compression.codec": "zstd",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.local.dir": str(warehouse / "scratch"),
+        "spark.jars": ",".join(map(str, sorted(jars))),
+        "spark.sql.extensions": ",".join(extensions),
+    }
+    for engine in ENGINES:
+        settings |= engine.settings(warehouse)
+    builder = SparkSession.builder.appName("interbed bench").master("local[2]")
+    for key, value in {**settings, **spark_settings(settings)}.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()

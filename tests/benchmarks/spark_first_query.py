@@ -1,0 +1,43 @@
+"""The first query of a new Spark session, in a process of its own; prints its figures as JSON.
+
+    python -m tests.benchmarks.spark_first_query WAREHOUSE interbed|iceberg|delta|parquet
+
+The session is up before the clock starts: what is measured is what the table format adds to the first query, its jars'
+classes, its catalog, its processes.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from tests.benchmarks.spark_engines import ENGINES, session
+from tests.benchmarks.spark_figures import cpu_seconds, timed
+
+PLAIN = "plain"
+
+
+def main() -> None:
+    """Parse the command line."""
+    warehouse, name = Path(sys.argv[1]), sys.argv[2]
+    tables = {engine.name: engine.table for engine in ENGINES}
+    spark = session(warehouse, "1g")
+    # The session's own first steps (its state, its code generator) are no table format's.
+    spark.range(10).selectExpr("sum(id)").collect()
+    cpu_seconds()
+
+    def query() -> None:
+        if name == "delta":
+            # Its tables are in the session's own catalog, which forgets them.
+            frame = spark.read.format("delta").load(str(warehouse / "delta" / "b.db" / "t"))
+        else:
+            frame = spark.read.parquet(str(warehouse / PLAIN)) if name == "parquet" else spark.table(tables[name])
+        frame.selectExpr("count(id)", "sum(amount)", "max(price)").collect()
+
+    figures: dict[str, Any] = timed(query)
+    print(json.dumps(figures))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
