@@ -41,6 +41,15 @@ def scope_options(command: _Command) -> _Command:
     command = click.option(
         "--table-option", "table_options", multiple=True, metavar="KEY=VALUE", help="A table option; repeatable."
     )(command)
+    command = click.option("--order-by", metavar="COLUMNS", help="What to sort by: names with commas between them.")(
+        command
+    )
+    command = click.option(
+        "--order-strategy",
+        type=click.Choice(["none", "order", "zorder", "hilbert"]),
+        help="Sort all rows of an append table without buckets.",
+    )(command)
+    command = click.option("--where", metavar="FILTER", help="Partitions for which the filter is true.")(command)
     command = partition_options(command)
     return click.option("--bucket", type=int, help="This bucket only.")(command)
 
@@ -52,6 +61,9 @@ def scope_of(
     partition_idle_time: str | None,
     table_options: Sequence[str],
     minor: bool,
+    where: str | None = None,
+    order_strategy: str | None = None,
+    order_by: str | None = None,
 ) -> CompactionScope:
     """What the options of `scope_options` say; raises BadParameter and InvalidOptionError."""
     idle = None
@@ -60,8 +72,11 @@ def scope_of(
     return CompactionScope(
         full=not minor,
         partition=partition_spec(partition),
+        where=where,
         bucket=bucket,
         partition_idle_time=idle,
+        order_strategy=order_strategy,
+        order_by=order_by,
         table_options=pairs(table_options, hint="--table-option"),
     )
 
@@ -120,9 +135,11 @@ def compact(
     Expressions are regular and match whole names. A table that fails does not stop the others; the exit code is 1 then.
     """
     scope = scope_of(**scope_given)
-    restricted = scope.bucket is not None or scope.partition is not None
+    restricted = any(x is not None for x in (scope.bucket, scope.partition, scope.where, scope.order_by))
     if restricted and not (names and all("." in name for name in names)):
-        raise click.UsageError("--bucket and --partition go with tables; name them as DATABASE.TABLE.")
+        raise click.UsageError(
+            "--bucket, --partition, --where and --order-by go with tables; name them as DATABASE.TABLE."
+        )
     patterns = TablePatterns(
         including_databases=including_databases, including_tables=including_tables, excluding_tables=excluding_tables
     )

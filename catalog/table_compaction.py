@@ -12,7 +12,7 @@ from typing import Any
 
 from interbed.catalog.api import Catalog, parse_table_name
 from interbed.storage.errors import InterbedError, InvalidInputError
-from interbed.storage.lsm.compact.table_compact import CompactionResult, PlannedCompaction
+from interbed.storage.lsm.compact.result import CompactionResult, PlannedCompaction
 
 Progress = Callable[[str, int, int], None]
 """Told the table's name, how many of its buckets are done, and how many there are."""
@@ -47,13 +47,17 @@ class TablePatterns:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionScope:
     """How much is compacted: in full or what is due, a (partial) partition specification, a bucket, partitions that got
-    nothing new for some time; and options for the tables on top of their own.
+    nothing new for some time; the order to sort by; and options for the tables on top of their own. `where` is a filter
+    over partition columns, to choose them by instead.
     """
 
     full: bool = True
-    partition: Mapping[str, object] | None = None
+    partition: Mapping[str, object] | Sequence[Mapping[str, object]] | None = None
     bucket: int | None = None
+    where: str | None = None
     partition_idle_time: timedelta | None = None
+    order_strategy: str | None = None
+    order_by: Sequence[str] | str | None = None
     table_options: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -146,8 +150,11 @@ def compact_one_table(
         plans = table.plan_compaction(
             full=scope.full,
             partition=scope.partition,
+            where=scope.where,
             bucket=scope.bucket,
             partition_idle_time=scope.partition_idle_time,
+            order_strategy=scope.order_strategy,
+            order_by=scope.order_by,
         )
         return TableOutcome(table=name, plans=tuple(plans))
 
@@ -158,8 +165,11 @@ def compact_one_table(
     result = table.compact(
         full=scope.full,
         partition=scope.partition,
+        where=scope.where,
         bucket=scope.bucket,
         partition_idle_time=scope.partition_idle_time,
+        order_strategy=scope.order_strategy,
+        order_by=scope.order_by,
         progress=tell,
     )
     return TableOutcome(table=name, result=result)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from interbed.storage.errors import InvalidOptionError
 from interbed.storage.format_options import COMPRESSIONS, FormatOptions
 from interbed.storage.lsm_options import LsmOptions
+from interbed.storage.sort_options import SortOptions
 from interbed.storage.stream_options import StreamOptions
 from interbed.storage.version_options import VersionOptions
 
@@ -21,12 +22,12 @@ PARTITION = "partition"
 
 
 @dataclass(frozen=True, slots=True)
-class CoreOptions(LsmOptions, StreamOptions, FormatOptions, VersionOptions):
+class CoreOptions(LsmOptions, StreamOptions, FormatOptions, VersionOptions, SortOptions):
     """The options of one table; `raw` is the map of the schema file with the caller's dynamic options on top."""
 
     def check(self) -> None:
         """Raise InvalidOptionError for the first option that has a value which it does not take."""
-        for owner in (CoreOptions, LsmOptions, StreamOptions, FormatOptions, VersionOptions):
+        for owner in (CoreOptions, LsmOptions, StreamOptions, FormatOptions, VersionOptions, SortOptions):
             for name, member in vars(owner).items():
                 if isinstance(member, property):
                     getattr(self, name)

@@ -6,14 +6,12 @@ read:    new_scan → plan → splits → new_read → to_batches
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
 
 from interbed.storage.append.delete import delete_rows_by_rewrite
 from interbed.storage.bucket.mode import BucketMode, bucket_mode
-from interbed.storage.bucket.rescale import RescaleResult, rescale_table
 from interbed.storage.builder.read import ReadBuilder
 from interbed.storage.builder.write import BatchWriteBuilder, StreamWriteBuilder
 from interbed.storage.commit.file_store_commit import FileStoreCommit
@@ -21,13 +19,6 @@ from interbed.storage.commit.retry import RetryPolicy
 from interbed.storage.errors import InvalidInputError, NotSupportedError
 from interbed.storage.explain import Explanation, explain_plan
 from interbed.storage.levels.view import TableLevels, levels_of
-from interbed.storage.lsm.compact.table_compact import (
-    CompactionResult,
-    PlannedCompaction,
-    Progress,
-    compact_table,
-    plan_table_compaction,
-)
 from interbed.storage.options import CoreOptions
 from interbed.storage.point.keys import Key
 from interbed.storage.point.lookup import PointLookup
@@ -42,6 +33,7 @@ from interbed.storage.schema.table_schema import TableSchema
 from interbed.storage.snapshot.snapshot import Snapshot
 from interbed.storage.store import TableStore, open_store
 from interbed.storage.table_changes import TableChanges
+from interbed.storage.table_upkeep import TableUpkeep
 from interbed.storage.table_versions import TableVersions
 from interbed.storage.types.data_type import DataField
 from interbed.storage.write.bucket_restore import NothingBefore
@@ -50,7 +42,7 @@ from interbed.storage.write.table_write import TableWrite
 ArrowRows = pa.Table | pa.RecordBatch | pa.RecordBatchReader
 
 
-class Table(TableChanges, TableVersions):
+class Table(TableChanges, TableVersions, TableUpkeep):
     """A table at one version of its schema; reads see the latest snapshot unless told otherwise."""
 
     def __init__(self, name: str, store: TableStore) -> None:
@@ -174,62 +166,6 @@ class Table(TableChanges, TableVersions):
         """Delete all rows; older snapshots keep them."""
         ids = FileStoreCommit(self.store, _new_commit_user(), new_user=True).truncate()
         return ids[-1] if ids else None
-
-    def compact(
-        self,
-        *,
-        full: bool = True,
-        partition: Mapping[str, object] | None = None,
-        bucket: int | None = None,
-        partition_idle_time: timedelta | None = None,
-        progress: Progress | None = None,
-    ) -> CompactionResult:
-        """Merge the sorted runs of every bucket into one (small files into larger ones on append tables).
-
-        Without `full` only what the universal strategy finds due is done. `partition` and `bucket` restrict it, and
-        `partition_idle_time` to partitions that got nothing new for so long. The rows stay as they are; the result is
-        one COMPACT snapshot, or none when there was nothing to do. `progress` is told after each bucket how many are
-        done, and how many there are. Raises CommitConflictError when another compaction was faster.
-        """
-        return compact_table(
-            self.store,
-            _new_commit_user(),
-            full=full,
-            partition=partition,
-            bucket=bucket,
-            partition_idle_time=partition_idle_time,
-            progress=progress,
-        )
-
-    def plan_compaction(
-        self,
-        *,
-        full: bool = True,
-        partition: Mapping[str, object] | None = None,
-        bucket: int | None = None,
-        partition_idle_time: timedelta | None = None,
-    ) -> list[PlannedCompaction]:
-        """What `compact` would do now, why, and what it would cost, bucket by bucket; nothing is changed."""
-        return plan_table_compaction(
-            self.store, full=full, partition=partition, bucket=bucket, partition_idle_time=partition_idle_time
-        )
-
-    def rescale(
-        self,
-        bucket_num: int | None = None,
-        partitions: Sequence[Mapping[str, object]] | Mapping[str, object] | None = None,
-    ) -> RescaleResult:
-        """Spread the rows over another number of buckets, by default the one of the option `bucket`.
-
-        Without `partitions` those of the whole table, and the option `bucket` is changed; else those of one or several
-        (partial) specifications, and the option stays. The result is one OVERWRITE snapshot, or none when there was
-        nothing to do. Raises NotSupportedError for a table without fixed or postponed buckets, InvalidInputError for an
-        impossible number, CommitConflictError when other writers came first again and again.
-        """
-        specs = [partitions] if isinstance(partitions, Mapping) else partitions
-        result = rescale_table(self.store, _new_commit_user, bucket_num, specs)
-        self.store = self.store.refreshed()
-        return result
 
     # -- read ------------------------------------------------------------------------------------------------------
 

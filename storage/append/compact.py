@@ -4,9 +4,11 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from interbed.storage.deletion.bucket_deletions import BucketDeletions
 from interbed.storage.format.layout import DataFileLayout, DataFileNames
 from interbed.storage.format.writer import RollingFileWriter
 from interbed.storage.manifest.data_file import DataFileMeta, FileSource
+from interbed.storage.manifest.index_file import IndexFileMeta
 from interbed.storage.read.file_read import FileRead, block_rows
 from interbed.storage.store import TableStore
 from interbed.storage.write.commit_message import CommitMessage
@@ -41,13 +43,26 @@ class FileConcatenator:
         self._names = DataFileNames(store.options.data_file_prefix)
         self._read = FileRead(store, store.schema.fields)
 
-    def run(self, groups: Sequence[FileGroup], *, partition: bytes, bucket: int, total_buckets: int) -> CommitMessage:
-        """Write each group anew; on an error all files written are deleted."""
+    def run(
+        self,
+        groups: Sequence[FileGroup],
+        *,
+        partition: bytes,
+        bucket: int,
+        total_buckets: int,
+        index_files: Sequence[IndexFileMeta] = (),
+    ) -> CommitMessage:
+        """Write each group anew, without the rows that deletion vectors in the bucket's index files mark.
+
+        On an error all files written are deleted.
+        """
         directory = self._store.paths.bucket_directory(partition, bucket)
+        deletions = BucketDeletions.restore(self._store, partition, bucket, index_files)
         after: list[DataFileMeta] = []
         try:
             for group in groups:
-                after.extend(self._concatenate(group, directory))
+                after.extend(self._concatenate(group, directory, deletions))
+            new_index_files, deleted_index_files = deletions.finish()
         except BaseException:
             self._store.file_io.delete_quietly([f"{directory}/{name}" for f in after for name in f.names])
             raise
@@ -57,9 +72,11 @@ class FileConcatenator:
             total_buckets=total_buckets,
             compact_before=tuple(f for group in groups for f in group),
             compact_after=tuple(after),
+            compact_new_index_files=new_index_files,
+            compact_deleted_index_files=deleted_index_files,
         )
 
-    def _concatenate(self, group: FileGroup, directory: str) -> list[DataFileMeta]:
+    def _concatenate(self, group: FileGroup, directory: str, deletions: BucketDeletions) -> list[DataFileMeta]:
         with RollingFileWriter(
             self._store.file_io,
             directory,
@@ -72,6 +89,8 @@ class FileConcatenator:
             rows = block_rows(group)
             for file in group:
                 path = file.external_path or f"{directory}/{file.file_name}"
-                for batch in self._read.batches(file, path, batch_rows=rows):
+                gone = deletions.of(file.file_name)
+                for batch in self._read.batches(file, path, batch_rows=rows, deleted=gone):
                     writer.write(pa.RecordBatch.from_arrays(batch.columns, schema=self._layout.arrow))
+                deletions.remove(file.file_name)
             return writer.close()

@@ -5,7 +5,6 @@ The rows are replayed in the order in which their files were made, into writers 
 COMPACT snapshot, with the changelog that the table's producer makes of it. Source: Paimon's postpone compaction jobs.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -16,6 +15,7 @@ from interbed.storage.errors import InvalidOptionError
 from interbed.storage.manifest.data_file import DataFileMeta
 from interbed.storage.paths import POSTPONE_BUCKET
 from interbed.storage.read.file_read import FileRead, block_rows
+from interbed.storage.scan.partition_filter import PartitionChoice
 from interbed.storage.scan.restore import RestoredBuckets
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.schema.table_schema import VALUE_KIND
@@ -34,9 +34,9 @@ class PostponedPartition:
 
 
 def postponed_partitions(
-    store: TableStore, restored: RestoredBuckets, partition: Mapping[str, object] | None = None
+    store: TableStore, restored: RestoredBuckets, partition: PartitionChoice = None
 ) -> list[PostponedPartition]:
-    """The partitions with waiting rows, all or those of a (partial) specification; `restored` tells of real buckets.
+    """The partitions with waiting rows, all or those chosen; `restored` tells of real buckets.
 
     Raises InvalidOptionError for an impossible `postpone.default-bucket-num`.
     """

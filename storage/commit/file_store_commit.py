@@ -68,6 +68,7 @@ class _Part:
     changelog: tuple[ManifestEntry, ...] = ()
     indexes: tuple[IndexManifestEntry, ...] = ()
     ground: Ground = field(default_factory=Ground)
+    compacted: frozenset[str] = frozenset()
 
     @property
     def facts(self) -> SnapshotFacts:
@@ -254,7 +255,9 @@ class FileStoreCommit:
         if not changes.compact:
             return []
         facts = self._facts(CommitKind.COMPACT, identifier, watermark, properties)
-        return [self._fixed_part(facts, changes.compact, check=True)]
+        part = self._fixed_part(facts, changes.compact, check=True)
+        gone = frozenset(e.file.file_name for e in changes.compact.files if e.kind is FileKind.DELETE)
+        return [replace(part, compacted=gone)]
 
     def _overwrite_part(
         self,
@@ -351,6 +354,7 @@ class FileStoreCommit:
             part.overwritten,
             part.indexes,
             bucketed=store.options.bucket > 0 or store.schema.has_primary_key,
+            compacted=part.compacted,
             compression=store.options.manifest_compression,
         )
         ground = GroundCheck(self._reader, store.snapshots, self._user, part.ground)

@@ -7,7 +7,7 @@ be spread over several files, which come and go by name.
 """
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import fastavro
@@ -29,7 +29,8 @@ class IndexFiles:
     """The index manifest of the snapshots of one commit; a new one is written at most once for each predecessor.
 
     `overwritten` are partitions whose index files all go; `changes` come and go by themselves. `bucketed` says whether
-    rows have a bucket each.
+    rows have a bucket each. `compacted` names the data files whose rows were written anew, but
+    for those that were deleted by then.
     """
 
     def __init__(
@@ -40,6 +41,7 @@ class IndexFiles:
         changes: Sequence[IndexManifestEntry] = (),
         *,
         bucketed: bool = True,
+        compacted: Collection[str] = (),
         compression: str = "zstd",
     ) -> None:
         self._reader = reader
@@ -47,6 +49,7 @@ class IndexFiles:
         self._overwritten = overwritten
         self._changes = changes
         self._bucketed = bucketed
+        self._compacted = compacted
         self._compression = compression
         self._known: dict[str | None, str | None] = {}
 
@@ -58,7 +61,8 @@ class IndexFiles:
         previous = None if latest is None else latest.index_manifest
         if isinstance(self._overwritten, AllPartitions):
             previous = None
-        if not self._changes and (previous is None or self._overwritten is None):
+        unchanged = self._overwritten is None and (self._bucketed or not self._compacted)
+        if not self._changes and (previous is None or unchanged):
             return previous
         if previous not in self._known:
             for superseded in self._known.values():
@@ -75,6 +79,8 @@ class IndexFiles:
             gone = self._overwritten.select({r["_PARTITION"] for r in records})
             kept = [r for r in records if r["_PARTITION"] not in gone]
         kept = _combined(kept, self._changes, bucketed=self._bucketed)
+        if not self._bucketed:
+            _check_no_vectors(kept, frozenset(self._compacted))
         if name is not None and kept == records:
             return name
         if not kept:
@@ -135,6 +141,18 @@ def _check_vectors_once(kept: Iterable[_Record], added: Iterable[IndexManifestEn
                 raise CommitConflictError(
                     f"Another writer deleted rows of {vector.data_file_name} at the same time. Read the table again "
                     "and redo the work."
+                )
+
+
+def _check_no_vectors(kept: Iterable[_Record], compacted: Collection[str]) -> None:
+    """Raise CommitConflictError when a compacted file has a vector still: its rows would come back."""
+    for record in kept:
+        if record["_INDEX_TYPE"] != DELETION_VECTORS or not compacted:
+            continue
+        for vector in index_entry(record, "the index manifest").file.deletion_vectors or ():
+            if vector.data_file_name in compacted:
+                raise CommitConflictError(
+                    f"Another writer deleted rows of {vector.data_file_name} while it was compacted. Compact again."
                 )
 
 

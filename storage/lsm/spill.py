@@ -79,6 +79,11 @@ class SpillFiles:
             zstd_level=options.spill_zstd_level,
         )
 
+    @staticmethod
+    def of_sort(options: CoreOptions) -> "SpillFiles":
+        """As the options say, but for the limit, which is that of write buffers."""
+        return SpillFiles(max_bytes=None, codec=options.spill_codec, zstd_level=options.spill_zstd_level)
+
     @property
     def has_room(self) -> bool:
         """Whether one more run may be written."""

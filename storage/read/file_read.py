@@ -28,7 +28,7 @@ FULL_BLOCK_READERS = 2
 _MIN_BLOCK_ROWS = 1_024
 MAX_INDEXED_ROWS = 2**31 - 1
 """Rows of a file up to which its indexes are used: Java's bitmaps have positions of 31 bits."""
-_EXPANSION = 4
+EXPANSION = 4
 """How much larger rows are in memory than in a compressed file; a rough guess on the safe side."""
 
 
@@ -123,5 +123,5 @@ def block_rows(files: Sequence[DataFileMeta], *, readers: int = 1) -> int:
     """How many rows of these files to hold in memory at once, while `readers` threads do so."""
     rows = sum(f.row_count for f in files)
     size = sum(f.file_size for f in files)
-    wanted = BLOCK_ROWS if not size else min(BLOCK_ROWS, BLOCK_BYTES * rows // (size * _EXPANSION))
+    wanted = BLOCK_ROWS if not size else min(BLOCK_ROWS, BLOCK_BYTES * rows // (size * EXPANSION))
     return max(_MIN_BLOCK_ROWS, wanted * FULL_BLOCK_READERS // max(readers, FULL_BLOCK_READERS))

@@ -1,7 +1,7 @@
 """Which partitions a scan or an overwrite is about, and which manifests may hold files of them."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
@@ -21,6 +21,9 @@ from interbed.storage.predicate.stats_filter import partition_select, select
 from interbed.storage.row.binary_row import decode_row, decode_rows
 from interbed.storage.row.values import parse_text
 from interbed.storage.types.data_type import DataField, TypeRoot, is_atomic
+
+PartitionChoice: TypeAlias = Mapping[str, object] | Sequence[Mapping[str, object]] | Predicate | None
+"""A (partial) partition specification, several of which each is meant, a predicate over partition columns; or all."""
 
 _PRUNED_PARTITIONS = 64
 
@@ -137,16 +140,16 @@ def prune_manifests(
     return [m for m in manifests if m.file_name not in dropped]
 
 
-def partition_filter(
-    given: Mapping[str, object] | Predicate | None, fields: Sequence[DataField], *, default_name: str
-) -> PartitionFilter:
-    """The filter for a (partial) partition specification, a predicate over partition columns, or None for all.
+def partition_filter(given: PartitionChoice, fields: Sequence[DataField], *, default_name: str) -> PartitionFilter:
+    """The filter for (partial) partition specifications, a predicate over partition columns, or None for all.
 
     Values may be given as Python values or in the text form of partition directories; None and the default name mean
     a null. Raises InvalidInputError for a column that is no partition column.
     """
     if given is None:
         return AllPartitions()
+    if isinstance(given, Sequence):
+        return AnyOfPartitions([partition_filter(each, fields, default_name=default_name) for each in given])
     names = [f.name for f in fields]
     columns = list(given) if isinstance(given, Mapping) else sorted(columns_of(given))
     for column in columns:

@@ -15,6 +15,7 @@ from interbed.storage.scan.index_reader import BucketId, deletion_files, index_e
 from interbed.storage.scan.manifest_reader import ManifestReader
 from interbed.storage.scan.partition_filter import (
     AllPartitions,
+    PartitionChoice,
     PartitionFilter,
     PredicatePartitions,
     partition_filter,
@@ -56,7 +57,7 @@ class _Bucket:
 class TableScan:
     """Plans one read. `predicate` is bound to the table's columns and only used to leave out what it rules out.
 
-    `partitions` restricts the scan further to a (partial) partition specification or a predicate over partition
+    `partition_filter` restricts the scan further to (partial) partition specifications or a predicate over partition
     columns, `buckets` to bucket numbers, `level_filter` to files of some levels (for looking at the tree; such splits
     are not the table's rows), `files_since` to files made then or later, in milliseconds since the epoch. `limit` in
     rows. With `postponed` rows that wait for their bucket are told, too. Errors as documented at `plan`.
@@ -67,7 +68,7 @@ class TableScan:
         store: TableStore,
         *,
         predicate: Predicate | None = None,
-        partition_filter: Mapping[str, object] | Predicate | None = None,
+        partition_filter: PartitionChoice = None,
         buckets: Collection[int] | None = None,
         limit: int | None = None,
         snapshot_id: int | None = None,
@@ -164,7 +165,7 @@ class TableScan:
 
     # -- entries ---------------------------------------------------------------------------------------------------
 
-    def _partition_filters(self, given: Mapping[str, object] | Predicate | None) -> list[PartitionFilter]:
+    def _partition_filters(self, given: PartitionChoice) -> list[PartitionFilter]:
         schema = self._store.schema
         filters: list[PartitionFilter] = []
         own = self._restricted(schema.partition_keys)

@@ -165,6 +165,18 @@ def test_partitions_that_are_still_written_are_left_alone(catalog: interbed.Cata
     assert (wrong.exit_code, "--partition-idle-time" in wrong.output) == (1, True)
 
 
+def test_a_table_without_buckets_is_sorted(catalog: interbed.Catalog) -> None:
+    columns = pa.schema([("id", pa.int64()), ("dt", pa.string())])
+    table = catalog.create_table("shop.clicks", columns, partition_keys=["dt"])
+    table.append(pa.table({"id": [3, 1, 2], "dt": ["a", "a", "b"]}, schema=columns))
+    order = ["--order-strategy", "order", "--order-by", "id", "--where", "dt < 'b'"]
+    shown = run(catalog, "compact", "shop.clicks", *order, "--dry-run")
+    assert "dt=a bucket 0: sorting (order by id): rewrite 1 file(s), 2 records" in shown.output, shown.output
+    assert run(catalog, "compact", "shop.clicks", *order).exit_code == 0
+    assert table.scan(["id"], filter="dt = 'a'").to_arrow().column("id").to_pylist() == [1, 3]
+    assert run(catalog, "compact", "shop", *order).exit_code == 2
+
+
 def test_options_of_the_tables_can_be_given(catalog: interbed.Catalog) -> None:
     option = ["--table-option", "num-sorted-run.compaction-trigger=2"]
     due = run(catalog, "compact", "shop.orders", "--minor", "--dry-run", *option)

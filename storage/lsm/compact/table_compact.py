@@ -1,12 +1,11 @@
 """Compaction of a table, a partition or a bucket, as one COMPACT snapshot: in full, or as the strategy finds due."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from typing import Any
 
 from interbed.storage.append.compact import FileConcatenator, plan_append_compaction
 from interbed.storage.bucket.mode import BucketMode, bucket_mode
@@ -15,12 +14,14 @@ from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.errors import InvalidInputError
 from interbed.storage.format.data_file_writer import wall_clock_millis
 from interbed.storage.lsm.compact.planner import CompactionPlanner
+from interbed.storage.lsm.compact.result import CompactionResult, PlannedCompaction, Progress, result_of
 from interbed.storage.lsm.compact.rewriter import BucketRewriter
 from interbed.storage.lsm.compact.strategy import PickReason, pick_full
 from interbed.storage.lsm.compact.task import run_compaction
 from interbed.storage.lsm.compact.unit import CompactionUnit, Rewrite
 from interbed.storage.lsm.levels import Levels
 from interbed.storage.paths import POSTPONE_BUCKET
+from interbed.storage.scan.partition_filter import PartitionChoice
 from interbed.storage.scan.restore import RestoredBuckets
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.support import check_writable
@@ -30,77 +31,18 @@ from interbed.storage.write.commit_message import CommitMessage
 COMPACTION_THREADS = min(4, os.cpu_count() or 1)
 """Buckets compacted at the same time; each holds a block of the merge and a row group, not its files."""
 
-Progress = Callable[[int, int], None]
-"""Told after each bucket how many are done, and how many there are."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompactionResult:
-    """What a compaction did: `snapshot_id` is None when there was nothing to do. Sizes in bytes."""
-
-    snapshot_id: int | None
-    buckets: int
-    files_before: int
-    files_after: int
-    bytes_before: int
-    bytes_after: int
-    rows_before: int
-    rows_after: int
-
-    def __str__(self) -> str:
-        if self.snapshot_id is None:
-            return "nothing to compact"
-        return (
-            f"{self.buckets} bucket(s): {self.files_before} files of {self.rows_before:,} records became "
-            f"{self.files_after} of {self.rows_after:,} ({self.bytes_before:,} -> {self.bytes_after:,} bytes), "
-            f"snapshot {self.snapshot_id}"
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """The result as a JSON object."""
-        return asdict(self)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlannedCompaction:
-    """What a compaction of one bucket would do and why. Sizes in bytes; files that move are not rewritten."""
-
-    partition: Mapping[str, str]
-    bucket: int
-    reason: str
-    detail: str
-    output_level: int
-    files_rewritten: int
-    bytes_rewritten: int
-    rows_rewritten: int
-    files_moved: int
-    runs_before: int
-    runs_after: int
-
-    def __str__(self) -> str:
-        place = "/".join(f"{k}={v}" for k, v in self.partition.items())
-        return (
-            f"{place + ' ' if place else ''}bucket {self.bucket}: {self.reason} ({self.detail}): rewrite "
-            f"{self.files_rewritten} file(s), {self.rows_rewritten:,} records, {self.bytes_rewritten:,} bytes, move "
-            f"{self.files_moved}, to level {self.output_level}; {self.runs_before} -> {self.runs_after} sorted runs"
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """The plan as a JSON object."""
-        return asdict(self)
-
 
 def compact_table(
     store: TableStore,
     commit_user: str,
     *,
     full: bool = True,
-    partition: Mapping[str, object] | None = None,
+    partition: PartitionChoice = None,
     bucket: int | None = None,
     partition_idle_time: timedelta | None = None,
     progress: Progress | None = None,
 ) -> CompactionResult:
-    """Compact every bucket, or those of a (partial) partition specification or of a bucket number, and commit it.
+    """Compact every bucket, or those of the partitions or of the bucket number given, and commit it.
 
     With `full` all runs of a bucket become one; without, what the table's options say is due is done. With
     `partition_idle_time` partitions that got a file since then are left out. Raises
@@ -119,17 +61,17 @@ def compact_table(
         FileStoreCommit(store, commit_user).abort(messages)
         raise
     if not messages:
-        return _result(None, [])
+        return result_of(None, [])
     # A COMPACT snapshot only: the messages hold no new rows.
     ids = FileStoreCommit(store, commit_user, new_user=True).commit(messages)
-    return _result(ids[-1] if ids else None, messages)
+    return result_of(ids[-1] if ids else None, messages)
 
 
 def plan_table_compaction(
     store: TableStore,
     *,
     full: bool = True,
-    partition: Mapping[str, object] | None = None,
+    partition: PartitionChoice = None,
     bucket: int | None = None,
     partition_idle_time: timedelta | None = None,
 ) -> list[PlannedCompaction]:
@@ -180,7 +122,7 @@ def compact_buckets(
 
 
 def _restored(
-    store: TableStore, partition: Mapping[str, object] | None, bucket: int | None, idle: timedelta | None
+    store: TableStore, partition: PartitionChoice, bucket: int | None, idle: timedelta | None
 ) -> RestoredBuckets:
     scan = TableScan(store, partition_filter=partition, buckets=None if bucket is None else [bucket])
     restored = scan.restore_buckets()
@@ -200,7 +142,7 @@ def _restored(
 
 
 def _waiting(
-    store: TableStore, restored: RestoredBuckets, partition: Mapping[str, object] | None, bucket: int | None
+    store: TableStore, restored: RestoredBuckets, partition: PartitionChoice, bucket: int | None
 ) -> list[PostponedPartition]:
     """Partitions with postponed rows to take up; a compaction of one bucket leaves them."""
     if bucket is not None or bucket_mode(store.schema, store.options) is not BucketMode.POSTPONED:
@@ -272,7 +214,8 @@ def _concatenate_bucket(
     if not groups:
         return None
     total = _total_buckets(store, restored, partition)
-    return concatenator.run(groups, partition=partition, bucket=bucket, total_buckets=total)
+    index_files = restored.index_files(partition, bucket)
+    return concatenator.run(groups, partition=partition, bucket=bucket, total_buckets=total, index_files=index_files)
 
 
 def _total_buckets(store: TableStore, restored: RestoredBuckets, partition: bytes) -> int:
@@ -348,18 +291,3 @@ def _planned_concatenation(
             runs_after=len(files) - len(rewritten) + len(groups),
         )
     ]
-
-
-def _result(snapshot_id: int | None, messages: Sequence[CommitMessage]) -> CompactionResult:
-    before = [f for m in messages for f in m.compact_before]
-    after = [f for m in messages for f in m.compact_after]
-    return CompactionResult(
-        snapshot_id=snapshot_id,
-        buckets=len(messages),
-        files_before=len(before),
-        files_after=len(after),
-        bytes_before=sum(f.file_size for f in before),
-        bytes_after=sum(f.file_size for f in after),
-        rows_before=sum(f.row_count for f in before),
-        rows_after=sum(f.row_count for f in after),
-    )

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.errors import CorruptFileError, InvalidInputError
-from interbed.storage.lsm.compact.table_compact import CompactionResult, compact_table
+from interbed.storage.lsm.compact.result import CompactionResult
+from interbed.storage.lsm.compact.table_compact import compact_table
 from interbed.storage.lsm.compact.unit import CompactionUnit, Rewrite, Upgrade, plan_full_compaction
 from interbed.storage.lsm.levels import Levels
 from interbed.storage.manifest.data_file import DataFileMeta
