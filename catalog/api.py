@@ -19,6 +19,7 @@ from interbed.catalog.errors import DatabaseNotFoundError, TableExistsError, Tab
 from interbed.catalog.identifier import Identifier, TableName, check_name
 from interbed.catalog.options import CatalogOptions
 from interbed.catalog.partition import PagedList, Partition, PartitionStatistics, partition_name, partitions_of
+from interbed.catalog.partition_done import mark_done
 from interbed.catalog.repair_report import RepairReport
 from interbed.storage.change_view import AUDIT_LOG, BINLOG, ChangeView
 from interbed.storage.errors import InvalidInputError, InvalidOptionError, NotSupportedError
@@ -160,6 +161,7 @@ class Catalog(ABC):
         timestamp_pattern: str | None = None,
         expire_strategy: str | None = None,
         max_expires: int | None = None,
+        options: Mapping[str, str] | None = None,
         dry_run: bool = False,
         clock: Callable[[], float] = time.time,
     ) -> list[dict[str, str]]:
@@ -167,7 +169,8 @@ class Catalog(ABC):
 
         They are returned. What is not given is as the options `partition.expiration-time`,
         `partition.timestamp-formatter`, `partition.timestamp-pattern`, `partition.expiration-strategy` and
-        `partition.expiration-max-num` say. Raises InvalidOptionError without a time, and what drop_partitions raises.
+        `partition.expiration-max-num` say, those of `options` before the table's. Raises InvalidOptionError without a
+        time, and what drop_partitions raises.
         """
         given = {
             "partition.timestamp-formatter": timestamp_formatter,
@@ -180,8 +183,9 @@ class Catalog(ABC):
             given["partition.expiration-time"] = f"{round(expiration_time.total_seconds() * 1000)} ms"
         else:
             given["partition.expiration-time"] = expiration_time
-        options = table.copy({key: str(value) for key, value in given.items() if value is not None}).options
-        if options.partition_expiration_millis is None:
+        chosen = {**(options or {}), **{key: str(value) for key, value in given.items() if value is not None}}
+        bounds = table.copy(chosen).options
+        if bounds.partition_expiration_millis is None:
             raise InvalidOptionError(
                 f"Partitions of '{table.name}' have no bound: set 'partition.expiration-time', or give expiration_time."
             )
@@ -190,14 +194,23 @@ class Catalog(ABC):
                 (partition.spec, datetime.fromtimestamp(partition.last_file_creation_time / 1000))
                 for partition in partitions_of(table.store)
             ],
-            datetime.fromtimestamp(clock() - options.partition_expiration_millis / 1000),
-            strategy=options.partition_expiration_strategy,
-            time=options.partition_time,
-            most=options.partition_expiration_max_num,
+            datetime.fromtimestamp(clock() - bounds.partition_expiration_millis / 1000),
+            strategy=bounds.partition_expiration_strategy,
+            time=bounds.partition_time,
+            most=bounds.partition_expiration_max_num,
         )
         if old and not dry_run:
             self.drop_partitions(identifier, old)
         return old
+
+    def mark_partitions_done(
+        self, identifier: "str | Identifier", partitions: Sequence[Mapping[str, object]]
+    ) -> list[dict[str, str]]:
+        """Mark partitions as complete, by what `partition.mark-done-action` says; they are returned in full.
+
+        Raises InvalidInputError, InvalidOptionError, NotSupportedError.
+        """
+        return mark_done(self, str(identifier), self.get_table(identifier), partitions)
 
     def repair_catalog(self, *, dry_run: bool = False) -> RepairReport:
         """Register what lies in the warehouse and bring what is registered up to date; `dry_run` only tells.

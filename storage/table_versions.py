@@ -5,21 +5,28 @@ text such as '7 d'. Names of methods and arguments follow Paimon's procedures.
 """
 
 import time
+import uuid
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.errors import InvalidInputError, SnapshotNotFoundError
 from interbed.storage.option_reader import parse_duration_millis
 from interbed.storage.scan.starting_point import snapshot_or_tagged
 from interbed.storage.snapshot.consumer import ConsumerManager
 from interbed.storage.snapshot.snapshot import Snapshot
+from interbed.storage.version.automatic_tags import create_automatic_tags
 from interbed.storage.version.branch import BranchManager
 from interbed.storage.version.expire import ExpiryResult, SnapshotExpiry
+from interbed.storage.version.missing_files import remove_missing_files
 from interbed.storage.version.orphans import OrphansResult, remove_orphan_files
-from interbed.storage.version.rollback import roll_back, roll_back_to_time
+from interbed.storage.version.purge import purge
+from interbed.storage.version.repair import repair_earliest
+from interbed.storage.version.rollback import roll_back, roll_back_to_time, roll_back_to_watermark
 from interbed.storage.version.tag import Tag, TagManager, new_tag
 from interbed.storage.version.tag_deletion import delete_tag, expire_tags
+from interbed.storage.version.tag_success import note_created
 
 if TYPE_CHECKING:
     from interbed.storage.store import TableStore
@@ -59,15 +66,27 @@ class TableVersions:
         """
         tag = new_tag(name, self._version(snapshot_id), self._retained(time_retained))
         if self._tags.create(tag):
+            note_created(self.store, name)
             return tag
         if ignore_if_exists:
             return self._tags.get(name)
         raise InvalidInputError(f"There is a tag {name!r} of the table '{self.name}' already; replace_tag replaces it.")
 
+    def create_tag_from_timestamp(self, name: str, timestamp: Moment, *, time_retained: Span | None = None) -> Tag:
+        """Name the first snapshot, or tagged one, of that time or later; raises as create_tag does."""
+        millis = _millis(timestamp)
+        candidates = [*(tag.snapshot for tag in self.tags()), *self.store.snapshots.all()]
+        later = [snapshot for snapshot in candidates if snapshot.time_millis >= millis]
+        if not later:
+            raise SnapshotNotFoundError(f"The table '{self.name}' has no snapshot of {millis} ms or later.")
+        first = min(later, key=lambda snapshot: snapshot.id)
+        return self.create_tag(name, first.id, time_retained=time_retained)
+
     def replace_tag(self, name: str, snapshot_id: int | None = None, *, time_retained: Span | None = None) -> Tag:
         """Make a tag stand for another snapshot; raises TagNotFoundError, SnapshotNotFoundError."""
         tag = new_tag(name, self._version(snapshot_id), self._retained(time_retained))
         self._tags.replace(tag)
+        note_created(self.store, name)
         return tag
 
     def rename_tag(self, name: str, new_name: str) -> None:
@@ -82,6 +101,16 @@ class TableVersions:
         """Delete the tags whose time is over, and those made before `older_than`; their names."""
         moment = None if older_than is None else datetime.fromtimestamp(_millis(older_than) / 1000)
         return expire_tags(self.store, datetime.now(), moment)
+
+    def create_automatic_tags(self) -> list[str]:
+        """Make the tags that `tag.automatic-creation` and its companions ask for, as commits do; those made.
+
+        Raises InvalidOptionError.
+        """
+        made = create_automatic_tags(self.store)
+        if self.store.options.tag_time_expire_enabled:
+            self.expire_tags()
+        return made
 
     # -- branches --------------------------------------------------------------------------------------------------
 
@@ -118,6 +147,17 @@ class TableVersions:
         """Take back all that was committed after a time; raises SnapshotNotFoundError."""
         return roll_back_to_time(self.store, _millis(timestamp))
 
+    def rollback_to_watermark(self, watermark: int) -> Snapshot:
+        """Take back all that was committed after a watermark, in milliseconds; raises SnapshotNotFoundError."""
+        return roll_back_to_watermark(self.store, watermark)
+
+    def repair_earliest_snapshot(self, snapshot_id: int) -> int:
+        """Note as the earliest snapshot the one after a gap, since which none is missing; the earliest one before.
+
+        For a table some of whose oldest snapshots were deleted by hand. Raises InvalidInputError.
+        """
+        return repair_earliest(self.store, snapshot_id)
+
     def expire_snapshots(
         self,
         *,
@@ -148,6 +188,21 @@ class TableVersions:
         limit = None if older_than is None else _millis(older_than)
         return remove_orphan_files(self.store, older_than_millis=limit, dry_run=dry_run)
 
+    def remove_unexisting_files(self, *, dry_run: bool = False) -> list[str]:
+        """Take data files that are gone out of the table, whose rows are lost; their paths."""
+        return remove_missing_files(self.store, dry_run=dry_run)
+
+    def purge_files(self) -> None:
+        """Delete all rows, snapshots, tags, branches and consumers; nobody may write to the table meanwhile."""
+        purge(self.store)
+
+    def compact_manifests(self) -> int | None:
+        """Merge the manifests as far as possible; the id of the snapshot that has them, None if there is nothing to do.
+
+        Raises CommitFailedError and CommitStateUnknownError.
+        """
+        return FileStoreCommit(self.store, str(uuid.uuid4()), new_user=True).compact_manifests()
+
     # -- consumers -------------------------------------------------------------------------------------------------
 
     def consumers(self) -> dict[str, int]:
@@ -161,6 +216,10 @@ class TableVersions:
             consumers.delete(consumer_id)
         else:
             consumers.reset(consumer_id, next_snapshot)
+
+    def clear_consumers(self, including: str = ".*", excluding: str | None = None) -> list[str]:
+        """Forget the consumers whose whole ids match `including` and not `excluding`; their ids."""
+        return ConsumerManager(self.store.file_io, self.store.paths).clear(including, excluding)
 
     # -- inside ----------------------------------------------------------------------------------------------------
 

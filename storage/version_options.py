@@ -4,9 +4,11 @@ Names and defaults are Paimon's (documentation: maintenance/configurations).
 """
 
 from dataclasses import dataclass
+from datetime import timedelta
 
 from interbed.storage.option_reader import OptionReader
 from interbed.storage.version.partition_expiry import ExpirationStrategy, PartitionTime
+from interbed.storage.version.tag_period import CreationPeriod, PeriodFormatter, TagCreation
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,57 @@ class VersionOptions(OptionReader):
     def tag_default_time_retained_millis(self) -> int | None:
         """How long new tags stay; None for ever."""
         return self.optional_duration_millis("tag.default-time-retained")
+
+    @property
+    def tag_time_expire_enabled(self) -> bool:
+        """Whether tags whose time is over go."""
+        return self.boolean("tag.time-expire-enabled", True)
+
+    @property
+    def tag_create_success_file(self) -> bool:
+        """Whether a file beside them tells that tags were made."""
+        return self.boolean("tag.create-success-file", False)
+
+    @property
+    def tag_automatic_creation(self) -> TagCreation:
+        """What time tags are made by automatically."""
+        return self.choice("tag.automatic-creation", TagCreation.NONE)
+
+    @property
+    def tag_creation_period(self) -> CreationPeriod:
+        """How often a tag is made automatically."""
+        return self.choice("tag.creation-period", CreationPeriod.DAILY)
+
+    @property
+    def tag_period_formatter(self) -> PeriodFormatter:
+        """How automatic tags are called."""
+        return self.choice("tag.period-formatter", PeriodFormatter.WITH_DASHES)
+
+    @property
+    def tag_period_length(self) -> timedelta | None:
+        """A length of periods of its own; None for what `tag.creation-period` says."""
+        millis = self.optional_duration_millis("tag.creation-period-duration")
+        return None if millis is None else timedelta(milliseconds=millis)
+
+    @property
+    def tag_creation_delay_millis(self) -> int:
+        """How long after its end a period's tag waits for late rows."""
+        return self.duration_millis("tag.creation-delay", 0)
+
+    @property
+    def tag_num_retained_max(self) -> int | None:
+        """The most automatic tags that stay; None for no bound."""
+        return self.optional_integer("tag.num-retained-max")
+
+    @property
+    def tag_automatic_completion(self) -> bool:
+        """Whether periods without a snapshot of their own get a tag, too."""
+        return self.boolean("tag.automatic-completion", False)
+
+    @property
+    def tag_batch_name(self) -> str | None:
+        """What the tag of batch jobs is called; None for a name by the day."""
+        return self.text("tag.batch.customized-name", "") or None
 
     @property
     def partition_expiration_millis(self) -> int | None:

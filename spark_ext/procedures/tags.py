@@ -20,6 +20,16 @@ def _create_tag(call: ProcedureCall) -> Answer:
     return DONE
 
 
+def _create_tag_from_timestamp(call: ProcedureCall) -> Answer:
+    tag = call.table().create_tag_from_timestamp(
+        call.needed("tag"), call.needed("timestamp"), time_retained=call.given("time_retained")
+    )
+    found = tag.snapshot
+    # The watermark is text in Paimon's result, also when there is none.
+    watermark = "null" if found.watermark is None else str(found.watermark)
+    return ((tag.name, found.id, found.time_millis, watermark),)
+
+
 def _replace_tag(call: ProcedureCall) -> Answer:
     call.table().replace_tag(call.needed("tag"), call.given("snapshot"), time_retained=call.given("time_retained"))
     return DONE
@@ -41,6 +51,11 @@ def _delete_tag(call: ProcedureCall) -> Answer:
     return DONE
 
 
+def _trigger(call: ProcedureCall) -> Answer:
+    call.table().create_automatic_tags()
+    return DONE
+
+
 def _expire_tags(call: ProcedureCall) -> Answer:
     gone = call.table().expire_tags(call.given("older_than"))
     return [(name,) for name in gone] or [("No expired tags.",)]
@@ -52,6 +67,18 @@ PROCEDURES = (
         description="Names a snapshot, the newest one by default, so that it stays readable when it expires.",
         parameters=(TABLE, _TAG, optional("snapshot", ArgumentType.LONG), optional("time_retained")),
         call=_create_tag,
+    ),
+    Procedure(
+        name="create_tag_from_timestamp",
+        description="Names the first snapshot of a time in milliseconds or later.",
+        parameters=(TABLE, _TAG, optional("timestamp", ArgumentType.LONG), optional("time_retained")),
+        columns=(
+            column("tagName"),
+            column("snapshot", ArgumentType.LONG),
+            column("commit_time", ArgumentType.LONG),
+            column("watermark"),
+        ),
+        call=_create_tag_from_timestamp,
     ),
     Procedure(
         name="replace_tag",
@@ -77,5 +104,11 @@ PROCEDURES = (
         parameters=(TABLE, optional("older_than")),
         columns=(column("expired_tags"),),
         call=_expire_tags,
+    ),
+    Procedure(
+        name="trigger_tag_automatic_creation",
+        description="Makes the automatic tags that are due, without a commit.",
+        parameters=(TABLE,),
+        call=_trigger,
     ),
 )

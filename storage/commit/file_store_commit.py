@@ -21,6 +21,7 @@ from interbed.storage.commit.committed import CommittedParts, PartIdentity
 from interbed.storage.commit.conflict import DuplicateFileError, check_conflicts, check_delta, check_total_buckets
 from interbed.storage.commit.ground import Ground, GroundCheck
 from interbed.storage.commit.index_files import IndexFiles
+from interbed.storage.commit.manifest_merge import can_merge_fully
 from interbed.storage.commit.manifest_writer import ManifestWriter
 from interbed.storage.commit.overwrite import OverwriteChanges, check_keys_once
 from interbed.storage.commit.owned_paths import owned_paths
@@ -219,6 +220,26 @@ class FileStoreCommit:
         target = filters[0] if len(filters) == 1 else AnyOfPartitions(filters)
         facts = self._facts(CommitKind.OVERWRITE, identifier, None, None)
         return self._publish_all([self._overwrite_part(facts, target, ())], ())
+
+    def compact_manifests(self) -> int | None:
+        """Merge all small and deleting manifests in a COMPACT snapshot that changes nothing else; its id.
+
+        None when there is nothing to merge. Raises CommitFailedError, CommitStateUnknownError.
+        """
+        check_writable(self._store)
+        latest = self._store.snapshots.latest()
+        if latest is None or not can_merge_fully(
+            self._reader.data(latest), target_size=self._store.options.manifest_target_file_size
+        ):
+            return None
+        commit = FileStoreCommit(
+            self._store.with_options({"manifest.full-compaction-threshold-size": "1 b"}),
+            self._user,
+            new_user=True,
+            retry=self._retry,
+        )
+        facts = self._facts(CommitKind.COMPACT, BATCH_COMMIT_IDENTIFIER, None, latest.properties)
+        return commit._publish_all([commit._fixed_part(facts, PartChanges(), check=False)], ())[0]
 
     def abort(self, messages: Sequence[CommitMessage]) -> None:
         """Delete the files of messages that are not going to be committed. Never after CommitStateUnknownError."""

@@ -33,6 +33,12 @@ def needs_full_merge(manifests: Collection[ManifestFileMeta], *, target_size: in
     return len(manifests) > 1 and weight >= threshold
 
 
+def can_merge_fully(manifests: Collection[ManifestFileMeta], *, target_size: int) -> bool:
+    """Whether a full merge makes something of the manifests: it has two or more to rewrite, or deletions to resolve."""
+    changing = [m for m in manifests if must_change(m, target_size)]
+    return len(manifests) > 1 and (len(changing) > 1 or any(m.num_deleted_files for m in changing))
+
+
 def minor_merge_groups(
     manifests: Sequence[ManifestFileMeta], *, target_size: int, min_count: int
 ) -> list[ManifestGroup]:

@@ -1,4 +1,4 @@
-"""What follows a commit: snapshots and tags whose time is over go, unless the table is `write-only`.
+"""What follows a commit: automatic tags are made, and old snapshots and tags go, unless the table is `write-only`.
 
 Source: documentation page `maintenance/manage-snapshots`, paimon-core's TableCommitImpl.
 """
@@ -10,6 +10,7 @@ from datetime import datetime
 
 from interbed.storage.errors import InterbedError
 from interbed.storage.store import TableStore
+from interbed.storage.version.automatic_tags import create_automatic_tags
 from interbed.storage.version.expire import SnapshotExpiry
 from interbed.storage.version.tag_deletion import expire_tags
 
@@ -17,14 +18,17 @@ _log = logging.getLogger(__name__)
 
 
 def maintain(store: TableStore, clock: Callable[[], float] = time.time) -> None:
-    """Expire what is due. The commit stands whatever becomes of this: failures are logged, and tried again after the
-    next commit.
+    """Tag and expire what is due. The commit stands whatever becomes of this: failures are logged, and tried again
+    after the next commit.
     """
     if store.options.write_only:
         return
     try:
-        if SnapshotExpiry(store, clock=clock).run().snapshots:
-            # Whatever a tag keeps is only of importance when snapshots go, so tags are looked at then.
+        # Tags first: a snapshot that is due for one stays readable by it when it expires.
+        create_automatic_tags(store)
+        gone = SnapshotExpiry(store, clock=clock).run().snapshots
+        # Whatever a tag keeps is only of importance when snapshots go, so tags are looked at then.
+        if gone and store.options.tag_time_expire_enabled:
             expire_tags(store, datetime.fromtimestamp(clock()))
     except (InterbedError, OSError) as error:
-        _log.warning("Old snapshots of %s were not expired: %s", store.location, error)
+        _log.warning("What follows a commit failed for %s: %s", store.location, error)

@@ -5,7 +5,7 @@ the table at some snapshot between the two. Data files of what was taken back st
 Source: paimon-core's RollbackHelper.
 """
 
-from interbed.storage.errors import InvalidInputError
+from interbed.storage.errors import InvalidInputError, SnapshotNotFoundError
 from interbed.storage.scan.starting_point import snapshot_or_tagged
 from interbed.storage.snapshot.lock import NoLock
 from interbed.storage.snapshot.snapshot import Snapshot
@@ -27,6 +27,17 @@ def roll_back(store: TableStore, version: int | str) -> Snapshot:
 def roll_back_to_time(store: TableStore, time_millis: int) -> Snapshot:
     """Make the newest snapshot of that time (milliseconds since the epoch) or before the newest of all."""
     target = store.snapshots.by_time_millis(time_millis)
+    _take_back(store, TagManager(store.file_io, store.paths), target)
+    return target
+
+
+def roll_back_to_watermark(store: TableStore, watermark: int) -> Snapshot:
+    """Make the newest snapshot whose watermark is that or less the newest of all; raises SnapshotNotFoundError."""
+    target = next(
+        (s for s in store.snapshots.descending() if s.watermark is not None and s.watermark <= watermark), None
+    )
+    if target is None:
+        raise SnapshotNotFoundError(f"No snapshot of {store.location} has a watermark of {watermark} or less.")
     _take_back(store, TagManager(store.file_io, store.paths), target)
     return target
 

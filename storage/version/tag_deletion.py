@@ -8,6 +8,7 @@ from interbed.storage.store import TableStore
 from interbed.storage.version.lines import roots_of_others
 from interbed.storage.version.references import References
 from interbed.storage.version.tag import Tag, TagManager
+from interbed.storage.version.tag_success import note_deleted
 
 
 def delete_tag(store: TableStore, name: str) -> Tag:
@@ -21,6 +22,7 @@ def delete_tag(store: TableStore, name: str) -> Tag:
     alone = all(other.name == name or other.snapshot.id != tag.snapshot.id for other in everything)
     if store.snapshots.exists(tag.snapshot.id) or not alone:
         tags.delete(name)
+        note_deleted(store, name)
         return tag
     kept = [*_neighbours(store, tag.snapshot, [other.snapshot for other in everything]), *roots_of_others(store)]
     references = References(store)
@@ -29,6 +31,7 @@ def delete_tag(store: TableStore, name: str) -> Tag:
     data = references.live_data(tag.snapshot) - kept_data
     metadata = references.metadata(tag.snapshot, changelog=False, lenient=True) - kept_metadata
     tags.delete(name)
+    note_deleted(store, name)
     store.file_io.delete_quietly(sorted(data))
     store.file_io.delete_quietly(sorted(metadata))
     return tag

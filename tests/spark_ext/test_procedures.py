@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tests.spark_ext.conftest import Lake
+from tests.support.pages import Page
 
 TABLE = "CREATE TABLE {lake}.db.t (id INT, v INT) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1')"
 
@@ -59,3 +60,8 @@ def test_a_wrong_call_is_told_the_signature_and_changes_nothing(table: Lake, cal
 def test_an_unknown_procedure_is_told_which_there_are(lake: Lake) -> None:
     with pytest.raises(Exception, match=r"no procedure .*\.sys\.create_tog; there are .*sys\.create_tag"):
         lake.sql("CALL {lake}.sys.create_tog('db.t', 'x')")
+
+
+def test_the_page_says_what_happens(lake: Lake) -> None:
+    lake.sql("USE {lake}")
+    assert Page("spark-procedures.md").run_sql(lambda sql: lake.spark.sql(sql).collect()) > 60

@@ -11,6 +11,7 @@ import org.apache.paimon.shade.jackson2.com.fasterxml.jackson.databind.ObjectMap
 import org.apache.paimon.shade.jackson2.com.fasterxml.jackson.databind.node.ArrayNode;
 import org.apache.paimon.shade.jackson2.com.fasterxml.jackson.databind.node.ObjectNode;
 import org.apache.paimon.table.FileStoreTable;
+import org.apache.paimon.table.sink.BatchTableCommit;
 
 /** Tags, branches, rollback, expiry and the removal of orphan files: each answers with the tags that there are then. */
 final class VersionCommands {
@@ -57,6 +58,14 @@ final class VersionCommands {
                 break;
             case "create_branch":
                 table.createBranch(name, command.get("tag").textValue());
+                break;
+            case "automatic_tags":
+                table.newTagAutoManager().run();
+                break;
+            case "compact_manifests":
+                try (BatchTableCommit commit = table.newBatchWriteBuilder().newCommit()) {
+                    commit.compactManifests();
+                }
                 break;
             case "fast_forward":
                 table.fastForward(name);

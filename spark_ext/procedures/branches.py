@@ -1,0 +1,64 @@
+"""Procedures about branches (documentation pages `spark/procedures`, `maintenance/manage-branches`)."""
+
+from interbed.spark_ext.procedures.call import ProcedureCall
+from interbed.spark_ext.procedures.procedure import DONE, TABLE, Answer, Procedure, optional, required
+from interbed.storage.errors import BranchNotFoundError
+
+_BRANCH = required("branch")
+
+
+def _create_branch(call: ProcedureCall) -> Answer:
+    # The flag is text in Paimon's procedure.
+    lenient = str(call.given("ignoreIfExists")).lower() == "true"
+    call.table().create_branch(call.needed("branch"), call.given("tag"), ignore_if_exists=lenient)
+    return DONE
+
+
+def _delete_branch(call: ProcedureCall) -> Answer:
+    table = call.table()
+    # Several are parted by commas, as in Paimon; all of them are looked up before one goes.
+    names = [name.strip() for name in call.needed("branch").split(",") if name.strip()]
+    unknown = set(names) - set(table.branches())
+    if unknown:
+        raise BranchNotFoundError(f"There is no branch {', '.join(map(repr, sorted(unknown)))} of '{table.name}'.")
+    for name in names:
+        table.delete_branch(name)
+    return DONE
+
+
+def _rename_branch(call: ProcedureCall) -> Answer:
+    call.table().rename_branch(call.needed("from_branch"), call.needed("to_branch"))
+    return DONE
+
+
+def _fast_forward(call: ProcedureCall) -> Answer:
+    call.table().fast_forward(call.needed("branch"))
+    return DONE
+
+
+PROCEDURES = (
+    Procedure(
+        name="create_branch",
+        description="Makes a branch: empty, or with what a tag keeps.",
+        parameters=(TABLE, _BRANCH, optional("tag"), optional("ignoreIfExists")),
+        call=_create_branch,
+    ),
+    Procedure(
+        name="delete_branch",
+        description="Deletes branches.",
+        parameters=(TABLE, _BRANCH),
+        call=_delete_branch,
+    ),
+    Procedure(
+        name="rename_branch",
+        description="Gives a branch another name.",
+        parameters=(TABLE, required("from_branch"), required("to_branch")),
+        call=_rename_branch,
+    ),
+    Procedure(
+        name="fast_forward",
+        description="Makes the table what a branch of it is.",
+        parameters=(TABLE, _BRANCH),
+        call=_fast_forward,
+    ),
+)

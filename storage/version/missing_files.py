@@ -1,0 +1,56 @@
+"""Data files that the newest snapshot names and that are not there: found, and taken out of the table.
+
+Their rows are lost; without this every read of them fails. Source: paimon-core's ListUnexistingFiles, documentation
+page `spark/procedures` (remove_unexisting_files).
+"""
+
+import uuid
+from collections import defaultdict
+
+from interbed.storage.commit.file_store_commit import FileStoreCommit
+from interbed.storage.manifest.entry import ManifestEntry, merge_entries
+from interbed.storage.scan.manifest_reader import ManifestReader
+from interbed.storage.store import TableStore
+from interbed.storage.write.commit_message import CommitMessage
+
+
+def remove_missing_files(store: TableStore, *, dry_run: bool = False) -> list[str]:
+    """Take the data files that are gone out of the table by a commit of their own; their paths.
+
+    Raises as FileStoreCommit.commit does.
+    """
+    missing = _missing(store)
+    if missing and not dry_run:
+        messages = [
+            CommitMessage(
+                partition=partition,
+                bucket=bucket,
+                total_buckets=entries[0].total_buckets,
+                deleted_files=tuple(entry.file for entry in entries),
+            )
+            for (partition, bucket), entries in missing.items()
+        ]
+        FileStoreCommit(store, str(uuid.uuid4()), new_user=True).commit(messages)
+    return sorted(_path(store, entry) for entries in missing.values() for entry in entries)
+
+
+def _missing(store: TableStore) -> dict[tuple[bytes, int], list[ManifestEntry]]:
+    latest = store.snapshots.latest()
+    found: dict[tuple[bytes, int], list[ManifestEntry]] = defaultdict(list)
+    if latest is None:
+        return found
+    reader = ManifestReader(store.file_io, store.paths)
+    listed: dict[str, set[str]] = {}
+    # A loop over files, not rows; a directory is listed once for all of its files.
+    for entry in merge_entries(reader.entries(reader.data(latest))):
+        directory, _, name = _path(store, entry).rpartition("/")
+        if directory not in listed:
+            listed[directory] = {status.name for status in store.file_io.list(directory)}
+        if name not in listed[directory]:
+            found[entry.partition, entry.bucket].append(entry)
+    return found
+
+
+def _path(store: TableStore, entry: ManifestEntry) -> str:
+    directory = store.paths.bucket_directory(entry.partition, entry.bucket)
+    return entry.file.external_path or f"{directory}/{entry.file.file_name}"

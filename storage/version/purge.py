@@ -1,0 +1,39 @@
+"""Purging: a table becomes what it was when it was made, but for its schema.
+
+Branches, tags and consumers go, then the rows, then all snapshots but the newest, then every file that is left over.
+Source: paimon-core's FileStoreTable.purgeFiles.
+"""
+
+import time
+import uuid
+from collections.abc import Callable
+
+from interbed.storage.commit.file_store_commit import FileStoreCommit
+from interbed.storage.errors import InvalidInputError
+from interbed.storage.paths import MAIN_BRANCH
+from interbed.storage.snapshot.consumer import ConsumerManager
+from interbed.storage.store import TableStore
+from interbed.storage.version.branch import BranchManager
+from interbed.storage.version.expire import SnapshotExpiry
+from interbed.storage.version.orphans import remove_orphan_files
+from interbed.storage.version.tag import TagManager
+
+
+def purge(store: TableStore, clock: Callable[[], float] = time.time) -> None:
+    """Delete all that the table has but its schemas and one empty snapshot.
+
+    Nobody may write to it meanwhile: files that are not committed yet go, too. Raises InvalidInputError for a branch,
+    whose files are the table's.
+    """
+    if store.paths.branch != MAIN_BRANCH:
+        raise InvalidInputError(f"The branch {store.paths.branch!r} can't be purged, delete it; or purge the table.")
+    branches, tags = BranchManager(store), TagManager(store.file_io, store.paths)
+    for branch in branches.names():
+        branches.delete(branch)
+    for name in tags.names():
+        tags.delete(name)
+    ConsumerManager(store.file_io, store.paths).clear()
+    FileStoreCommit(store, str(uuid.uuid4()), new_user=True).truncate()
+    now = int(clock() * 1000)
+    SnapshotExpiry(store, clock=clock).run(retain_max=1, retain_min=1, older_than_millis=now, max_deletes=2**31 - 1)
+    remove_orphan_files(store, older_than_millis=now - 1, clock=clock)

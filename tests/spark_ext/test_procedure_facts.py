@@ -1,0 +1,39 @@
+"""The procedures are Paimon's: their names, arguments in their order, and the columns of their results."""
+
+import pytest
+
+from interbed.spark_ext.procedures.call import name_parts
+from interbed.spark_ext.procedures.registry import PROCEDURES
+from tests.spark_ext.paimon_procedures import PROCEDURES as PAIMON
+
+
+@pytest.mark.parametrize("name", sorted(set(PAIMON) & set(PROCEDURES)))
+def test_arguments_and_results_are_those_of_paimon(name: str) -> None:
+    procedure = PROCEDURES[name]
+    parameters = ", ".join(
+        p.name + ("" if p.type == "string" else f" {p.type}") + ("*" if p.required else "")
+        for p in procedure.parameters
+    )
+    columns = ", ".join(c.name + ("" if c.type == "string" else f" {c.type}") for c in procedure.columns)
+    assert (parameters, columns) == PAIMON[name]
+
+
+def test_the_procedures_of_paimon_are_there() -> None:
+    assert set(PAIMON) - set(PROCEDURES) == {"rewrite_file_index"}
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("t", ["t"]),
+        ("db.t", ["db", "t"]),
+        ("`d.b`.`t```", ["d.b", "t`"]),
+        ("lake.db.t$branch_b", ["lake", "db", "t$branch_b"]),
+        ("", None),
+        ("db.", None),
+        (".t", None),
+        ("`db", None),
+    ],
+)
+def test_names_are_read_as_sql_writes_them(text: str, parts: list[str] | None) -> None:
+    assert name_parts(text) == parts
