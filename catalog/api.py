@@ -17,15 +17,16 @@ import pyarrow as pa
 
 from interbed.catalog.errors import DatabaseNotFoundError, TableExistsError, TableNotFoundError
 from interbed.catalog.identifier import Identifier, TableName, check_name
+from interbed.catalog.identifier import parse_table_name as parse_table_name
 from interbed.catalog.options import CatalogOptions
 from interbed.catalog.partition import PagedList, Partition, PartitionStatistics, partition_name, partitions_of
 from interbed.catalog.partition_done import mark_done
 from interbed.catalog.repair_report import RepairReport
+from interbed.catalog.staging import Fill, StagedTables, given_schema
 from interbed.storage.change_view import AUDIT_LOG, BINLOG, ChangeView
 from interbed.storage.errors import InvalidInputError, InvalidOptionError, NotSupportedError
 from interbed.storage.fileio.api import FileIO
 from interbed.storage.schema.change import SchemaChange
-from interbed.storage.schema.option_rules import check_options
 from interbed.storage.schema.table_schema import Schema, TableSchema
 from interbed.storage.system.table import SystemTable
 from interbed.storage.table import Table
@@ -42,7 +43,7 @@ class Database:
     properties: Mapping[str, str] = field(default_factory=dict)
 
 
-class Catalog(ABC):
+class Catalog(StagedTables, ABC):
     """Databases and tables by name. Safe to share between threads; close it when done, or use it with `with`."""
 
     def __init__(self, name: str, options: CatalogOptions) -> None:
@@ -93,7 +94,15 @@ class Catalog(ABC):
     def _load_table(self, identifier: Identifier) -> Table: ...
 
     @abstractmethod
-    def _create_table(self, identifier: Identifier, schema: TableSchema, path: str | None) -> None: ...
+    def _create_table(
+        self, identifier: Identifier, schema: TableSchema, path: str | None, fill: Fill | None = None
+    ) -> None: ...
+
+    @abstractmethod
+    def _replace_table(self, identifier: Identifier, schema: TableSchema, fill: Fill) -> None: ...
+
+    @abstractmethod
+    def _new_location(self, identifier: Identifier, path: str | None) -> tuple[FileIO, str]: ...
 
     @abstractmethod
     def drop_table(self, identifier: "str | Identifier", ignore_if_not_exists: bool = False) -> None:
@@ -230,7 +239,7 @@ class Catalog(ABC):
     def _no_repair(self) -> NotSupportedError:
         return NotSupportedError("In a file-system catalog the files are the catalog; there is nothing to repair.")
 
-    def close(self) -> None:  # noqa: B027 - a catalog without connections has nothing to give back
+    def close(self) -> None:
         """Give back connections; the catalog is not used afterwards."""
 
     # -- what follows from it --------------------------------------------------------------------------------------
@@ -310,22 +319,8 @@ class Catalog(ABC):
         that can't be.
         """
         name = parse_table_name(identifier)
-        if isinstance(schema, pa.Schema):
-            texts = {str(k): _option_text(v) for k, v in (options or {}).items()}
-            schema = Schema.from_pyarrow_schema(schema, partition_keys, primary_keys, texts, comment)
-        elif primary_keys or partition_keys or options or comment:
-            raise InvalidInputError("Keys, options and comment belong into the Schema when one is given.")
-        defaults = self.options.table_defaults
-        path = schema.options.get("path")
-        merged = {**defaults, **{k: v for k, v in schema.options.items() if k != "path"}}
-        table_schema = Schema(
-            fields=schema.fields,
-            partition_keys=schema.partition_keys,
-            primary_keys=schema.primary_keys,
-            options=merged,
-            comment=schema.comment,
-        ).to_table_schema()
-        check_options(table_schema)
+        given = given_schema(schema, primary_keys, partition_keys, options, comment)
+        table_schema, path = self._table_schema(given)
         self.get_database(name.database)
         try:
             self._create_table(name, table_schema, path)
@@ -354,22 +349,7 @@ def system_table(table: Table, kind: str) -> ChangeView | SystemTable:
     return SystemTable.of(table.name, table.store, kind)
 
 
-def parse_table_name(identifier: "str | Identifier") -> Identifier:
-    """The identifier of a table itself; raises NotSupportedError for system tables and branches, InvalidInputError for
-    no name at all.
-    """
-    name = TableName.parse(identifier)
-    if name.branch is not None or name.system is not None:
-        raise NotSupportedError(f"A branch or a system table is not a table of its own: {identifier!r}.")
-    return name.identifier
-
-
 def check_database_name(name: str) -> str:
     """The name; raises InvalidInputError unless it can name a database."""
     check_name("database", name)
     return name
-
-
-def _option_text(value: object) -> str:
-    """An option's value as text; true and false are spelled as in option files."""
-    return str(value).lower() if isinstance(value, bool) else str(value)

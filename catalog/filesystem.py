@@ -16,8 +16,9 @@ from interbed.catalog.errors import (
 )
 from interbed.catalog.identifier import DB_SUFFIX, Identifier
 from interbed.catalog.options import CatalogOptions
-from interbed.catalog.table_files import check_no_remains, delete_table_files
-from interbed.storage.errors import InvalidOptionError, NotSupportedError
+from interbed.catalog.staging import Fill, publish_replacement
+from interbed.catalog.table_files import check_no_remains, delete_table_files, take_back_schema
+from interbed.storage.errors import CommitStateUnknownError, InterbedError, InvalidOptionError, NotSupportedError
 from interbed.storage.fileio.api import FileIO
 from interbed.storage.fileio.resolve import file_io_for
 from interbed.storage.schema.change import SchemaChange
@@ -107,17 +108,37 @@ class FileSystemCatalog(Catalog):
             raise TableNotFoundError(f"There is no table '{identifier}' in the catalog '{self.name}'.")
         return Table(str(identifier), open_store(location, self._file_io, schema=schema))
 
-    def _create_table(self, identifier: Identifier, schema: TableSchema, path: str | None) -> None:
-        location = self._table_path(identifier)
-        if path is not None and path.rstrip("/") != location:
-            raise InvalidOptionError(
-                f"A file-system catalog decides where a table lives ('{identifier}' in {location}); leave 'path' out."
-            )
+    def _create_table(
+        self, identifier: Identifier, schema: TableSchema, path: str | None, fill: Fill | None = None
+    ) -> None:
+        _, location = self._new_location(identifier, path)
         schemas = schema_manager(location, self._file_io)
         if not schemas.ids():
             check_no_remains(self._file_io, location)
-        if not schemas.commit(schema):
+        if not schemas.commit(schema) and (fill is None or schemas.is_gone(schema)):
             raise TableExistsError(f"There is a table '{identifier}' in the catalog '{self.name}' already.")
+        if fill is None:
+            return
+        store = open_store(location, self._file_io, schema=schema)
+        try:
+            fill(Table(str(identifier), store))
+        except CommitStateUnknownError:
+            raise
+        except (InterbedError, OSError):
+            take_back_schema(self._file_io, location, store.paths.schema(schema.id))
+            raise
+
+    def _replace_table(self, identifier: Identifier, schema: TableSchema, fill: Fill) -> None:
+        publish_replacement(self._load_table(identifier).store, str(identifier), schema, fill)
+
+    def _new_location(self, identifier: Identifier, path: str | None) -> tuple[FileIO, str]:
+        location = self._table_path(identifier)
+        if path is not None and file_io_for(path, self.options.raw)[1].rstrip("/") != location:
+            raise InvalidOptionError(
+                f"A file-system catalog decides where a table lives ('{identifier}' in {location}); leave 'path' out, "
+                "or use a Hive catalog, which has external tables."
+            )
+        return self._file_io, location
 
     def drop_table(self, identifier: "str | Identifier", ignore_if_not_exists: bool = False) -> None:
         name = parse_table_name(identifier)

@@ -3,7 +3,7 @@
 import re
 from dataclasses import dataclass
 
-from interbed.storage.errors import InvalidInputError
+from interbed.storage.errors import InvalidInputError, NotSupportedError
 
 DEFAULT_DATABASE = "default"
 DB_SUFFIX = ".db"
@@ -79,3 +79,13 @@ def check_name(what: str, name: str) -> None:
         raise InvalidInputError(f"Not a {what} name: {name!r}. A name is 1 to 200 bytes without slashes or controls.")
     if what == "table" and ("." in name or "$" in name):
         raise InvalidInputError(f"Not a table name: {name!r}. A table's name has no dot and no '$'.")
+
+
+def parse_table_name(identifier: "str | Identifier") -> Identifier:
+    """The identifier of a table itself; raises NotSupportedError for system tables and branches, InvalidInputError for
+    no name at all.
+    """
+    name = TableName.parse(identifier)
+    if name.branch is not None or name.system is not None:
+        raise NotSupportedError(f"A branch or a system table is not a table of its own: {identifier!r}.")
+    return name.identifier

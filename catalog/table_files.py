@@ -45,6 +45,20 @@ def take_back_schema(file_io: FileIO, location: str, schema_path: str) -> None:
             return
 
 
+def remove_if_empty(file_io: FileIO, location: str) -> None:
+    """Remove the directories of a table that was not created after all, unless there is a file in them."""
+    try:
+        if not _has_file(file_io, location):
+            file_io.delete(location, recursive=True)
+    except StorageAccessError:
+        # They are empty directories that stay, and the caller has a better error to tell of.
+        return
+
+
+def _has_file(file_io: FileIO, location: str) -> bool:
+    return any(not e.is_directory or _has_file(file_io, e.path) for e in file_io.list(location))
+
+
 def _delete_all(file_io: FileIO, path: str) -> None:
     """Delete a directory into which somebody may still be writing."""
     for attempt in range(1, _DELETE_TRIES + 1):

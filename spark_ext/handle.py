@@ -23,6 +23,14 @@ FILE_SYSTEM_PREFIXES = ("fs.", "s3.", "hadoop.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Staged:
+    """That a table is none yet: whether it replaces one, and the path that it was given."""
+
+    replaces: bool
+    path: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableHandle:
     """A table at one version of its schema and, for reads, at one snapshot (None: it had none)."""
 
@@ -34,6 +42,7 @@ class TableHandle:
     schema_json: str
     snapshot_id: int | None
     dynamic_options: Mapping[str, str] = field(default_factory=dict)
+    staged: Staged | None = None
 
     def to_bytes(self) -> bytes:
         """The handle for the JVM."""
@@ -47,6 +56,7 @@ class TableHandle:
                 "schema": self.schema_json,
                 "snapshot": self.snapshot_id,
                 "options": dict(self.dynamic_options),
+                "staged": None if self.staged is None else [self.staged.replaces, self.staged.path],
             },
             separators=(",", ":"),
             sort_keys=True,
@@ -57,6 +67,7 @@ class TableHandle:
         """The handle of bytes made by to_bytes; raises InvalidInputError for anything else."""
         try:
             value = json.loads(content)
+            staged = value.get("staged")
             return TableHandle(
                 catalog=value["catalog"],
                 catalog_options=value["catalogOptions"],
@@ -66,6 +77,7 @@ class TableHandle:
                 schema_json=value["schema"],
                 snapshot_id=value["snapshot"],
                 dynamic_options=value["options"],
+                staged=None if staged is None else Staged(replaces=staged[0], path=staged[1]),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise InvalidInputError(f"Not a table handle: {error}") from error

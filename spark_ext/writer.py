@@ -108,7 +108,10 @@ class CommitToken:
 
     def _commit(self, table: Table, messages: Sequence[CommitMessage]) -> int | None:
         commit = table.new_commit(self.commit_user)
-        if self.mode == WriteMode.APPEND:
+        staged = self.handle.staged
+        if staged is not None and staged.replaces:
+            ids = commit.overwrite(messages)
+        elif self.mode == WriteMode.APPEND or staged is not None:
             if not messages:
                 return None
             ids = commit.commit(messages)
@@ -166,7 +169,7 @@ class TaskWriter:
         table = self._token.handle.open()
         self._table = table.copy({_PREFIX: self._token.file_prefix(table)})
         self._arrow = self._table.arrow_schema
-        overwrite = self._token.mode != WriteMode.APPEND
+        overwrite = self._token.mode != WriteMode.APPEND or self._token.handle.staged is not None
         self._write = self._table.new_write(self._token.commit_user, overwrite=overwrite)
         self._prepared: list[CommitMessage] = []
 

@@ -326,4 +326,15 @@ service Planner {
     throws (1: PlannerError error),
   ScanPlan planMicroBatch(1: binary task, 2: string after, 3: string upTo) throws (1: PlannerError error),
   void commitStream(1: binary task, 2: string upTo) throws (1: PlannerError error),
+
+  // Staged tables: what a CREATE or REPLACE TABLE … AS SELECT makes, unseen until its write is committed.
+
+  /** The table to be; a write of it is committed together with it. `replace`: in place of the one of that name;
+      `create`: there need not be one. */
+  TableInfo stageTable(1: TableRef table, 2: CreateTable request, 3: bool replace, 4: bool create)
+    throws (1: PlannerError error),
+  /** Shows a staged table into which nothing was written. */
+  void commitStaged(1: binary handle) throws (1: PlannerError error),
+  /** Removes what is left of it. */
+  void abortStaged(1: binary handle) throws (1: PlannerError error),
 }

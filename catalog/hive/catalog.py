@@ -23,6 +23,7 @@ from interbed.catalog.identifier import Identifier
 from interbed.catalog.options import CatalogOptions
 from interbed.catalog.partition import PartitionStatistics
 from interbed.catalog.repair_report import RepairReport
+from interbed.catalog.staging import Fill
 from interbed.storage.errors import InterbedError, InvalidInputError
 from interbed.storage.fileio.api import FileIO
 from interbed.storage.schema.change import SchemaChange
@@ -108,8 +109,17 @@ class HiveCatalog(Catalog):
         environment = replace(store.environment, alter=partial(self._tables.alter, identifier))
         return Table(str(identifier), replace(store, environment=environment))
 
-    def _create_table(self, identifier: Identifier, schema: TableSchema, path: str | None) -> None:
-        self._tables.create(identifier, schema, path)
+    def _create_table(
+        self, identifier: Identifier, schema: TableSchema, path: str | None, fill: Fill | None = None
+    ) -> None:
+        self._tables.create(identifier, schema, path, fill)
+
+    def _replace_table(self, identifier: Identifier, schema: TableSchema, fill: Fill) -> None:
+        self._tables.replace(identifier, schema, fill)
+
+    def _new_location(self, identifier: Identifier, path: str | None) -> tuple[FileIO, str]:
+        location = self._entries.new_table_location(identifier) if path is None else self._entries.uri(path)
+        return self._entries.file_io, self._entries.path(location)
 
     def drop_table(self, identifier: "str | Identifier", ignore_if_not_exists: bool = False) -> None:
         try:

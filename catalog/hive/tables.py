@@ -28,11 +28,13 @@ from interbed.catalog.hive.registration import (
     with_schema,
 )
 from interbed.catalog.identifier import Identifier
+from interbed.catalog.staging import Fill, publish_replacement
 from interbed.catalog.table_files import check_no_remains, delete_table_files, take_back_schema
-from interbed.storage.errors import InvalidOptionError
+from interbed.storage.errors import CommitStateUnknownError, InterbedError, InvalidOptionError
 from interbed.storage.schema.change import SchemaChange
 from interbed.storage.schema.table_schema import TableSchema
-from interbed.storage.store import schema_manager, table_paths
+from interbed.storage.store import open_store, schema_manager, table_paths
+from interbed.storage.table import Table
 
 _log = logging.getLogger(__name__)
 
@@ -49,38 +51,52 @@ class HiveTables:
 
     # -- create ----------------------------------------------------------------------------------------------------
 
-    def create(self, identifier: Identifier, schema: TableSchema, path: str | None) -> None:
-        """Create a table, or register the one that is at `path`; TableExistsError, InvalidOptionError."""
+    def create(self, identifier: Identifier, schema: TableSchema, path: str | None, fill: Fill | None = None) -> None:
+        """Create a table, with the rows that `fill` commits, or register the one that is at `path`.
+
+        TableExistsError, InvalidOptionError.
+        """
         check_columns(schema)
         external = path is not None or self.is_external_by_default(schema)
         entries = self._entries
         location = entries.new_table_location(identifier) if path is None else entries.uri(path)
         with entries.lock.hold(self._client, identifier):
-            if entries.has_table(identifier):
-                raise TableExistsError(f"There is a table '{identifier}' in the metastore {self._client.uri} already.")
             directory = entries.path(location)
             schemas = schema_manager(directory, entries.file_io)
             existing = schemas.latest()
-            if existing is not None:
+            # With rows the call is repeated when its outcome is not known; the schema tells its own table.
+            repeated = fill is not None and existing is not None and not schemas.is_gone(schema)
+            if entries.has_table(identifier):
+                if repeated:
+                    return
+                raise TableExistsError(f"There is a table '{identifier}' in the metastore {self._client.uri} already.")
+            if existing is not None and not repeated:
+                if fill is not None:
+                    raise TableExistsError(f"{location} holds a table already, which a new one does not replace.")
                 if not external:
                     raise TableExistsError(
                         f"{location} holds a table that the metastore does not know. Register it by a repair of the "
                         "table, or as an external table by the option 'path', or remove the directory."
                     )
                 schema = _checked_against(existing, schema, location)
-            else:
+            elif not repeated:
                 check_no_remains(entries.file_io, directory)
                 if not schemas.commit(schema):
                     raise TableExistsError(f"Another writer creates a table in {location} right now.")
             try:
+                if fill is not None:
+                    # Nobody else knows the table yet, so that its first snapshot needs no lock.
+                    fill(Table(str(identifier), open_store(directory, entries.file_io, schema=schema)))
                 self.register(identifier, schema, location, external=external)
-            except CallStateUnknownError:
+            except (CallStateUnknownError, CommitStateUnknownError):
                 # The table may yet appear, so its schema stays.
                 raise
-            except CatalogError:
-                # Nobody knows the table yet; a schema file left behind would only be in the way. Only that file goes:
-                # the directory may be somebody's who had it before.
-                if existing is None:
+            except (InterbedError, OSError):
+                # Nobody knows the table yet; a schema file left behind would only be in the way. Only that file goes,
+                # and the rows under it: the directory may be somebody's who had it before.
+                if fill is not None and not external:
+                    delete_table_files(entries.file_io, directory)
+                elif existing is None:
                     take_back_schema(entries.file_io, directory, table_paths(directory, schema).schema(schema.id))
                 raise
 
@@ -196,6 +212,20 @@ class HiveTables:
             self._client.alter_table(identifier.database, identifier.table, entry)
         except CallStateUnknownError:
             self._client.alter_table(identifier.database, identifier.table, entry)
+
+    # -- replace ---------------------------------------------------------------------------------------------------
+
+    def replace(self, identifier: Identifier, schema: TableSchema, fill: Fill) -> None:
+        """Replace schema and rows, then the metastore's copy of the schema; as publish_replacement raises."""
+        store = self._entries.open(identifier, self._entries.table(identifier))
+        _check_change(store.schema, schema)
+        publish_replacement(store, str(identifier), schema, fill)
+        with self._entries.lock.hold(self._client, identifier):
+            try:
+                self.update(identifier, schema, previous=store.schema)
+            except CatalogError as error:
+                error.add_note(_stands(schema, identifier))
+                raise
 
     # -- alter -----------------------------------------------------------------------------------------------------
 

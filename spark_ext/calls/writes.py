@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from interbed.spark_ext.calls.base import Calls
+from interbed.spark_ext.calls.staging import StagingCalls
 from interbed.spark_ext.handle import TableHandle
 from interbed.spark_ext.writer import CommitToken, decode_messages, plan_write
 from interbed.thrift_idl.planner.ttypes import CommitResult, WritePlan
 
 
-class WriteCalls(Calls):
+class WriteCalls(StagingCalls):
     """What Spark's Write and BatchWrite ask."""
 
     def planWrite(self, handle: bytes, request: Any) -> WritePlan:  # noqa: N802
@@ -16,6 +16,8 @@ class WriteCalls(Calls):
 
     def commitWrite(self, token: bytes, messages: list[bytes]) -> CommitResult:  # noqa: N802
         plan = CommitToken.from_bytes(token)
+        if plan.handle.staged is not None:
+            return CommitResult(snapshotId=self._commit_staged(plan, decode_messages(messages)))
         return CommitResult(snapshotId=plan.commit(self._table_of(plan.handle), decode_messages(messages)))
 
     def abortWrite(self, token: bytes, messages: list[bytes]) -> None:  # noqa: N802

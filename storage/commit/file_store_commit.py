@@ -48,6 +48,7 @@ from interbed.storage.scan.partition_filter import (
     partition_filter,
 )
 from interbed.storage.scan.support import check_writable
+from interbed.storage.schema.replacement import is_replacement
 from interbed.storage.schema.table_schema import TableSchema
 from interbed.storage.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 from interbed.storage.store import TableStore
@@ -455,11 +456,21 @@ class FileStoreCommit:
         return delta
 
     def _current_schema(self) -> TableSchema:
-        schema = self._store.schemas.latest()
+        own = self._store.schema
+        if is_replacement(own) and self._store.schemas.next_id() == own.id + 1:
+            # What replaces a table is committed under its schema, which counts from this commit on.
+            schema: TableSchema | None = own
+        else:
+            schema = self._store.schemas.latest()
         # A table of the same name made meanwhile has none of the files that were written for the old one.
         if schema is None or self._store.schemas.is_gone(self._store.schema):
             raise CommitFailedError(
                 f"The table at {self._store.location} was dropped while it was written; nothing was committed."
+            )
+        if self._store.schemas.is_replaced(own, schema.id):
+            raise CommitConflictError(
+                f"The table at {self._store.location} was replaced while it was written; nothing was committed. Get it "
+                "from its catalog again and write again."
             )
         return schema
 

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from interbed.storage.errors import InvalidInputError
 from interbed.storage.file_index.evaluate import index_file_of
 from interbed.storage.lsm_options import MergeEngine
 from interbed.storage.manifest.data_file import DataFileMeta
@@ -105,6 +106,7 @@ class TableScan:
         snapshot = starting_snapshot(self._store, self._snapshot_id)
         if snapshot is None:
             return Plan(snapshot_id=None, schema_id=self._store.schema.id, splits=())
+        self._check_not_replaced(snapshot)
         entries, statistics = self._entries(snapshot)
         self._deletions = self.deletions_of(snapshot)
         if self._skips_level_0:
@@ -157,11 +159,19 @@ class TableScan:
         snapshot = self._store.snapshots.latest()
         if snapshot is None:
             return RestoredBuckets(None, ())
+        self._check_not_replaced(snapshot)
         return RestoredBuckets(snapshot.id, self._entries(snapshot)[0], index_entries(self._reader, snapshot))
 
     def files_of(self, partition: bytes, bucket: int) -> list[DataFileMeta]:
         """The live files of one bucket in the newest snapshot."""
         return self.restore_buckets().files(partition, bucket)
+
+    def _check_not_replaced(self, snapshot: Snapshot) -> None:
+        if self._store.schemas.is_replaced(self._store.schema, snapshot.schema_id):
+            raise InvalidInputError(
+                f"The table at {self._store.location} was replaced by snapshot {snapshot.id} or before: get it from "
+                f"its catalog again, or read snapshot {snapshot.id - 1}."
+            )
 
     # -- entries ---------------------------------------------------------------------------------------------------
 

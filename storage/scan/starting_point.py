@@ -78,7 +78,10 @@ def at_snapshot(store: TableStore, snapshot_id: int | None = None) -> TableStore
         return store
     if snapshot is None or snapshot.schema_id == store.schema.id:
         return store
-    then = replace(store.schemas.schema(snapshot.schema_id), options=store.schema.options)
+    then = store.schemas.schema(snapshot.schema_id)
+    # The options of a table that replaced it are those of another table.
+    if not store.schemas.is_replaced(then, store.schema.id):
+        then = replace(then, options=store.schema.options)
     return open_store(
         store.location,
         store.file_io,

@@ -56,6 +56,7 @@ IMMUTABLE_OPTIONS = frozenset(
 """Options that existing files depend on. The two of partition directories can be altered in Paimon, which then loses
 sight of the files in them; interbed refuses."""
 
+_MARKS = "interbed."
 _OF_THE_SCHEMA = frozenset({PATH, PRIMARY_KEY, PARTITION})
 """Options that say what the schema says otherwise, or where it lies."""
 
@@ -167,10 +168,12 @@ def apply_changes(
     *,
     time_millis: int | None = None,
     has_snapshots: bool = True,
+    schema_id: int | None = None,
 ) -> TableSchema:
     """The next schema after the changes, validated. Raises InvalidInputError, InvalidOptionError, NotSupportedError.
 
-    Without snapshots there are no files that depend on options, so that any option may be changed.
+    Without snapshots there are no files that depend on options, so that any option may be changed. `schema_id` is the
+    next one unless it is given.
     """
     result = schema
     for change in changes:
@@ -178,7 +181,11 @@ def apply_changes(
             _check_option(result, change.key, change.value if isinstance(change, SetOption) else None, has_snapshots)
         result = _apply(result, change)
     result = replace(
-        result, id=schema.id + 1, time_millis=int(time.time() * 1000) if time_millis is None else time_millis
+        result,
+        id=schema.id + 1 if schema_id is None else schema_id,
+        time_millis=int(time.time() * 1000) if time_millis is None else time_millis,
+        # What is marked is one version, not those that come of it.
+        unknown={k: v for k, v in result.unknown.items() if not k.startswith(_MARKS)},
     )
     validate_schema(result)
     check_options(result, before=schema)
@@ -391,7 +398,7 @@ def _numbered(data_type: DataType, highest: int) -> tuple[DataType, int]:
     """The type with fresh ids for the fields of nested rows, and the highest id used."""
     match data_type:
         case RowType(fields=fields):
-            numbered, highest = _numbered_fields(fields, highest)
+            numbered, highest = numbered_fields(fields, highest)
             return replace(data_type, fields=numbered), highest
         case ArrayType(element=element) | MultisetType(element=element):
             element, highest = _numbered(element, highest)
@@ -404,7 +411,8 @@ def _numbered(data_type: DataType, highest: int) -> tuple[DataType, int]:
             return data_type, highest
 
 
-def _numbered_fields(fields: Iterable[DataField], highest: int) -> tuple[tuple[DataField, ...], int]:
+def numbered_fields(fields: Iterable[DataField], highest: int) -> tuple[tuple[DataField, ...], int]:
+    """The fields, and those nested in them, with ids above `highest`; and the highest of these."""
     numbered: list[DataField] = []
     for field in fields:
         field_id = highest + 1

@@ -8,7 +8,9 @@ from interbed.storage.fileio.api import FileIO
 from interbed.storage.paths import TablePaths
 from interbed.storage.schema.change import SchemaChange, apply_changes
 from interbed.storage.schema.option_rules import check_options
+from interbed.storage.schema.replacement import is_replacement
 from interbed.storage.schema.table_schema import Schema, TableSchema
+from interbed.storage.snapshot.manager import SnapshotManager
 
 _PREFIX = "schema-"
 _COMMIT_RETRIES = 20
@@ -25,9 +27,36 @@ class SchemaManager:
         self._guard = Lock()
 
     def latest(self) -> TableSchema | None:
-        """The newest schema; None when there is no table here."""
-        newest = max(self.ids(), default=None)
-        return None if newest is None else self.schema(newest)
+        """The newest schema that counts; None when there is no table here.
+
+        A replacement (schema.replacement) counts from its first snapshot on.
+        """
+        for schema_id in reversed(self.ids()):
+            schema = self.schema(schema_id)
+            if schema_id == 0 or not is_replacement(schema) or self._is_in_use(schema_id):
+                return schema
+            # It may be taken back, and another one come in its place.
+            with self._guard:
+                self._cache.pop(schema_id, None)
+        return None
+
+    def next_id(self) -> int:
+        """The id that the next schema file has."""
+        return max(self.ids(), default=-1) + 1
+
+    def is_replaced(self, schema: TableSchema, by: int) -> bool:
+        """Whether a schema after the given one, up to the id `by`, began the table anew."""
+        return any(is_replacement(self.schema(i)) for i in range(schema.id + 1, by + 1))
+
+    def take_back(self, schema: TableSchema) -> None:
+        """Delete the file of a schema under which nothing was committed."""
+        with self._guard:
+            self._cache.pop(schema.id, None)
+        self._file_io.delete_quietly([self._paths.schema(schema.id)])
+
+    def _is_in_use(self, schema_id: int) -> bool:
+        snapshot = SnapshotManager(self._file_io, self._paths).latest()
+        return snapshot is not None and snapshot.schema_id >= schema_id
 
     def schema(self, schema_id: int) -> TableSchema:
         """The schema of that id; raises CorruptFileError naming the file when it is missing or not a schema."""
@@ -95,7 +124,7 @@ class SchemaManager:
             current = self.latest()
             if current is None:
                 raise InvalidInputError(f"There is no table: {self._directory} has no schema.")
-            changed = apply_changes(current, changes, has_snapshots=self._has_snapshots())
+            changed = apply_changes(current, changes, has_snapshots=self._has_snapshots(), schema_id=self.next_id())
             if check is not None:
                 check(current, changed)
             if self.commit(changed):

@@ -280,6 +280,40 @@ class Iface(object):
         """
         pass
 
+    def stageTable(self, table, request, replace, create):
+        """
+        The table to be; a write of it is committed together with it. `replace`: in place of the one of that name;
+        `create`: there need not be one.
+
+        Parameters:
+         - table
+         - request
+         - replace
+         - create
+
+        """
+        pass
+
+    def commitStaged(self, handle):
+        """
+        Shows a staged table into which nothing was written.
+
+        Parameters:
+         - handle
+
+        """
+        pass
+
+    def abortStaged(self, handle):
+        """
+        Removes what is left of it.
+
+        Parameters:
+         - handle
+
+        """
+        pass
+
 
 class Client(Iface):
     def __init__(self, iprot, oprot=None):
@@ -1262,6 +1296,117 @@ class Client(Iface):
             raise result.error
         return
 
+    def stageTable(self, table, request, replace, create):
+        """
+        The table to be; a write of it is committed together with it. `replace`: in place of the one of that name;
+        `create`: there need not be one.
+
+        Parameters:
+         - table
+         - request
+         - replace
+         - create
+
+        """
+        self.send_stageTable(table, request, replace, create)
+        return self.recv_stageTable()
+
+    def send_stageTable(self, table, request, replace, create):
+        self._oprot.writeMessageBegin('stageTable', TMessageType.CALL, self._seqid)
+        args = stageTable_args()
+        args.table = table
+        args.request = request
+        args.replace = replace
+        args.create = create
+        args.write(self._oprot)
+        self._oprot.writeMessageEnd()
+        self._oprot.trans.flush()
+
+    def recv_stageTable(self):
+        iprot = self._iprot
+        (fname, mtype, rseqid) = iprot.readMessageBegin()
+        if mtype == TMessageType.EXCEPTION:
+            x = TApplicationException()
+            x.read(iprot)
+            iprot.readMessageEnd()
+            raise x
+        result = stageTable_result()
+        result.read(iprot)
+        iprot.readMessageEnd()
+        if result.success is not None:
+            return result.success
+        if result.error is not None:
+            raise result.error
+        raise TApplicationException(TApplicationException.MISSING_RESULT, "stageTable failed: unknown result")
+
+    def commitStaged(self, handle):
+        """
+        Shows a staged table into which nothing was written.
+
+        Parameters:
+         - handle
+
+        """
+        self.send_commitStaged(handle)
+        self.recv_commitStaged()
+
+    def send_commitStaged(self, handle):
+        self._oprot.writeMessageBegin('commitStaged', TMessageType.CALL, self._seqid)
+        args = commitStaged_args()
+        args.handle = handle
+        args.write(self._oprot)
+        self._oprot.writeMessageEnd()
+        self._oprot.trans.flush()
+
+    def recv_commitStaged(self):
+        iprot = self._iprot
+        (fname, mtype, rseqid) = iprot.readMessageBegin()
+        if mtype == TMessageType.EXCEPTION:
+            x = TApplicationException()
+            x.read(iprot)
+            iprot.readMessageEnd()
+            raise x
+        result = commitStaged_result()
+        result.read(iprot)
+        iprot.readMessageEnd()
+        if result.error is not None:
+            raise result.error
+        return
+
+    def abortStaged(self, handle):
+        """
+        Removes what is left of it.
+
+        Parameters:
+         - handle
+
+        """
+        self.send_abortStaged(handle)
+        self.recv_abortStaged()
+
+    def send_abortStaged(self, handle):
+        self._oprot.writeMessageBegin('abortStaged', TMessageType.CALL, self._seqid)
+        args = abortStaged_args()
+        args.handle = handle
+        args.write(self._oprot)
+        self._oprot.writeMessageEnd()
+        self._oprot.trans.flush()
+
+    def recv_abortStaged(self):
+        iprot = self._iprot
+        (fname, mtype, rseqid) = iprot.readMessageBegin()
+        if mtype == TMessageType.EXCEPTION:
+            x = TApplicationException()
+            x.read(iprot)
+            iprot.readMessageEnd()
+            raise x
+        result = abortStaged_result()
+        result.read(iprot)
+        iprot.readMessageEnd()
+        if result.error is not None:
+            raise result.error
+        return
+
 
 class Processor(Iface, TProcessor):
     def __init__(self, handler):
@@ -1294,6 +1439,9 @@ class Processor(Iface, TProcessor):
         self._processMap["advanceStream"] = Processor.process_advanceStream
         self._processMap["planMicroBatch"] = Processor.process_planMicroBatch
         self._processMap["commitStream"] = Processor.process_commitStream
+        self._processMap["stageTable"] = Processor.process_stageTable
+        self._processMap["commitStaged"] = Processor.process_commitStaged
+        self._processMap["abortStaged"] = Processor.process_abortStaged
         self._on_message_begin = None
 
     def on_message_begin(self, func):
@@ -2014,6 +2162,84 @@ class Processor(Iface, TProcessor):
             msg_type = TMessageType.EXCEPTION
             result = TApplicationException(TApplicationException.INTERNAL_ERROR, 'Internal error')
         oprot.writeMessageBegin("commitStream", msg_type, seqid)
+        result.write(oprot)
+        oprot.writeMessageEnd()
+        oprot.trans.flush()
+
+    def process_stageTable(self, seqid, iprot, oprot):
+        args = stageTable_args()
+        args.read(iprot)
+        iprot.readMessageEnd()
+        result = stageTable_result()
+        try:
+            result.success = self._handler.stageTable(args.table, args.request, args.replace, args.create)
+            msg_type = TMessageType.REPLY
+        except TTransport.TTransportException:
+            raise
+        except PlannerError as error:
+            msg_type = TMessageType.REPLY
+            result.error = error
+        except TApplicationException as ex:
+            logging.exception('TApplication exception in handler')
+            msg_type = TMessageType.EXCEPTION
+            result = ex
+        except Exception:
+            logging.exception('Unexpected exception in handler')
+            msg_type = TMessageType.EXCEPTION
+            result = TApplicationException(TApplicationException.INTERNAL_ERROR, 'Internal error')
+        oprot.writeMessageBegin("stageTable", msg_type, seqid)
+        result.write(oprot)
+        oprot.writeMessageEnd()
+        oprot.trans.flush()
+
+    def process_commitStaged(self, seqid, iprot, oprot):
+        args = commitStaged_args()
+        args.read(iprot)
+        iprot.readMessageEnd()
+        result = commitStaged_result()
+        try:
+            self._handler.commitStaged(args.handle)
+            msg_type = TMessageType.REPLY
+        except TTransport.TTransportException:
+            raise
+        except PlannerError as error:
+            msg_type = TMessageType.REPLY
+            result.error = error
+        except TApplicationException as ex:
+            logging.exception('TApplication exception in handler')
+            msg_type = TMessageType.EXCEPTION
+            result = ex
+        except Exception:
+            logging.exception('Unexpected exception in handler')
+            msg_type = TMessageType.EXCEPTION
+            result = TApplicationException(TApplicationException.INTERNAL_ERROR, 'Internal error')
+        oprot.writeMessageBegin("commitStaged", msg_type, seqid)
+        result.write(oprot)
+        oprot.writeMessageEnd()
+        oprot.trans.flush()
+
+    def process_abortStaged(self, seqid, iprot, oprot):
+        args = abortStaged_args()
+        args.read(iprot)
+        iprot.readMessageEnd()
+        result = abortStaged_result()
+        try:
+            self._handler.abortStaged(args.handle)
+            msg_type = TMessageType.REPLY
+        except TTransport.TTransportException:
+            raise
+        except PlannerError as error:
+            msg_type = TMessageType.REPLY
+            result.error = error
+        except TApplicationException as ex:
+            logging.exception('TApplication exception in handler')
+            msg_type = TMessageType.EXCEPTION
+            result = ex
+        except Exception:
+            logging.exception('Unexpected exception in handler')
+            msg_type = TMessageType.EXCEPTION
+            result = TApplicationException(TApplicationException.INTERNAL_ERROR, 'Internal error')
+        oprot.writeMessageBegin("abortStaged", msg_type, seqid)
         result.write(oprot)
         oprot.writeMessageEnd()
         oprot.trans.flush()
@@ -6016,6 +6242,428 @@ class commitStream_result(object):
         return not (self == other)
 all_structs.append(commitStream_result)
 commitStream_result.thrift_spec = (
+    None,  # 0
+    (1, TType.STRUCT, 'error', [PlannerError, None], None, ),  # 1
+)
+
+
+class stageTable_args(object):
+    """
+    Attributes:
+     - table
+     - request
+     - replace
+     - create
+
+    """
+
+
+    def __init__(self, table=None, request=None, replace=None, create=None,):
+        self.table = table
+        self.request = request
+        self.replace = replace
+        self.create = create
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.STRUCT:
+                    self.table = TableRef()
+                    self.table.read(iprot)
+                else:
+                    iprot.skip(ftype)
+            elif fid == 2:
+                if ftype == TType.STRUCT:
+                    self.request = CreateTable()
+                    self.request.read(iprot)
+                else:
+                    iprot.skip(ftype)
+            elif fid == 3:
+                if ftype == TType.BOOL:
+                    self.replace = iprot.readBool()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 4:
+                if ftype == TType.BOOL:
+                    self.create = iprot.readBool()
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('stageTable_args')
+        if self.table is not None:
+            oprot.writeFieldBegin('table', TType.STRUCT, 1)
+            self.table.write(oprot)
+            oprot.writeFieldEnd()
+        if self.request is not None:
+            oprot.writeFieldBegin('request', TType.STRUCT, 2)
+            self.request.write(oprot)
+            oprot.writeFieldEnd()
+        if self.replace is not None:
+            oprot.writeFieldBegin('replace', TType.BOOL, 3)
+            oprot.writeBool(self.replace)
+            oprot.writeFieldEnd()
+        if self.create is not None:
+            oprot.writeFieldBegin('create', TType.BOOL, 4)
+            oprot.writeBool(self.create)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+all_structs.append(stageTable_args)
+stageTable_args.thrift_spec = (
+    None,  # 0
+    (1, TType.STRUCT, 'table', [TableRef, None], None, ),  # 1
+    (2, TType.STRUCT, 'request', [CreateTable, None], None, ),  # 2
+    (3, TType.BOOL, 'replace', None, None, ),  # 3
+    (4, TType.BOOL, 'create', None, None, ),  # 4
+)
+
+
+class stageTable_result(object):
+    """
+    Attributes:
+     - success
+     - error
+
+    """
+
+
+    def __init__(self, success=None, error=None,):
+        self.success = success
+        self.error = error
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 0:
+                if ftype == TType.STRUCT:
+                    self.success = TableInfo()
+                    self.success.read(iprot)
+                else:
+                    iprot.skip(ftype)
+            elif fid == 1:
+                if ftype == TType.STRUCT:
+                    self.error = PlannerError.read(iprot)
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('stageTable_result')
+        if self.success is not None:
+            oprot.writeFieldBegin('success', TType.STRUCT, 0)
+            self.success.write(oprot)
+            oprot.writeFieldEnd()
+        if self.error is not None:
+            oprot.writeFieldBegin('error', TType.STRUCT, 1)
+            self.error.write(oprot)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+all_structs.append(stageTable_result)
+stageTable_result.thrift_spec = (
+    (0, TType.STRUCT, 'success', [TableInfo, None], None, ),  # 0
+    (1, TType.STRUCT, 'error', [PlannerError, None], None, ),  # 1
+)
+
+
+class commitStaged_args(object):
+    """
+    Attributes:
+     - handle
+
+    """
+
+
+    def __init__(self, handle=None,):
+        self.handle = handle
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.STRING:
+                    self.handle = iprot.readBinary()
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('commitStaged_args')
+        if self.handle is not None:
+            oprot.writeFieldBegin('handle', TType.STRING, 1)
+            oprot.writeBinary(self.handle)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+all_structs.append(commitStaged_args)
+commitStaged_args.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'handle', 'BINARY', None, ),  # 1
+)
+
+
+class commitStaged_result(object):
+    """
+    Attributes:
+     - error
+
+    """
+
+
+    def __init__(self, error=None,):
+        self.error = error
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.STRUCT:
+                    self.error = PlannerError.read(iprot)
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('commitStaged_result')
+        if self.error is not None:
+            oprot.writeFieldBegin('error', TType.STRUCT, 1)
+            self.error.write(oprot)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+all_structs.append(commitStaged_result)
+commitStaged_result.thrift_spec = (
+    None,  # 0
+    (1, TType.STRUCT, 'error', [PlannerError, None], None, ),  # 1
+)
+
+
+class abortStaged_args(object):
+    """
+    Attributes:
+     - handle
+
+    """
+
+
+    def __init__(self, handle=None,):
+        self.handle = handle
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.STRING:
+                    self.handle = iprot.readBinary()
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('abortStaged_args')
+        if self.handle is not None:
+            oprot.writeFieldBegin('handle', TType.STRING, 1)
+            oprot.writeBinary(self.handle)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+all_structs.append(abortStaged_args)
+abortStaged_args.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'handle', 'BINARY', None, ),  # 1
+)
+
+
+class abortStaged_result(object):
+    """
+    Attributes:
+     - error
+
+    """
+
+
+    def __init__(self, error=None,):
+        self.error = error
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.STRUCT:
+                    self.error = PlannerError.read(iprot)
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('abortStaged_result')
+        if self.error is not None:
+            oprot.writeFieldBegin('error', TType.STRUCT, 1)
+            self.error.write(oprot)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+all_structs.append(abortStaged_result)
+abortStaged_result.thrift_spec = (
     None,  # 0
     (1, TType.STRUCT, 'error', [PlannerError, None], None, ),  # 1
 )

@@ -33,7 +33,8 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  *
  * <p>Named by spark.sql.catalog.NAME, or made by CREATE CATALOG.
  */
-public class SparkCatalog implements CatalogProcedures, TableCatalog, SupportsNamespaces, FunctionCatalog {
+public class SparkCatalog
+    implements CatalogProcedures, StagedTables, TableCatalog, SupportsNamespaces, FunctionCatalog {
   private static final TimeTravel AS_THE_SESSION_SAYS = new TimeTravel();
   private static final TimeTravel NEWEST = new TimeTravel().setNewest(true);
 

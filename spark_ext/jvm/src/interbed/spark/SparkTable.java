@@ -24,7 +24,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * <p>It keeps the snapshot of that moment, so that all scans of one statement agree; from Spark 4.1 on, Spark loads the table
  * again for the next statement because {@link #version} tells it what it holds.
  */
-final class SparkTable implements TablePart, Table, SupportsRead, SupportsWrite {
+class SparkTable implements TablePart, Table, SupportsRead, SupportsWrite {
   private static final Set<TableCapability> CAPABILITIES =
       Collections.unmodifiableSet(
           EnumSet.of(

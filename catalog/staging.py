@@ -1,0 +1,259 @@
+"""Tables that are made, or replaced, together with their rows: until both are there, nobody sees either.
+
+Rows are written first, as files that nobody knows, under a schema that is in no file yet. A commit then makes the
+schema file and the first snapshot under it. A new table in a metastore is registered only then; in a file system it is
+empty for the moment between the two. A replaced table changes with its snapshot (storage.schema.replacement).
+"""
+
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from interbed.catalog.errors import TableExistsError, TableNotFoundError
+from interbed.catalog.identifier import Identifier, parse_table_name
+from interbed.catalog.options import CatalogOptions
+from interbed.catalog.table_files import remove_if_empty
+from interbed.storage.commit.file_store_commit import FileStoreCommit
+from interbed.storage.errors import (
+    CommitConflictError,
+    CommitStateUnknownError,
+    InterbedError,
+    InvalidInputError,
+)
+from interbed.storage.fileio.api import FileIO
+from interbed.storage.schema.option_rules import check_options
+from interbed.storage.schema.replacement import replacement_of
+from interbed.storage.schema.table_schema import Schema, TableSchema
+from interbed.storage.store import TableStore, open_store
+from interbed.storage.table import ArrowRows, Table
+from interbed.storage.write.commit_message import CommitMessage
+
+Fill = Callable[[Table], None]
+"""Commits the rows of a table whose schema stands."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedTable:
+    """A table to be: `table` takes rows already. Ends with commit or abort."""
+
+    catalog: "StagedTables"
+    identifier: Identifier
+    schema: TableSchema
+    path: str | None
+    replaces: bool
+    table: Table
+
+    def commit(self, fill: Fill | None = None) -> None:
+        """Show the table, with the rows that `fill` commits; done again after an unknown outcome it changes nothing.
+
+        Raises TableExistsError, CommitConflictError when another writer came first, and what `fill` raises; then all is
+        as it was, but after CommitStateUnknownError, when it is not known.
+        """
+        self.catalog.publish_staged(self, fill)
+
+    def commit_messages(self, user: str, messages: Sequence[CommitMessage]) -> None:
+        """Show the table with the rows that a writer has written as `user`; raises as commit does."""
+
+        def fill(table: Table) -> None:
+            commit = FileStoreCommit(table.store, user)
+            if self.replaces:
+                commit.overwrite(messages)
+            elif messages:
+                commit.commit(messages)
+
+        self.commit(fill)
+
+    def abort(self) -> None:
+        """Remove what is left of a table that does not come; its writers have deleted their files."""
+        if not self.replaces:
+            remove_if_empty(self.table.store.file_io, self.table.location)
+
+    def write(self, data: ArrowRows) -> None:
+        """Write the rows and commit; raises as commit does, and SchemaMismatchError."""
+        user = str(uuid.uuid4())
+        try:
+            with self.table.new_write(user, overwrite=True) as write:
+                for batch in data if isinstance(data, pa.RecordBatchReader) else [data]:
+                    write.write_arrow(batch)
+                messages = write.prepare_commit()
+            self.commit_messages(user, messages)
+        except CommitStateUnknownError:
+            raise
+        except (InterbedError, OSError):
+            self.abort()
+            raise
+
+
+class StagedTables(ABC):
+    """The part of a catalog that makes and replaces tables together with their rows."""
+
+    options: CatalogOptions
+
+    @abstractmethod
+    def get_database(self, name: str) -> object: ...
+
+    @abstractmethod
+    def table_exists(self, identifier: "str | Identifier") -> bool: ...
+
+    @abstractmethod
+    def _load_table(self, identifier: Identifier) -> Table: ...
+
+    @abstractmethod
+    def _create_table(
+        self, identifier: Identifier, schema: TableSchema, path: str | None, fill: Fill | None = None
+    ) -> None: ...
+
+    @abstractmethod
+    def _replace_table(self, identifier: Identifier, schema: TableSchema, fill: Fill) -> None: ...
+
+    @abstractmethod
+    def _new_location(self, identifier: Identifier, path: str | None) -> tuple[FileIO, str]:
+        """Where a new table goes."""
+
+    def stage_table(
+        self, identifier: "str | Identifier", schema: Schema, *, replace: bool = False, create: bool = True
+    ) -> StagedTable:
+        """Prepare a new table, or with `replace` what replaces the one of that name; nothing is changed yet.
+
+        Without `create` there has to be a table to replace. Raises TableExistsError, TableNotFoundError,
+        DatabaseNotFoundError, InvalidInputError for a schema that can't be.
+        """
+        name = parse_table_name(identifier)
+        self.get_database(name.database)
+        wanted, path = self._table_schema(schema)
+        exists = self.table_exists(name)
+        if exists and not replace:
+            raise TableExistsError(f"There is a table '{name}' already.")
+        if not exists and not create:
+            raise TableNotFoundError(f"There is no table '{name}' to replace; create it, or write CREATE OR REPLACE.")
+        if exists:
+            table = self._load_table(name)
+            if path is not None and self._new_location(name, path)[1].rstrip("/") != table.location.rstrip("/"):
+                raise InvalidInputError(
+                    f"The table '{name}' stays in {table.location} when it is replaced, not {path}."
+                )
+            wanted = replacement_of(table.schema, wanted, schema_id=table.store.schemas.next_id())
+        return self.staged(name, wanted, path, replaces=exists)
+
+    def staged(self, name: Identifier, schema: TableSchema, path: str | None, *, replaces: bool) -> StagedTable:
+        """The staged table again, of what another process knows of it."""
+        if replaces:
+            before = self._load_table(name).store
+            store = open_store(before.location, before.file_io, schema=schema, environment=before.environment)
+        else:
+            file_io, location = self._new_location(name, path)
+            store = open_store(location, file_io, schema=schema)
+        return StagedTable(
+            catalog=self, identifier=name, schema=schema, path=path, replaces=replaces, table=Table(str(name), store)
+        )
+
+    def publish_staged(self, staged: StagedTable, fill: Fill | None) -> None:
+        """What StagedTable.commit does."""
+        if staged.replaces:
+            self._replace_table(staged.identifier, staged.schema, fill or _emptied)
+        else:
+            self._create_table(staged.identifier, staged.schema, staged.path, fill)
+
+    def create_table_as(
+        self,
+        identifier: "str | Identifier",
+        data: ArrowRows,
+        *,
+        primary_keys: Sequence[str] | None = None,
+        partition_keys: Sequence[str] | None = None,
+        options: Mapping[str, object] | None = None,
+        comment: str | None = None,
+    ) -> Table:
+        """Create a table with the columns and the rows of Arrow data, both or neither; it is returned.
+
+        Raises TableExistsError, DatabaseNotFoundError and as a write does.
+        """
+        name = parse_table_name(identifier)
+        schema = given_schema(data.schema, primary_keys, partition_keys, options, comment)
+        self.stage_table(name, schema).write(data)
+        return self._load_table(name)
+
+    def replace_table(
+        self,
+        identifier: "str | Identifier",
+        schema: "Schema | pa.Schema",
+        data: ArrowRows | None = None,
+        *,
+        create: bool = False,
+        primary_keys: Sequence[str] | None = None,
+        partition_keys: Sequence[str] | None = None,
+        options: Mapping[str, object] | None = None,
+        comment: str | None = None,
+    ) -> Table:
+        """Give a table another schema, other options and other rows (none without `data`), in one step.
+
+        It keeps its directory, its snapshots (`table.scan(snapshot_id=…)` shows what was), tags and partition columns.
+        With `create` it need not exist. Raises TableNotFoundError, CommitConflictError, InvalidInputError.
+        """
+        name = parse_table_name(identifier)
+        given = given_schema(schema, primary_keys, partition_keys, options, comment)
+        staged = self.stage_table(name, given, replace=True, create=create)
+        if data is None:
+            staged.commit()
+        else:
+            staged.write(data)
+        return self._load_table(name)
+
+    def _table_schema(self, given: Schema) -> tuple[TableSchema, str | None]:
+        """The first schema of a new table, with the catalog's defaults; and where it is to live, if that is given."""
+        options = {**self.options.table_defaults, **{k: v for k, v in given.options.items() if k != "path"}}
+        schema = Schema(
+            fields=given.fields,
+            partition_keys=given.partition_keys,
+            primary_keys=given.primary_keys,
+            options=options,
+            comment=given.comment,
+        ).to_table_schema()
+        check_options(schema)
+        return schema, given.options.get("path")
+
+
+def publish_replacement(store: TableStore, name: str, schema: TableSchema, fill: Fill) -> None:
+    """Make the schema file of a replacement and the snapshot under it; the file goes again if that fails.
+
+    Raises CommitConflictError when the schema was altered since it was staged, and what `fill` raises.
+    """
+    if not store.schemas.commit(schema) and store.schemas.is_gone(schema):
+        raise CommitConflictError(f"The table '{name}' was altered while it was being replaced; replace it again.")
+    replaced = open_store(store.location, store.file_io, schema=schema, environment=store.environment)
+    try:
+        fill(Table(name, replaced))
+    except CommitStateUnknownError:
+        # The mark keeps the old schema in force as long as there is no such snapshot.
+        raise
+    except (InterbedError, OSError):
+        store.schemas.take_back(schema)
+        raise
+
+
+def given_schema(
+    schema: "Schema | pa.Schema",
+    primary_keys: Sequence[str] | None = None,
+    partition_keys: Sequence[str] | None = None,
+    options: Mapping[str, object] | None = None,
+    comment: str | None = None,
+) -> Schema:
+    """The Schema that a caller means by one, or by an Arrow schema with keys and options; InvalidInputError."""
+    if isinstance(schema, pa.Schema):
+        texts = {str(k): _option_text(v) for k, v in (options or {}).items()}
+        return Schema.from_pyarrow_schema(schema, partition_keys, primary_keys, texts, comment)
+    if primary_keys or partition_keys or options or comment:
+        raise InvalidInputError("Keys, options and comment belong into the Schema when one is given.")
+    return schema
+
+
+def _emptied(table: Table) -> None:
+    FileStoreCommit(table.store, str(uuid.uuid4()), new_user=True).overwrite([])
+
+
+def _option_text(value: object) -> str:
+    """An option's value as text; true and false are spelled as in option files."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

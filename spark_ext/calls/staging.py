@@ -1,0 +1,57 @@
+"""Calls about staged tables: what CREATE TABLE … AS SELECT and REPLACE TABLE make."""
+
+from dataclasses import replace
+from typing import Any
+
+from interbed.catalog.identifier import DEFAULT_DATABASE, Identifier
+from interbed.catalog.staging import StagedTable
+from interbed.spark_ext.calls.base import Calls, identifier_of
+from interbed.spark_ext.calls.tables import table_info
+from interbed.spark_ext.ddl import schema_to_create
+from interbed.spark_ext.handle import Staged, TableHandle
+from interbed.spark_ext.writer import CommitToken
+from interbed.storage.errors import InvalidInputError
+from interbed.storage.table import Table
+from interbed.storage.write.commit_message import CommitMessage
+from interbed.thrift_idl.planner.ttypes import TableInfo
+
+
+class StagingCalls(Calls):
+    """What Spark's StagingTableCatalog asks."""
+
+    def stageTable(self, table: Any, request: Any, replaces: bool, create: bool) -> TableInfo:  # noqa: N802
+        catalog = self._catalog(table.catalog)
+        schema = schema_to_create(request.schemaJson, request.partitioning, request.properties)
+        if table.database == DEFAULT_DATABASE:
+            catalog.create_database(DEFAULT_DATABASE, ignore_if_exists=True)
+        staged = catalog.stage_table(identifier_of(table), schema, replace=replaces, create=create)
+        info = table_info(table, staged.table, None)
+        handle = replace(TableHandle.from_bytes(info.handle), staged=Staged(replaces=staged.replaces, path=staged.path))
+        info.handle = handle.to_bytes()
+        return info
+
+    def commitStaged(self, handle: bytes) -> None:  # noqa: N802
+        self._staged(TableHandle.from_bytes(handle)).commit()
+
+    def abortStaged(self, handle: bytes) -> None:  # noqa: N802
+        self._staged(TableHandle.from_bytes(handle)).abort()
+
+    def _staged(self, handle: TableHandle) -> StagedTable:
+        if handle.staged is None:
+            raise InvalidInputError(f"The table '{handle.database}.{handle.table}' is not a staged one.")
+        catalog = self._catalogs.get(handle.catalog, handle.catalog_options)
+        return catalog.staged(
+            Identifier(handle.database, handle.table),
+            handle.schema,
+            handle.staged.path,
+            replaces=handle.staged.replaces,
+        )
+
+    def _commit_staged(self, token: CommitToken, messages: list[CommitMessage]) -> int | None:
+        made: list[int | None] = []
+
+        def fill(table: Table) -> None:
+            made.append(token.commit(table, messages))
+
+        self._staged(token.handle).commit(fill)
+        return made[-1] if made else None
