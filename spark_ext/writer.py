@@ -104,7 +104,7 @@ class CommitToken:
             return
         if messages:
             table.new_commit(self.commit_user).abort(messages)
-        table.store.file_io.delete_quietly(_files_with_prefix(table, self.file_prefix(table)))
+        table.store.file_io.delete_quietly(files_with_prefix(table, self.file_prefix(table)))
 
     def _commit(self, table: Table, messages: Sequence[CommitMessage]) -> int | None:
         commit = table.new_commit(self.commit_user)
@@ -127,7 +127,7 @@ class CommitToken:
         return f"{directory}/.write-{self.commit_user}"
 
 
-def _files_with_prefix(table: Table, prefix: str) -> Iterator[str]:
+def files_with_prefix(table: Table, prefix: str) -> Iterator[str]:
     """The paths of data files of all partitions and buckets whose names begin so, and of the index files with them."""
     names = (prefix, f"index-{prefix}")
     file_io = table.store.file_io

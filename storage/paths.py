@@ -7,6 +7,7 @@
 <location>/statistics/stat-<uuid>-<n>
 <location>/tag/tag-<name>
 <location>/consumer/consumer-<id>
+<location>/epoch/epoch-<commit user>                            interbed's own, see storage.commit.epochs
 <location>/branch/branch-<name>/snapshot|schema|tag|consumer/…  the same of a branch; all other files are shared
 <location>/[<partition column>=<value>/…]bucket-<n>/data-<uuid>-<n>.<format>
 """
@@ -82,6 +83,10 @@ class TablePaths:
     def consumer(self, consumer_id: str) -> str:
         """The file of a consumer."""
         return self._of_branch(f"consumer/consumer-{consumer_id}")
+
+    def epoch(self, commit_user: str) -> str:
+        """The file that says what a stream of commits has committed; Paimon has none."""
+        return self._of_branch(f"epoch/epoch-{commit_user}")
 
     def branch_directory(self, name: str) -> str:
         """The directory of a branch, which holds its snapshots, schemas and tags; the location for the main one."""

@@ -224,6 +224,8 @@ struct WritePlan {
   1: required binary task,
   /** For commit and abort. */
   2: required binary token,
+  /** Spark's StructType of the rows as the workers want them, as JSON, where that is not the query's: of streams. */
+  3: optional string schemaJson,
 }
 
 struct CommitResult {
@@ -337,4 +339,13 @@ service Planner {
   void commitStaged(1: binary handle) throws (1: PlannerError error),
   /** Removes what is left of it. */
   void abortStaged(1: binary handle) throws (1: PlannerError error),
+
+  // Streams into a table (spark_ext/calls/streams.py).
+
+  /** A micro-batch of the streaming query that WriteRequest.queryId names, over all its runs. */
+  WritePlan planEpoch(1: binary handle, 2: WriteRequest request) throws (1: PlannerError error),
+  /** Repeatable: an epoch is committed once, whatever token it is sent with. */
+  CommitResult commitEpoch(1: binary token, 2: i64 epoch, 3: list<binary> messages) throws (1: PlannerError error),
+  /** Deletes what the micro-batch's tasks wrote, unless it was committed. */
+  void abortEpoch(1: binary token, 2: i64 epoch) throws (1: PlannerError error),
 }

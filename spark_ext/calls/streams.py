@@ -4,12 +4,14 @@ from typing import Any
 
 from interbed.spark_ext.calls.base import Calls
 from interbed.spark_ext.handle import TableHandle
+from interbed.spark_ext.sink import EpochToken, plan_epoch
 from interbed.spark_ext.streams import SparkStream, open_stream
-from interbed.thrift_idl.planner.ttypes import ScanPlan, StreamInfo, StreamOffset
+from interbed.spark_ext.writer import decode_messages
+from interbed.thrift_idl.planner.ttypes import CommitResult, ScanPlan, StreamInfo, StreamOffset, WritePlan
 
 
 class StreamCalls(Calls):
-    """What Spark's MicroBatchStream asks."""
+    """What Spark's MicroBatchStream and StreamingWrite ask."""
 
     def openStream(self, handle: bytes, request: Any) -> StreamInfo:  # noqa: N802
         return open_stream(TableHandle.from_bytes(handle), request)
@@ -28,3 +30,14 @@ class StreamCalls(Calls):
 
     def commitStream(self, task: bytes, up_to: str) -> None:  # noqa: N802
         SparkStream(task).commit(up_to)
+
+    def planEpoch(self, handle: bytes, request: Any) -> WritePlan:  # noqa: N802
+        return plan_epoch(TableHandle.from_bytes(handle), request)
+
+    def commitEpoch(self, token: bytes, epoch: int, messages: list[bytes]) -> CommitResult:  # noqa: N802
+        plan = EpochToken.from_bytes(token)
+        return CommitResult(snapshotId=plan.commit(self._table_of(plan.job.handle), epoch, decode_messages(messages)))
+
+    def abortEpoch(self, token: bytes, epoch: int) -> None:  # noqa: N802
+        plan = EpochToken.from_bytes(token)
+        plan.abort(plan.job.handle.open(), epoch)

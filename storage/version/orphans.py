@@ -64,20 +64,25 @@ def remove_orphan_files(
         )
     # Files first, snapshots second: what is committed in between is named by a snapshot and kept.
     candidates = {f.path: f for f in _files(store) if f.modified_millis is not None and f.modified_millis < limit}
-    for line in all_lines(store):
-        references, known = References(line), set[str]()
-        # Tags come second: by then the manifests that they share with snapshots are known.
-        for snapshots, with_changelog in ((line.snapshots.all(), True), (tagged_snapshots(line), False)):
-            for snapshot in snapshots:
-                needed = references.metadata(snapshot, changelog=with_changelog)
-                for path in (*needed, *references.named_data(snapshot, changelog=with_changelog, known=known)):
-                    candidates.pop(path, None)
+    for path in named_files(store):
+        candidates.pop(path, None)
     result = OrphansResult(
         files=tuple(sorted(candidates)), bytes=sum(f.size for f in candidates.values()), dry_run=dry_run
     )
     if not dry_run:
         store.file_io.delete_quietly(result.files)
     return result
+
+
+def named_files(store: TableStore) -> Iterator[str]:
+    """The files that some snapshot or tag of any branch names, some of them several times; raises CorruptFileError."""
+    for line in all_lines(store):
+        references, known = References(line), set[str]()
+        # Tags come second: by then the manifests that they share with snapshots are known.
+        for snapshots, with_changelog in ((line.snapshots.all(), True), (tagged_snapshots(line), False)):
+            for snapshot in snapshots:
+                yield from references.metadata(snapshot, changelog=with_changelog)
+                yield from references.named_data(snapshot, changelog=with_changelog, known=known)
 
 
 def _files(store: TableStore) -> Iterator[FileStatus]:

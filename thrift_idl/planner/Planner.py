@@ -314,6 +314,40 @@ class Iface(object):
         """
         pass
 
+    def planEpoch(self, handle, request):
+        """
+        A micro-batch of the streaming query that WriteRequest.queryId names, over all its runs.
+
+        Parameters:
+         - handle
+         - request
+
+        """
+        pass
+
+    def commitEpoch(self, token, epoch, messages):
+        """
+        Repeatable: an epoch is committed once, whatever token it is sent with.
+
+        Parameters:
+         - token
+         - epoch
+         - messages
+
+        """
+        pass
+
+    def abortEpoch(self, token, epoch):
+        """
+        Deletes what the micro-batch's tasks wrote, unless it was committed.
+
+        Parameters:
+         - token
+         - epoch
+
+        """
+        pass
+
 
 class Client(Iface):
     def __init__(self, iprot, oprot=None):
@@ -1407,6 +1441,120 @@ class Client(Iface):
             raise result.error
         return
 
+    def planEpoch(self, handle, request):
+        """
+        A micro-batch of the streaming query that WriteRequest.queryId names, over all its runs.
+
+        Parameters:
+         - handle
+         - request
+
+        """
+        self.send_planEpoch(handle, request)
+        return self.recv_planEpoch()
+
+    def send_planEpoch(self, handle, request):
+        self._oprot.writeMessageBegin('planEpoch', TMessageType.CALL, self._seqid)
+        args = planEpoch_args()
+        args.handle = handle
+        args.request = request
+        args.write(self._oprot)
+        self._oprot.writeMessageEnd()
+        self._oprot.trans.flush()
+
+    def recv_planEpoch(self):
+        iprot = self._iprot
+        (fname, mtype, rseqid) = iprot.readMessageBegin()
+        if mtype == TMessageType.EXCEPTION:
+            x = TApplicationException()
+            x.read(iprot)
+            iprot.readMessageEnd()
+            raise x
+        result = planEpoch_result()
+        result.read(iprot)
+        iprot.readMessageEnd()
+        if result.success is not None:
+            return result.success
+        if result.error is not None:
+            raise result.error
+        raise TApplicationException(TApplicationException.MISSING_RESULT, "planEpoch failed: unknown result")
+
+    def commitEpoch(self, token, epoch, messages):
+        """
+        Repeatable: an epoch is committed once, whatever token it is sent with.
+
+        Parameters:
+         - token
+         - epoch
+         - messages
+
+        """
+        self.send_commitEpoch(token, epoch, messages)
+        return self.recv_commitEpoch()
+
+    def send_commitEpoch(self, token, epoch, messages):
+        self._oprot.writeMessageBegin('commitEpoch', TMessageType.CALL, self._seqid)
+        args = commitEpoch_args()
+        args.token = token
+        args.epoch = epoch
+        args.messages = messages
+        args.write(self._oprot)
+        self._oprot.writeMessageEnd()
+        self._oprot.trans.flush()
+
+    def recv_commitEpoch(self):
+        iprot = self._iprot
+        (fname, mtype, rseqid) = iprot.readMessageBegin()
+        if mtype == TMessageType.EXCEPTION:
+            x = TApplicationException()
+            x.read(iprot)
+            iprot.readMessageEnd()
+            raise x
+        result = commitEpoch_result()
+        result.read(iprot)
+        iprot.readMessageEnd()
+        if result.success is not None:
+            return result.success
+        if result.error is not None:
+            raise result.error
+        raise TApplicationException(TApplicationException.MISSING_RESULT, "commitEpoch failed: unknown result")
+
+    def abortEpoch(self, token, epoch):
+        """
+        Deletes what the micro-batch's tasks wrote, unless it was committed.
+
+        Parameters:
+         - token
+         - epoch
+
+        """
+        self.send_abortEpoch(token, epoch)
+        self.recv_abortEpoch()
+
+    def send_abortEpoch(self, token, epoch):
+        self._oprot.writeMessageBegin('abortEpoch', TMessageType.CALL, self._seqid)
+        args = abortEpoch_args()
+        args.token = token
+        args.epoch = epoch
+        args.write(self._oprot)
+        self._oprot.writeMessageEnd()
+        self._oprot.trans.flush()
+
+    def recv_abortEpoch(self):
+        iprot = self._iprot
+        (fname, mtype, rseqid) = iprot.readMessageBegin()
+        if mtype == TMessageType.EXCEPTION:
+            x = TApplicationException()
+            x.read(iprot)
+            iprot.readMessageEnd()
+            raise x
+        result = abortEpoch_result()
+        result.read(iprot)
+        iprot.readMessageEnd()
+        if result.error is not None:
+            raise result.error
+        return
+
 
 class Processor(Iface, TProcessor):
     def __init__(self, handler):
@@ -1442,6 +1590,9 @@ class Processor(Iface, TProcessor):
         self._processMap["stageTable"] = Processor.process_stageTable
         self._processMap["commitStaged"] = Processor.process_commitStaged
         self._processMap["abortStaged"] = Processor.process_abortStaged
+        self._processMap["planEpoch"] = Processor.process_planEpoch
+        self._processMap["commitEpoch"] = Processor.process_commitEpoch
+        self._processMap["abortEpoch"] = Processor.process_abortEpoch
         self._on_message_begin = None
 
     def on_message_begin(self, func):
@@ -2240,6 +2391,84 @@ class Processor(Iface, TProcessor):
             msg_type = TMessageType.EXCEPTION
             result = TApplicationException(TApplicationException.INTERNAL_ERROR, 'Internal error')
         oprot.writeMessageBegin("abortStaged", msg_type, seqid)
+        result.write(oprot)
+        oprot.writeMessageEnd()
+        oprot.trans.flush()
+
+    def process_planEpoch(self, seqid, iprot, oprot):
+        args = planEpoch_args()
+        args.read(iprot)
+        iprot.readMessageEnd()
+        result = planEpoch_result()
+        try:
+            result.success = self._handler.planEpoch(args.handle, args.request)
+            msg_type = TMessageType.REPLY
+        except TTransport.TTransportException:
+            raise
+        except PlannerError as error:
+            msg_type = TMessageType.REPLY
+            result.error = error
+        except TApplicationException as ex:
+            logging.exception('TApplication exception in handler')
+            msg_type = TMessageType.EXCEPTION
+            result = ex
+        except Exception:
+            logging.exception('Unexpected exception in handler')
+            msg_type = TMessageType.EXCEPTION
+            result = TApplicationException(TApplicationException.INTERNAL_ERROR, 'Internal error')
+        oprot.writeMessageBegin("planEpoch", msg_type, seqid)
+        result.write(oprot)
+        oprot.writeMessageEnd()
+        oprot.trans.flush()
+
+    def process_commitEpoch(self, seqid, iprot, oprot):
+        args = commitEpoch_args()
+        args.read(iprot)
+        iprot.readMessageEnd()
+        result = commitEpoch_result()
+        try:
+            result.success = self._handler.commitEpoch(args.token, args.epoch, args.messages)
+            msg_type = TMessageType.REPLY
+        except TTransport.TTransportException:
+            raise
+        except PlannerError as error:
+            msg_type = TMessageType.REPLY
+            result.error = error
+        except TApplicationException as ex:
+            logging.exception('TApplication exception in handler')
+            msg_type = TMessageType.EXCEPTION
+            result = ex
+        except Exception:
+            logging.exception('Unexpected exception in handler')
+            msg_type = TMessageType.EXCEPTION
+            result = TApplicationException(TApplicationException.INTERNAL_ERROR, 'Internal error')
+        oprot.writeMessageBegin("commitEpoch", msg_type, seqid)
+        result.write(oprot)
+        oprot.writeMessageEnd()
+        oprot.trans.flush()
+
+    def process_abortEpoch(self, seqid, iprot, oprot):
+        args = abortEpoch_args()
+        args.read(iprot)
+        iprot.readMessageEnd()
+        result = abortEpoch_result()
+        try:
+            self._handler.abortEpoch(args.token, args.epoch)
+            msg_type = TMessageType.REPLY
+        except TTransport.TTransportException:
+            raise
+        except PlannerError as error:
+            msg_type = TMessageType.REPLY
+            result.error = error
+        except TApplicationException as ex:
+            logging.exception('TApplication exception in handler')
+            msg_type = TMessageType.EXCEPTION
+            result = ex
+        except Exception:
+            logging.exception('Unexpected exception in handler')
+            msg_type = TMessageType.EXCEPTION
+            result = TApplicationException(TApplicationException.INTERNAL_ERROR, 'Internal error')
+        oprot.writeMessageBegin("abortEpoch", msg_type, seqid)
         result.write(oprot)
         oprot.writeMessageEnd()
         oprot.trans.flush()
@@ -6664,6 +6893,459 @@ class abortStaged_result(object):
         return not (self == other)
 all_structs.append(abortStaged_result)
 abortStaged_result.thrift_spec = (
+    None,  # 0
+    (1, TType.STRUCT, 'error', [PlannerError, None], None, ),  # 1
+)
+
+
+class planEpoch_args(object):
+    """
+    Attributes:
+     - handle
+     - request
+
+    """
+
+
+    def __init__(self, handle=None, request=None,):
+        self.handle = handle
+        self.request = request
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.STRING:
+                    self.handle = iprot.readBinary()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 2:
+                if ftype == TType.STRUCT:
+                    self.request = WriteRequest()
+                    self.request.read(iprot)
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('planEpoch_args')
+        if self.handle is not None:
+            oprot.writeFieldBegin('handle', TType.STRING, 1)
+            oprot.writeBinary(self.handle)
+            oprot.writeFieldEnd()
+        if self.request is not None:
+            oprot.writeFieldBegin('request', TType.STRUCT, 2)
+            self.request.write(oprot)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+all_structs.append(planEpoch_args)
+planEpoch_args.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'handle', 'BINARY', None, ),  # 1
+    (2, TType.STRUCT, 'request', [WriteRequest, None], None, ),  # 2
+)
+
+
+class planEpoch_result(object):
+    """
+    Attributes:
+     - success
+     - error
+
+    """
+
+
+    def __init__(self, success=None, error=None,):
+        self.success = success
+        self.error = error
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 0:
+                if ftype == TType.STRUCT:
+                    self.success = WritePlan()
+                    self.success.read(iprot)
+                else:
+                    iprot.skip(ftype)
+            elif fid == 1:
+                if ftype == TType.STRUCT:
+                    self.error = PlannerError.read(iprot)
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('planEpoch_result')
+        if self.success is not None:
+            oprot.writeFieldBegin('success', TType.STRUCT, 0)
+            self.success.write(oprot)
+            oprot.writeFieldEnd()
+        if self.error is not None:
+            oprot.writeFieldBegin('error', TType.STRUCT, 1)
+            self.error.write(oprot)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+all_structs.append(planEpoch_result)
+planEpoch_result.thrift_spec = (
+    (0, TType.STRUCT, 'success', [WritePlan, None], None, ),  # 0
+    (1, TType.STRUCT, 'error', [PlannerError, None], None, ),  # 1
+)
+
+
+class commitEpoch_args(object):
+    """
+    Attributes:
+     - token
+     - epoch
+     - messages
+
+    """
+
+
+    def __init__(self, token=None, epoch=None, messages=None,):
+        self.token = token
+        self.epoch = epoch
+        self.messages = messages
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.STRING:
+                    self.token = iprot.readBinary()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 2:
+                if ftype == TType.I64:
+                    self.epoch = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 3:
+                if ftype == TType.LIST:
+                    self.messages = []
+                    (_etype248, _size245) = iprot.readListBegin()
+                    for _i249 in range(_size245):
+                        _elem250 = iprot.readBinary()
+                        self.messages.append(_elem250)
+                    iprot.readListEnd()
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('commitEpoch_args')
+        if self.token is not None:
+            oprot.writeFieldBegin('token', TType.STRING, 1)
+            oprot.writeBinary(self.token)
+            oprot.writeFieldEnd()
+        if self.epoch is not None:
+            oprot.writeFieldBegin('epoch', TType.I64, 2)
+            oprot.writeI64(self.epoch)
+            oprot.writeFieldEnd()
+        if self.messages is not None:
+            oprot.writeFieldBegin('messages', TType.LIST, 3)
+            oprot.writeListBegin(TType.STRING, len(self.messages))
+            for iter251 in self.messages:
+                oprot.writeBinary(iter251)
+            oprot.writeListEnd()
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+all_structs.append(commitEpoch_args)
+commitEpoch_args.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'token', 'BINARY', None, ),  # 1
+    (2, TType.I64, 'epoch', None, None, ),  # 2
+    (3, TType.LIST, 'messages', (TType.STRING, 'BINARY', False), None, ),  # 3
+)
+
+
+class commitEpoch_result(object):
+    """
+    Attributes:
+     - success
+     - error
+
+    """
+
+
+    def __init__(self, success=None, error=None,):
+        self.success = success
+        self.error = error
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 0:
+                if ftype == TType.STRUCT:
+                    self.success = CommitResult()
+                    self.success.read(iprot)
+                else:
+                    iprot.skip(ftype)
+            elif fid == 1:
+                if ftype == TType.STRUCT:
+                    self.error = PlannerError.read(iprot)
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('commitEpoch_result')
+        if self.success is not None:
+            oprot.writeFieldBegin('success', TType.STRUCT, 0)
+            self.success.write(oprot)
+            oprot.writeFieldEnd()
+        if self.error is not None:
+            oprot.writeFieldBegin('error', TType.STRUCT, 1)
+            self.error.write(oprot)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+all_structs.append(commitEpoch_result)
+commitEpoch_result.thrift_spec = (
+    (0, TType.STRUCT, 'success', [CommitResult, None], None, ),  # 0
+    (1, TType.STRUCT, 'error', [PlannerError, None], None, ),  # 1
+)
+
+
+class abortEpoch_args(object):
+    """
+    Attributes:
+     - token
+     - epoch
+
+    """
+
+
+    def __init__(self, token=None, epoch=None,):
+        self.token = token
+        self.epoch = epoch
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.STRING:
+                    self.token = iprot.readBinary()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 2:
+                if ftype == TType.I64:
+                    self.epoch = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('abortEpoch_args')
+        if self.token is not None:
+            oprot.writeFieldBegin('token', TType.STRING, 1)
+            oprot.writeBinary(self.token)
+            oprot.writeFieldEnd()
+        if self.epoch is not None:
+            oprot.writeFieldBegin('epoch', TType.I64, 2)
+            oprot.writeI64(self.epoch)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+all_structs.append(abortEpoch_args)
+abortEpoch_args.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'token', 'BINARY', None, ),  # 1
+    (2, TType.I64, 'epoch', None, None, ),  # 2
+)
+
+
+class abortEpoch_result(object):
+    """
+    Attributes:
+     - error
+
+    """
+
+
+    def __init__(self, error=None,):
+        self.error = error
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.STRUCT:
+                    self.error = PlannerError.read(iprot)
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('abortEpoch_result')
+        if self.error is not None:
+            oprot.writeFieldBegin('error', TType.STRUCT, 1)
+            self.error.write(oprot)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+all_structs.append(abortEpoch_result)
+abortEpoch_result.thrift_spec = (
     None,  # 0
     (1, TType.STRUCT, 'error', [PlannerError, None], None, ),  # 1
 )

@@ -2103,13 +2103,15 @@ class WritePlan(object):
     Attributes:
      - task: For the workers.
      - token: For commit and abort.
+     - schemaJson: Spark's StructType of the rows as the workers want them, as JSON, where that is not the query's: of streams.
 
     """
 
 
-    def __init__(self, task=None, token=None,):
+    def __init__(self, task=None, token=None, schemaJson=None,):
         self.task = task
         self.token = token
+        self.schemaJson = schemaJson
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -2130,6 +2132,11 @@ class WritePlan(object):
                     self.token = iprot.readBinary()
                 else:
                     iprot.skip(ftype)
+            elif fid == 3:
+                if ftype == TType.STRING:
+                    self.schemaJson = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -2147,6 +2154,10 @@ class WritePlan(object):
         if self.token is not None:
             oprot.writeFieldBegin('token', TType.STRING, 2)
             oprot.writeBinary(self.token)
+            oprot.writeFieldEnd()
+        if self.schemaJson is not None:
+            oprot.writeFieldBegin('schemaJson', TType.STRING, 3)
+            oprot.writeString(self.schemaJson.encode('utf-8') if sys.version_info[0] == 2 else self.schemaJson)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -2865,6 +2876,7 @@ WritePlan.thrift_spec = (
     None,  # 0
     (1, TType.STRING, 'task', 'BINARY', None, ),  # 1
     (2, TType.STRING, 'token', 'BINARY', None, ),  # 2
+    (3, TType.STRING, 'schemaJson', 'UTF8', None, ),  # 3
 )
 all_structs.append(CommitResult)
 CommitResult.thrift_spec = (

@@ -31,6 +31,7 @@ class SparkTable implements TablePart, Table, SupportsRead, SupportsWrite {
               TableCapability.BATCH_READ,
               TableCapability.BATCH_WRITE,
               TableCapability.MICRO_BATCH_READ,
+              TableCapability.STREAMING_WRITE,
               TableCapability.TRUNCATE,
               TableCapability.OVERWRITE_BY_FILTER,
               TableCapability.OVERWRITE_DYNAMIC));
@@ -84,7 +85,7 @@ class SparkTable implements TablePart, Table, SupportsRead, SupportsWrite {
 
   @Override
   public WriteBuilder newWriteBuilder(LogicalWriteInfo write) {
-    return new SparkWriteBuilder(this, write);
+    return info.getPrimaryKeys().isEmpty() ? new SparkWriteBuilder(this, write) : new UpsertWriteBuilder(this, write);
   }
 
   @Override

@@ -1,6 +1,5 @@
 package interbed.spark;
 
-import interbed.spark.thrift.ErrorKind;
 import interbed.spark.thrift.WriteClustering;
 import interbed.spark.thrift.WriteMode;
 import interbed.spark.thrift.WritePlan;
@@ -9,7 +8,6 @@ import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
-import java.util.Objects;
 import org.apache.spark.sql.connector.distributions.Distribution;
 import org.apache.spark.sql.connector.distributions.Distributions;
 import org.apache.spark.sql.connector.expressions.Expression;
@@ -21,6 +19,7 @@ import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.PhysicalWriteInfo;
 import org.apache.spark.sql.connector.write.RequiresDistributionAndOrdering;
 import org.apache.spark.sql.connector.write.WriterCommitMessage;
+import org.apache.spark.sql.connector.write.streaming.StreamingWrite;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.StructType;
 
@@ -31,26 +30,30 @@ import org.apache.spark.sql.types.StructType;
  * task's message. Nobody sees them either; removing orphan files finds them.
  */
 final class SparkWrite implements RequiresDistributionAndOrdering, BatchWrite {
-  private static final int COMMIT_ATTEMPTS = 2;
-
   private final SparkTable table;
   private final StructType schema;
-  private final WritePlan plan;
-  // Set once the commit was sent and its outcome is not known: then no file may be deleted.
-  private volatile boolean outcomeUnknown;
+  private final WriteRequest request;
+  private final CommitSender commit = new CommitSender();
+  private WritePlan plan;
 
   SparkWrite(SparkTable table, LogicalWriteInfo write, WriteMode mode, List<String> filters) {
     this.table = table;
     this.schema = write.schema();
-    WriteRequest request =
+    this.request =
         new WriteRequest(
             mode,
             filters,
             schema.json(),
             write.queryId(),
             new HashMap<>(write.options().asCaseSensitiveMap()));
-    // Asked now, so that a write that is refused starts no job.
-    plan = Planner.askOrThrow(planner -> planner.planWrite(table.info().bufferForHandle(), request));
+  }
+
+  /** Asked before the job starts, and not by EXPLAIN or for a stream, since the planner marks the table. */
+  private synchronized WritePlan plan() {
+    if (plan == null) {
+      plan = Planner.askOrThrow(planner -> planner.planWrite(table.info().bufferForHandle(), request));
+    }
+    return plan;
   }
 
   @Override
@@ -60,7 +63,13 @@ final class SparkWrite implements RequiresDistributionAndOrdering, BatchWrite {
 
   @Override
   public BatchWrite toBatch() {
+    plan();
     return this;
+  }
+
+  @Override
+  public StreamingWrite toStreaming() {
+    return new SparkStreamingWrite(table, request);
   }
 
   // Clustering.
@@ -97,7 +106,7 @@ final class SparkWrite implements RequiresDistributionAndOrdering, BatchWrite {
   @Override
   public DataWriterFactory createBatchWriterFactory(PhysicalWriteInfo physical) {
     return new ArrowTaskWriterFactory(
-        PythonCommand.current(), plan.getTask(), schema, SQLConf.get().sessionLocalTimeZone());
+        PythonCommand.current(), plan().getTask(), schema, SQLConf.get().sessionLocalTimeZone());
   }
 
   @Override
@@ -107,44 +116,19 @@ final class SparkWrite implements RequiresDistributionAndOrdering, BatchWrite {
 
   @Override
   public void commit(WriterCommitMessage[] messages) {
-    List<ByteBuffer> committables = committables(messages);
-    for (int attempt = 1; ; attempt++) {
-      try {
-        Planner.ask(planner -> planner.commitWrite(plan.bufferForToken(), committables));
-        return;
-      } catch (PlannerException error) {
-        outcomeUnknown = outcomeUnknown || error.kind() == ErrorKind.COMMIT_STATE_UNKNOWN;
-        throw error.translated();
-      } catch (PlannerLostException error) {
-        // Another planner may be asked, since a token commits once however often it is sent.
-        outcomeUnknown = true;
-        if (attempt == COMMIT_ATTEMPTS) {
-          throw error;
-        }
-      }
-    }
+    List<ByteBuffer> committables = CommitSender.committables(messages);
+    commit.send(planner -> planner.commitWrite(plan().bufferForToken(), committables));
   }
 
   @Override
   public void abort(WriterCommitMessage[] messages) {
-    if (!outcomeUnknown) {
-      List<ByteBuffer> committables = committables(messages);
+    if (!commit.isOutcomeUnknown()) {
+      List<ByteBuffer> committables = CommitSender.committables(messages);
       Planner.askOrThrow(
           planner -> {
-            planner.abortWrite(plan.bufferForToken(), committables);
+            planner.abortWrite(plan().bufferForToken(), committables);
             return null;
           });
     }
-  }
-
-  private static List<ByteBuffer> committables(WriterCommitMessage[] messages) {
-    List<ByteBuffer> committables = new ArrayList<>();
-    for (WriterCommitMessage message : messages) {
-      // Tasks that did not finish have none when a job is aborted.
-      if (Objects.nonNull(message)) {
-        committables.add(ByteBuffer.wrap(((TaskCommitMessage) message).bytes()));
-      }
-    }
-    return committables;
   }
 }

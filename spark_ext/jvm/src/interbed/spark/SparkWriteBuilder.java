@@ -12,7 +12,7 @@ import org.apache.spark.sql.connector.write.Write;
 import org.apache.spark.sql.connector.write.WriteBuilder;
 
 /** Collects whether a write appends or replaces, and what it replaces. */
-final class SparkWriteBuilder implements WriteBuilder, SupportsOverwriteV2, SupportsDynamicOverwrite {
+class SparkWriteBuilder implements WriteBuilder, SupportsOverwriteV2, SupportsDynamicOverwrite {
   private final SparkTable table;
   private final LogicalWriteInfo write;
   private WriteMode mode = WriteMode.APPEND;

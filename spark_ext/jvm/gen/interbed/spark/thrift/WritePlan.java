@@ -12,6 +12,7 @@ public class WritePlan implements org.apache.thrift.TBase<WritePlan, WritePlan._
 
   private static final org.apache.thrift.protocol.TField TASK_FIELD_DESC = new org.apache.thrift.protocol.TField("task", org.apache.thrift.protocol.TType.STRING, (short)1);
   private static final org.apache.thrift.protocol.TField TOKEN_FIELD_DESC = new org.apache.thrift.protocol.TField("token", org.apache.thrift.protocol.TType.STRING, (short)2);
+  private static final org.apache.thrift.protocol.TField SCHEMA_JSON_FIELD_DESC = new org.apache.thrift.protocol.TField("schemaJson", org.apache.thrift.protocol.TType.STRING, (short)3);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new WritePlanStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new WritePlanTupleSchemeFactory();
@@ -24,6 +25,10 @@ public class WritePlan implements org.apache.thrift.TBase<WritePlan, WritePlan._
    * For commit and abort.
    */
   public @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer token; // required
+  /**
+   * Spark's StructType of the rows as the workers want them, as JSON, where that is not the query's: of streams.
+   */
+  public @org.apache.thrift.annotation.Nullable java.lang.String schemaJson; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
@@ -34,7 +39,11 @@ public class WritePlan implements org.apache.thrift.TBase<WritePlan, WritePlan._
     /**
      * For commit and abort.
      */
-    TOKEN((short)2, "token");
+    TOKEN((short)2, "token"),
+    /**
+     * Spark's StructType of the rows as the workers want them, as JSON, where that is not the query's: of streams.
+     */
+    SCHEMA_JSON((short)3, "schemaJson");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -54,6 +63,8 @@ public class WritePlan implements org.apache.thrift.TBase<WritePlan, WritePlan._
           return TASK;
         case 2: // TOKEN
           return TOKEN;
+        case 3: // SCHEMA_JSON
+          return SCHEMA_JSON;
         default:
           return null;
       }
@@ -97,6 +108,7 @@ public class WritePlan implements org.apache.thrift.TBase<WritePlan, WritePlan._
   }
 
   // isset id assignments
+  private static final _Fields optionals[] = {_Fields.SCHEMA_JSON};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -104,6 +116,8 @@ public class WritePlan implements org.apache.thrift.TBase<WritePlan, WritePlan._
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING        , true)));
     tmpMap.put(_Fields.TOKEN, new org.apache.thrift.meta_data.FieldMetaData("token", org.apache.thrift.TFieldRequirementType.REQUIRED, 
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING        , true)));
+    tmpMap.put(_Fields.SCHEMA_JSON, new org.apache.thrift.meta_data.FieldMetaData("schemaJson", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING)));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(WritePlan.class, metaDataMap);
   }
@@ -130,6 +144,9 @@ public class WritePlan implements org.apache.thrift.TBase<WritePlan, WritePlan._
     if (other.isSetToken()) {
       this.token = org.apache.thrift.TBaseHelper.copyBinary(other.token);
     }
+    if (other.isSetSchemaJson()) {
+      this.schemaJson = other.schemaJson;
+    }
   }
 
   @Override
@@ -141,6 +158,7 @@ public class WritePlan implements org.apache.thrift.TBase<WritePlan, WritePlan._
   public void clear() {
     this.task = null;
     this.token = null;
+    this.schemaJson = null;
   }
 
   /**
@@ -223,6 +241,37 @@ public class WritePlan implements org.apache.thrift.TBase<WritePlan, WritePlan._
     }
   }
 
+  /**
+   * Spark's StructType of the rows as the workers want them, as JSON, where that is not the query's: of streams.
+   */
+  @org.apache.thrift.annotation.Nullable
+  public java.lang.String getSchemaJson() {
+    return this.schemaJson;
+  }
+
+  /**
+   * Spark's StructType of the rows as the workers want them, as JSON, where that is not the query's: of streams.
+   */
+  public WritePlan setSchemaJson(@org.apache.thrift.annotation.Nullable java.lang.String schemaJson) {
+    this.schemaJson = schemaJson;
+    return this;
+  }
+
+  public void unsetSchemaJson() {
+    this.schemaJson = null;
+  }
+
+  /** Returns true if field schemaJson is set (has been assigned a value) and false otherwise */
+  public boolean isSetSchemaJson() {
+    return this.schemaJson != null;
+  }
+
+  public void setSchemaJsonIsSet(boolean value) {
+    if (!value) {
+      this.schemaJson = null;
+    }
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -250,6 +299,14 @@ public class WritePlan implements org.apache.thrift.TBase<WritePlan, WritePlan._
       }
       break;
 
+    case SCHEMA_JSON:
+      if (value == null) {
+        unsetSchemaJson();
+      } else {
+        setSchemaJson((java.lang.String)value);
+      }
+      break;
+
     }
   }
 
@@ -262,6 +319,9 @@ public class WritePlan implements org.apache.thrift.TBase<WritePlan, WritePlan._
 
     case TOKEN:
       return getToken();
+
+    case SCHEMA_JSON:
+      return getSchemaJson();
 
     }
     throw new java.lang.IllegalStateException();
@@ -279,6 +339,8 @@ public class WritePlan implements org.apache.thrift.TBase<WritePlan, WritePlan._
       return isSetTask();
     case TOKEN:
       return isSetToken();
+    case SCHEMA_JSON:
+      return isSetSchemaJson();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -314,6 +376,15 @@ public class WritePlan implements org.apache.thrift.TBase<WritePlan, WritePlan._
         return false;
     }
 
+    boolean this_present_schemaJson = true && this.isSetSchemaJson();
+    boolean that_present_schemaJson = true && that.isSetSchemaJson();
+    if (this_present_schemaJson || that_present_schemaJson) {
+      if (!(this_present_schemaJson && that_present_schemaJson))
+        return false;
+      if (!this.schemaJson.equals(that.schemaJson))
+        return false;
+    }
+
     return true;
   }
 
@@ -328,6 +399,10 @@ public class WritePlan implements org.apache.thrift.TBase<WritePlan, WritePlan._
     hashCode = hashCode * 8191 + ((isSetToken()) ? 131071 : 524287);
     if (isSetToken())
       hashCode = hashCode * 8191 + token.hashCode();
+
+    hashCode = hashCode * 8191 + ((isSetSchemaJson()) ? 131071 : 524287);
+    if (isSetSchemaJson())
+      hashCode = hashCode * 8191 + schemaJson.hashCode();
 
     return hashCode;
   }
@@ -356,6 +431,16 @@ public class WritePlan implements org.apache.thrift.TBase<WritePlan, WritePlan._
     }
     if (isSetToken()) {
       lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.token, other.token);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
+    lastComparison = java.lang.Boolean.compare(isSetSchemaJson(), other.isSetSchemaJson());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetSchemaJson()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.schemaJson, other.schemaJson);
       if (lastComparison != 0) {
         return lastComparison;
       }
@@ -399,6 +484,16 @@ public class WritePlan implements org.apache.thrift.TBase<WritePlan, WritePlan._
       org.apache.thrift.TBaseHelper.toString(this.token, sb);
     }
     first = false;
+    if (isSetSchemaJson()) {
+      if (!first) sb.append(", ");
+      sb.append("schemaJson:");
+      if (this.schemaJson == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.schemaJson);
+      }
+      first = false;
+    }
     sb.append(")");
     return sb.toString();
   }
@@ -466,6 +561,14 @@ public class WritePlan implements org.apache.thrift.TBase<WritePlan, WritePlan._
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 3: // SCHEMA_JSON
+            if (schemeField.type == org.apache.thrift.protocol.TType.STRING) {
+              struct.schemaJson = iprot.readString();
+              struct.setSchemaJsonIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -492,6 +595,13 @@ public class WritePlan implements org.apache.thrift.TBase<WritePlan, WritePlan._
         oprot.writeBinary(struct.token);
         oprot.writeFieldEnd();
       }
+      if (struct.schemaJson != null) {
+        if (struct.isSetSchemaJson()) {
+          oprot.writeFieldBegin(SCHEMA_JSON_FIELD_DESC);
+          oprot.writeString(struct.schemaJson);
+          oprot.writeFieldEnd();
+        }
+      }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
     }
@@ -512,6 +622,14 @@ public class WritePlan implements org.apache.thrift.TBase<WritePlan, WritePlan._
       org.apache.thrift.protocol.TTupleProtocol oprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
       oprot.writeBinary(struct.task);
       oprot.writeBinary(struct.token);
+      java.util.BitSet optionals = new java.util.BitSet();
+      if (struct.isSetSchemaJson()) {
+        optionals.set(0);
+      }
+      oprot.writeBitSet(optionals, 1);
+      if (struct.isSetSchemaJson()) {
+        oprot.writeString(struct.schemaJson);
+      }
     }
 
     @Override
@@ -521,6 +639,11 @@ public class WritePlan implements org.apache.thrift.TBase<WritePlan, WritePlan._
       struct.setTaskIsSet(true);
       struct.token = iprot.readBinary();
       struct.setTokenIsSet(true);
+      java.util.BitSet incoming = iprot.readBitSet(1);
+      if (incoming.get(0)) {
+        struct.schemaJson = iprot.readString();
+        struct.setSchemaJsonIsSet(true);
+      }
     }
   }
 
