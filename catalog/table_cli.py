@@ -9,6 +9,7 @@ from typing import Any
 import click
 from rich.console import Console
 
+from interbed.catalog.care_cli import CARE_COMMANDS
 from interbed.catalog.cli_parts import (
     catalog_options,
     json_flag,
@@ -180,5 +181,5 @@ def get(options: dict[str, str], name: str, key: Sequence[str]) -> None:
     click.echo(json_line(row))
 
 
-for _command in VERSION_COMMANDS:
+for _command in (*VERSION_COMMANDS, *CARE_COMMANDS):
     table.add_command(_command)

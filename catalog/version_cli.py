@@ -53,12 +53,25 @@ def tags(options: dict[str, str], name: str, as_json: bool) -> None:
 @_name
 @_tag
 @_snapshot
+@click.option("--timestamp", metavar="TIME", help="The first snapshot of this time or later instead.")
 @_retained
 @click.pass_obj
-def create_tag(options: dict[str, str], name: str, tag: str, snapshot: int | None, time_retained: str | None) -> None:
+def create_tag(
+    options: dict[str, str],
+    name: str,
+    tag: str,
+    snapshot: int | None,
+    timestamp: str | None,
+    time_retained: str | None,
+) -> None:
     """Name a snapshot, so that it stays readable when it expires."""
+    if snapshot is not None and timestamp is not None:
+        raise click.UsageError("Give --snapshot or --timestamp, not both.")
     with opened_table(options, name) as opened:
-        made = opened.create_tag(tag, snapshot, time_retained=time_retained)
+        if timestamp is None:
+            made = opened.create_tag(tag, snapshot, time_retained=time_retained)
+        else:
+            made = opened.create_tag_from_timestamp(tag, timestamp, time_retained=time_retained)
     click.echo(f"{tag} is snapshot {made.snapshot.id}")
 
 
@@ -172,14 +185,24 @@ def fast_forward(options: dict[str, str], name: str, branch: str) -> None:
 @click.option("--snapshot", type=int, help="The id of the snapshot that becomes the newest.")
 @click.option("--tag", help="Its tag instead.")
 @click.option("--timestamp", metavar="TIME", help="The newest snapshot of this time or before instead.")
+@click.option("--watermark", type=int, help="The newest snapshot of this watermark or before instead.")
 @click.pass_obj
-def rollback(options: dict[str, str], name: str, snapshot: int | None, tag: str | None, timestamp: str | None) -> None:
-    """Take back what was committed after a snapshot, a tag or a time."""
-    if sum(given is not None for given in (snapshot, tag, timestamp)) != 1:
-        raise click.UsageError("Give one of --snapshot, --tag and --timestamp.")
+def rollback(
+    options: dict[str, str],
+    name: str,
+    snapshot: int | None,
+    tag: str | None,
+    timestamp: str | None,
+    watermark: int | None,
+) -> None:
+    """Take back what was committed after a snapshot, a tag, a time or a watermark."""
+    if sum(given is not None for given in (snapshot, tag, timestamp, watermark)) != 1:
+        raise click.UsageError("Give one of --snapshot, --tag, --timestamp and --watermark.")
     with opened_table(options, name) as opened:
         if timestamp is not None:
             newest = opened.rollback_to_timestamp(timestamp)
+        elif watermark is not None:
+            newest = opened.rollback_to_watermark(watermark)
         else:
             newest = opened.rollback_to(tag if tag is not None else snapshot or 0)
     click.echo(f"the newest snapshot is {newest.id}")

@@ -90,6 +90,8 @@ class ProcedureCall:
 
     def error(self, argument: str, what: str) -> ArgumentError:
         """The error of an argument: what is wrong with it, and how the procedure is called."""
+        if self.procedure.is_statement:
+            return ArgumentError(f"The {argument} of {self.procedure.description} {what.rstrip('.')}.")
         return ArgumentError(
             f"The argument '{argument}' of the procedure {self.procedure.name} {what.rstrip('.')}. "
             f"It is called as {self.procedure.signature}."

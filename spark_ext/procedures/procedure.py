@@ -91,6 +91,8 @@ class Procedure:
     run_task: Callable[[bytes, bytes], bytes] | None = None
     resume: "Callable[[ProcedureCall, bytes, Sequence[bytes]], Answer] | None" = None
     abort: "Callable[[ProcedureCall, bytes], None] | None" = None
+    is_statement: bool = False
+    """Whether users know it as a statement, its description, and not as a procedure."""
 
     @property
     def signature(self) -> str:

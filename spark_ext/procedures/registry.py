@@ -10,10 +10,12 @@ _MODULES = (tags, branches, snapshots, consumers, partitions, files, manifests, 
 
 PROCEDURES: Mapping[str, Procedure] = {p.name: p for module in _MODULES for p in module.PROCEDURES}
 
+_STATEMENTS: Mapping[str, Procedure] = {p.name: p for p in tags.STATEMENTS}
+
 
 def procedure_named(name: str) -> Procedure:
     """The procedure of a name, in any case; raises InvalidInputError."""
-    found = PROCEDURES.get(name.lower())
+    found = PROCEDURES.get(name.lower()) or _STATEMENTS.get(name)
     if found is None:
         raise InvalidInputError(f"There is no procedure sys.{name}; there are {', '.join(sorted(PROCEDURES))}.")
     return found

@@ -13,6 +13,7 @@ from interbed.spark_ext.procedures.procedure import (
 )
 
 _TAG = required("tag")
+_REPLACING = ("replace", "create or replace")
 
 
 def _create_tag(call: ProcedureCall) -> Answer:
@@ -60,6 +61,71 @@ def _expire_tags(call: ProcedureCall) -> Answer:
     gone = call.table().expire_tags(call.given("older_than"))
     return [(name,) for name in gone] or [("No expired tags.",)]
 
+
+def _create_by_statement(call: ProcedureCall) -> Answer:
+    table, name, mode = call.table(), call.needed("tag"), call.needed("mode")
+    number = call.given("snapshot")
+    snapshot_id, span = None if number is None else int(number), call.given("time_retained")
+    exists = any(tag.name == name for tag in table.tags())
+    if exists and mode in _REPLACING:
+        table.replace_tag(name, snapshot_id, time_retained=span)
+    else:
+        table.create_tag(name, snapshot_id, time_retained=span, ignore_if_exists=mode == "create if missing")
+    return ()
+
+
+def _delete_by_statement(call: ProcedureCall) -> Answer:
+    table, name = call.table(), call.needed("tag")
+    if call.needed("mode") == "strict" or any(tag.name == name for tag in table.tags()):
+        table.delete_tag(name)
+    return ()
+
+
+def _rename_by_statement(call: ProcedureCall) -> Answer:
+    _rename_tag(call)
+    return ()
+
+
+def _show(call: ProcedureCall) -> Answer:
+    return sorted((tag.name,) for tag in call.table().tags())
+
+
+_MODE = required("mode")
+STATEMENTS = (
+    Procedure(
+        name="create_tag_statement",
+        description="ALTER TABLE … CREATE TAG",
+        parameters=(TABLE, _TAG, _MODE, optional("snapshot"), optional("time_retained")),
+        columns=(),
+        call=_create_by_statement,
+        is_statement=True,
+    ),
+    Procedure(
+        name="delete_tag_statement",
+        description="ALTER TABLE … DELETE TAG",
+        parameters=(TABLE, _TAG, _MODE),
+        columns=(),
+        call=_delete_by_statement,
+        is_statement=True,
+    ),
+    Procedure(
+        name="rename_tag_statement",
+        description="ALTER TABLE … RENAME TAG",
+        parameters=(TABLE, _TAG, required("target_tag")),
+        columns=(),
+        call=_rename_by_statement,
+        is_statement=True,
+    ),
+    Procedure(
+        name="show_tags_statement",
+        description="SHOW TAGS",
+        parameters=(TABLE,),
+        columns=(column("tag"),),
+        call=_show,
+        is_statement=True,
+    ),
+)
+"""What statements about tags become; they are not listed."""
 
 PROCEDURES = (
     Procedure(

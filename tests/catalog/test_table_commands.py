@@ -263,3 +263,22 @@ def test_a_simulation_is_shown_for_people_and_for_programs(tmp_path: Path) -> No
 def test_wrong_figures_are_an_error(arguments: list[str], code: int, message: str) -> None:
     result = CliRunner().invoke(main, ["simulate", "compaction", *arguments])
     assert (result.exit_code, message in result.output) == (code, True), result.output
+
+
+def test_a_table_is_kept_in_order_by_commands(catalog: interbed.Catalog) -> None:
+    def answer(command: str, *arguments: str) -> str:
+        result = run(catalog, "table", command, "shop.orders", *arguments)
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    assert "no tag is due" in answer("create-automatic-tags")
+    assert json.loads(answer("compact-manifests", "--json")) == {"snapshot": 3}
+    assert "nothing to merge" in answer("compact-manifests")
+    assert "all files are there" in answer("remove-unexisting-files")
+    assert answer("mark-partition-done", "dt=a", "dt=b").splitlines() == ["marked dt=a", "marked dt=b"]
+    catalog.get_table("shop.orders").reset_consumer("test-1", 1)
+    assert "forgot test-1" in answer("clear-consumers", "--including", "test-.*")
+    assert "is snapshot 1" in answer("create-tag", "first", "--timestamp", "2000-01-01")
+    assert run(catalog, "table", "rollback", "shop.orders", "--watermark", "5").exit_code == 1
+    assert "is empty" in answer("purge", "--yes")
+    assert catalog.get_table("shop.orders").scan().to_arrow().num_rows == 0

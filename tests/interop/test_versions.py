@@ -1,12 +1,15 @@
 """Tags, branches, rollback and expiry by Java Paimon and by interbed, on one table: each honours what the other did."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.errors import TagNotFoundError
+from interbed.storage.snapshot.snapshot import CommitKind
 from interbed.storage.version.orphans import remove_orphan_files
 from tests.support.peers_interbed import interbed_table
 from tests.support.peers_java import JavaPaimon, JavaTable
@@ -132,3 +135,56 @@ def test_a_rollback_of_either_is_seen_by_the_other(java_paimon: JavaPaimon, tmp_
         theirs.rollback_to("second")
     written(table, "d")
     assert ours_read(theirs) == both("d")
+
+
+@pytest.mark.parametrize(
+    ("period", "options"),
+    [
+        ("daily", {}),
+        ("hourly", {"tag.period-formatter": "without_dashes", "tag.creation-delay": "10 min"}),
+        ("two-hours", {"tag.num-retained-max": "2"}),
+        ("hourly", {"tag.automatic-completion": "true", "tag.default-time-retained": "9999 d"}),
+    ],
+)
+def test_automatic_tags_are_those_of_java(
+    java_paimon: JavaPaimon, tmp_path: Path, period: str, options: dict[str, str]
+) -> None:
+    chosen = {"tag.automatic-creation": "watermark", "tag.creation-period": period, "write-only": "true", **options}
+    table = made_table(java_paimon, tmp_path / "one", **chosen)
+    ours = interbed_table(tmp_path / "one", "d.t").load()
+    hour = 3_600_000
+    start = 1_700_000_000_000
+    for number, hours in enumerate((0.0, 0.1, 1.0, 1.2, 2.7, 7.5, 30.0, 30.5, 80.0)):
+        with ours.new_write("user") as write:
+            write.write_arrow(pa.table({"id": pa.array([1], pa.int32()), "v": [str(number)]}))
+            messages = write.prepare_commit()
+        watermark = start + int(hours * hour)
+        FileStoreCommit(ours.store, "user").commit(messages, identifier=number, watermark=watermark)
+    shutil.copytree(tmp_path / "one", tmp_path / "two")
+    other = interbed_table(tmp_path / "two", "d.t").load()
+    other.create_automatic_tags()
+    expected = table.version("automatic_tags")["tags"]
+    assert len(expected) >= 2
+    assert {tag.name: tag.snapshot.id for tag in other.tags()} == expected
+    # Each goes on where the other stopped.
+    assert ours.create_automatic_tags() == []
+
+
+@pytest.mark.parametrize("by_java", [True, False])
+def test_merged_manifests_of_either_are_read_by_the_other(
+    java_paimon: JavaPaimon, tmp_path: Path, by_java: bool
+) -> None:
+    table = made_table(java_paimon, tmp_path, **{"write-only": "true"})
+    written(table, "a", "b", "c")
+    ours = interbed_table(tmp_path, "d.t").load()
+    if by_java:
+        table.version("compact_manifests")
+    else:
+        ours.compact_manifests()
+    latest = ours.snapshots()[-1]
+    assert (latest.id, latest.commit_kind) == (4, CommitKind.COMPACT)
+    assert table.read().comparable() == both("c") == ours_read(ours)
+    # There is nothing left to merge for either.
+    table.version("compact_manifests")
+    ours.compact_manifests()
+    assert len(ours.snapshots()) == 4

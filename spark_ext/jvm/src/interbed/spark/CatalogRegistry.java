@@ -1,5 +1,6 @@
 package interbed.spark;
 
+import interbed.spark.thrift.CatalogRef;
 import java.lang.reflect.Field;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
@@ -34,6 +35,16 @@ final class CatalogRegistry {
 
   static String confKey(String catalog) {
     return PREFIX + catalog;
+  }
+
+  /** Whether the catalog is one of ours, which is known without opening it. */
+  boolean isOurs(String catalog) {
+    return conf.contains(confKey(catalog)) && SparkCatalog.class.getName().equals(conf.getConfString(confKey(catalog)));
+  }
+
+  /** How the planner knows one of our catalogs. */
+  CatalogRef reference(String catalog) {
+    return ((CatalogPart) invoke(manager, "catalog", catalog)).reference();
   }
 
   /** Registers the catalog and opens it at once; options that do not open a catalog leave no trace. */

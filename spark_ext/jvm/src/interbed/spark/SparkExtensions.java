@@ -46,6 +46,10 @@ public final class SparkExtensions extends AbstractFunction1<SparkSessionExtensi
       if (ofCatalogs.isPresent()) {
         return parse(method, withText(arguments, ofCatalogs.get().toCall()));
       }
+      Optional<TagStatement> ofTags = TagStatement.parse(sql);
+      if (ofTags.isPresent()) {
+        return parse(method, withText(arguments, ofTags.get().toCall()));
+      }
       Object parsed = parse(method, withText(arguments, SettingStatement.quoted(sql)));
       for (StatementTranslation translation : TRANSLATIONS) {
         Optional<String> translated = translation.translate(sql, (LogicalPlan) parsed);

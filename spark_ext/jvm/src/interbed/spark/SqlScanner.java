@@ -1,12 +1,23 @@
 package interbed.spark;
 
-/** Reads the few tokens of CREATE CATALOG and DROP CATALOG, with Spark's rules for comments, names and strings. */
+/** Reads the few tokens of the statements that Spark can't parse, with its rules for comments, names and strings. */
 final class SqlScanner {
   private final String sql;
+  private final String usage;
   private int position;
 
+  /** Reads a statement about catalogs. */
   SqlScanner(String sql) {
+    this(
+        sql,
+        "Write CREATE CATALOG [IF NOT EXISTS] name WITH ('type' = 'interbed', 'warehouse' = '…')"
+            + " or DROP CATALOG [IF EXISTS] name.");
+  }
+
+  /** Reads a statement; {@code usage} ends the messages of errors. */
+  SqlScanner(String sql, String usage) {
     this.sql = sql;
+    this.usage = usage;
   }
 
   /** Takes these words if they all stand here, or nothing. */
@@ -105,6 +116,19 @@ final class SqlScanner {
     return value;
   }
 
+  /** Digits, as they are written. */
+  String number(String what) {
+    skipBlanks();
+    int start = position;
+    while (position < sql.length() && Character.isDigit(sql.charAt(position))) {
+      position++;
+    }
+    if (start == position) {
+      throw error(what);
+    }
+    return sql.substring(start, position);
+  }
+
   IllegalArgumentException error(String expected) {
     skipBlanks();
     String found = position < sql.length() ? "\"" + excerpt() + "\"" : "the end of the statement";
@@ -115,8 +139,8 @@ final class SqlScanner {
             + found
             + " at character "
             + (position + 1)
-            + ". Write CREATE CATALOG [IF NOT EXISTS] name WITH ('type' = 'interbed', 'warehouse' = '…')"
-            + " or DROP CATALOG [IF EXISTS] name.");
+            + ". "
+            + usage);
   }
 
   private String excerpt() {
