@@ -31,6 +31,7 @@ COMPILE_TIMEOUT_SECONDS = 300
 ZIP_TIME = (1980, 1, 1, 0, 0, 0)
 JAR_PATH = Path("spark_ext/jvm/interbed-spark.jar")
 SOURCE_FOLDERS = (Path("spark_ext/jvm/src"), Path("spark_ext/jvm/gen"))
+RESOURCES = Path("spark_ext/jvm/src/META-INF")
 PACKAGE_FOLDER = Path("src/interbed")
 # What each folder at the root is called inside the package; the wheel's sources in pyproject.toml say the same.
 LINKED_FOLDERS = {
@@ -110,6 +111,10 @@ def build_jar(root: Path) -> Path:
         )
         if outcome.returncode != 0:
             raise JarBuildError(f"javac failed on the Spark extension (PySpark's jars in {jars}):\n{outcome.stderr}")
+        for resource in (root / RESOURCES).rglob("*.*"):
+            copy = classes / resource.relative_to((root / RESOURCES).parent)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_bytes(resource.read_bytes())
         return _pack(classes, root / JAR_PATH)
 
 
@@ -120,7 +125,9 @@ def _pack(classes: Path, jar: Path) -> Path:
     try:
         with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr(_entry("META-INF/MANIFEST.MF"), MANIFEST)
-            for file in sorted(classes.rglob("*.class"), key=lambda path: path.relative_to(classes).as_posix()):
+            for file in sorted(
+                (p for p in classes.rglob("*") if p.is_file()), key=lambda path: path.relative_to(classes).as_posix()
+            ):
                 archive.writestr(_entry(file.relative_to(classes).as_posix()), file.read_bytes())
         partial.replace(jar)
     finally:

@@ -40,7 +40,7 @@ _KINDS: tuple[tuple[type[InterbedError], int], ...] = (
     (TagNotFoundError, ErrorKind.NO_SUCH_SNAPSHOT),
     (BranchNotFoundError, ErrorKind.NO_SUCH_TABLE),
     (CatalogUnavailableError, ErrorKind.UNAVAILABLE),
-    (NotAnInterbedTableError, ErrorKind.UNSUPPORTED),
+    (NotAnInterbedTableError, ErrorKind.FOREIGN_TABLE),
     (NotSupportedError, ErrorKind.UNSUPPORTED),
     (UnsupportedVersionError, ErrorKind.UNSUPPORTED),
     (InvalidInputError, ErrorKind.INVALID_ARGUMENT),

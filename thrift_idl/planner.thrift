@@ -27,6 +27,8 @@ enum ErrorKind {
   /** The commit may or may not have happened: nothing that it wrote may be deleted. */
   COMMIT_STATE_UNKNOWN = 10,
   UNAVAILABLE = 11,
+  /** A metastore's table that is of another format than ours. */
+  FOREIGN_TABLE = 12,
 }
 
 exception PlannerError {

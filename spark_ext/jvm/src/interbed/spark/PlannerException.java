@@ -18,6 +18,11 @@ final class PlannerException extends RuntimeException {
     return kind;
   }
 
+  /** Whether a metastore's table was asked for that is of another format. */
+  boolean isOfForeignTable() {
+    return kind == ErrorKind.FOREIGN_TABLE;
+  }
+
   /**
    * The error under the class that Spark and PySpark know for its kind. PySpark shows these by their message; of others it
    * shows pages of the JVM's stack.
@@ -25,7 +30,7 @@ final class PlannerException extends RuntimeException {
   RuntimeException translated() {
     return switch (kind) {
       case INVALID_ARGUMENT, NO_SUCH_SNAPSHOT -> new IllegalArgumentException(getMessage(), getCause());
-      case UNSUPPORTED -> new UnsupportedOperationException(getMessage(), getCause());
+      case UNSUPPORTED, FOREIGN_TABLE -> new UnsupportedOperationException(getMessage(), getCause());
       default -> Unchecked.rethrow(new QueryExecutionException(getMessage(), getCause()));
     };
   }

@@ -315,11 +315,16 @@ public class SparkCatalog
     }
   }
 
-  private static <R> R inTable(Identifier identifier, Planner.Question<R> question) throws NoSuchTableException {
+  /** Whether the error says that the catalog has no such table. */
+  boolean isMissing(PlannerException error) {
+    return error.kind() == ErrorKind.NO_SUCH_TABLE || error.kind() == ErrorKind.NO_SUCH_NAMESPACE;
+  }
+
+  private <R> R inTable(Identifier identifier, Planner.Question<R> question) throws NoSuchTableException {
     try {
       return Planner.ask(question);
     } catch (PlannerException error) {
-      if (error.kind() == ErrorKind.NO_SUCH_TABLE || error.kind() == ErrorKind.NO_SUCH_NAMESPACE) {
+      if (isMissing(error)) {
         throw new NoSuchTableException(identifier);
       }
       throw error.translated();

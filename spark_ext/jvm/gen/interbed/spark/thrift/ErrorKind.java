@@ -25,7 +25,11 @@ public enum ErrorKind implements org.apache.thrift.TEnum {
    * The commit may or may not have happened: nothing that it wrote may be deleted.
    */
   COMMIT_STATE_UNKNOWN(10),
-  UNAVAILABLE(11);
+  UNAVAILABLE(11),
+  /**
+   * A metastore's table that is of another format than ours.
+   */
+  FOREIGN_TABLE(12);
 
   private final int value;
 
@@ -72,6 +76,8 @@ public enum ErrorKind implements org.apache.thrift.TEnum {
         return COMMIT_STATE_UNKNOWN;
       case 11:
         return UNAVAILABLE;
+      case 12:
+        return FOREIGN_TABLE;
       default:
         return null;
     }
