@@ -33,6 +33,7 @@ class ErrorKind(object):
     COMMIT_CONFLICT = 9
     COMMIT_STATE_UNKNOWN = 10
     UNAVAILABLE = 11
+    FOREIGN_TABLE = 12
 
     _VALUES_TO_NAMES = {
         0: "INTERNAL",
@@ -47,6 +48,7 @@ class ErrorKind(object):
         9: "COMMIT_CONFLICT",
         10: "COMMIT_STATE_UNKNOWN",
         11: "UNAVAILABLE",
+        12: "FOREIGN_TABLE",
     }
 
     _NAMES_TO_VALUES = {
@@ -62,6 +64,7 @@ class ErrorKind(object):
         "COMMIT_CONFLICT": 9,
         "COMMIT_STATE_UNKNOWN": 10,
         "UNAVAILABLE": 11,
+        "FOREIGN_TABLE": 12,
     }
 
 
