@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from interbed.catalog.api import system_table
 from interbed.catalog.identifier import TableName
+from interbed.spark_ext.hidden_columns import hidden_fields
 from interbed.spark_ext.session_options import without_pins
 from interbed.storage.change_view import ChangeView
 from interbed.storage.errors import InvalidInputError
@@ -93,6 +94,11 @@ class TableHandle:
         """The columns that are read."""
         view = self.view
         return self.schema.fields if view is None else tuple(view.fields)
+
+    @property
+    def hidden_fields(self) -> tuple[DataField, ...]:
+        """The columns that a table has beside its own."""
+        return hidden_fields(self.schema) if self.view is None else ()
 
     @property
     def schema(self) -> TableSchema:

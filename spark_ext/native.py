@@ -31,7 +31,7 @@ class NativeFiles:
             schema.core.boolean(OPTION, True)
             # Spark looks columns up without regard to case.
             and len(set(folded)) == len(folded)
-            and all(_is_readable(schema.by_name[name].type) for name in columns)
+            and all(name in schema.by_name and _is_readable(schema.by_name[name].type) for name in columns)
         )
 
     def of(self, split: Split) -> list[NativeFile]:

@@ -11,6 +11,7 @@ from thrift.protocol.TBinaryProtocol import TBinaryProtocol
 from interbed.spark_ext.calls.base import CatalogPool
 from interbed.spark_ext.calls.namespaces import NamespaceCalls
 from interbed.spark_ext.calls.procedures import ProcedureCalls
+from interbed.spark_ext.calls.row_changes import RowChangeCalls
 from interbed.spark_ext.calls.scans import ScanCalls
 from interbed.spark_ext.calls.streams import StreamCalls
 from interbed.spark_ext.calls.tables import TableCalls
@@ -26,6 +27,7 @@ class PlannerHandler(
     StreamCalls,
     WriteCalls,
     ProcedureCalls,
+    RowChangeCalls,
 ):
     """The service's methods under their IDL names; they raise interbed's errors."""
 

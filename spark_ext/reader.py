@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from interbed.spark_ext.handle import TableHandle
+from interbed.spark_ext.hidden_columns import read_with_hidden
 from interbed.spark_ext.native import NativeFiles
 from interbed.spark_ext.predicates import conjunction_of
 from interbed.spark_ext.session_options import TRAVEL_KEYS, read_options
@@ -136,7 +137,7 @@ def read_split(task: bytes, split: bytes) -> Iterator[pa.RecordBatch]:
     """The rows of a split in batches of the schema that Spark expects, columns in the task's order."""
     read_task = ReadTask.from_bytes(task)
     handle = read_task.handle
-    by_name = {field.name: field for field in handle.fields}
+    by_name = {field.name: field for field in (*handle.fields, *handle.hidden_fields)}
     arrow = arrow_schema_for_spark([by_name[name] for name in read_task.columns])
     for batch in _batches(read_task, conjunction_of(read_task.filters, handle.fields), split):
         if batch.num_rows:
@@ -146,7 +147,7 @@ def read_split(task: bytes, split: bytes) -> Iterator[pa.RecordBatch]:
 def _batches(task: ReadTask, predicate: Predicate | None, split: bytes) -> Iterable[pa.RecordBatch]:
     view = task.handle.view
     if view is None:
-        return task.handle.open().new_read(task.columns, predicate).to_batches(Split.from_bytes(split))
+        return read_with_hidden(task.handle.open(), task.columns, predicate, Split.from_bytes(split))
     if isinstance(view, ChangeView) and split:
         # Of a stream, which is planned by splits.
         return AuditRead(view.store, task.columns, predicate, packed=view.packed).to_batches(Split.from_bytes(split))

@@ -10,15 +10,27 @@ import json
 import struct
 import uuid
 from base64 import b64decode, b64encode
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
 
+from interbed.spark_ext.change_writer import (
+    MARKS,
+    ChangeWriter,
+    KeyedChanges,
+    LocatedChanges,
+    decode_marks,
+    encode_marks,
+    mark_messages,
+)
 from interbed.spark_ext.handle import TableHandle
 from interbed.spark_ext.predicates import partition_of
+from interbed.spark_ext.row_changes import partitions_scanned
 from interbed.spark_ext.spark_types import batch_from_spark
+from interbed.storage.commit.ground import RowsRead
+from interbed.storage.deletion.vector import DeletionVector
 from interbed.storage.errors import CommitFailedError, InvalidInputError, NotSupportedError
 from interbed.storage.table import Table
 from interbed.storage.write.commit_message import CommitMessage
@@ -33,13 +45,16 @@ _BUCKET = "bucket-"
 class CommitToken:
     """What the driver needs to finish a write: the table, the writer's name and what is replaced.
 
-    `mode` is a WriteMode of planner.thrift; `partition` holds the values of a static overwrite as Spark's filters.
+    `mode` is a WriteMode of planner.thrift; `filters` hold the partition of a static overwrite as Spark's filters. With
+    `follows` the rows were worked out from those that a scan with the filters `scanned` found at the handle's snapshot.
     """
 
     handle: TableHandle
     commit_user: str
     mode: int
     filters: tuple[str, ...] = ()
+    follows: bool = False
+    scanned: tuple[str, ...] | None = None
 
     def to_bytes(self) -> bytes:
         """The token for the JVM, which gives it to the tasks, too."""
@@ -49,6 +64,8 @@ class CommitToken:
                 "commitUser": self.commit_user,
                 "mode": self.mode,
                 "filters": self.filters,
+                "follows": self.follows,
+                "scanned": self.scanned,
             }
         ).encode()
 
@@ -62,6 +79,8 @@ class CommitToken:
                 commit_user=value["commitUser"],
                 mode=value["mode"],
                 filters=tuple(value["filters"]),
+                follows=value["follows"],
+                scanned=None if value["scanned"] is None else tuple(value["scanned"]),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise InvalidInputError(f"Not a write's token: {error}") from error
@@ -89,9 +108,19 @@ class CommitToken:
         """What the names of the job's data files begin with."""
         return f"{table.options.data_file_prefix}{self.commit_user}-"
 
-    def commit(self, table: Table, messages: Sequence[CommitMessage]) -> int | None:
-        """Commit once, however often it is called; returns the id of the last snapshot made, None without changes."""
+    def commit(
+        self,
+        table: Table,
+        messages: Sequence[CommitMessage],
+        marks: Sequence[Mapping[str, DeletionVector]] = (),
+    ) -> int | None:
+        """Commit once, however often it is called; returns the id of the last snapshot made, None without changes.
+
+        `marks` are rows of append tables that go, by the path of their file.
+        """
         try:
+            if self.mode == WriteMode.CHANGES and not table.schema.has_primary_key:
+                messages = [*messages, *mark_messages(table, messages, marks)]
             return self._commit(table, messages)
         finally:
             # Spark commits when all tasks have ended; one that nobody waited for finds the mark gone.
@@ -111,16 +140,20 @@ class CommitToken:
         staged = self.handle.staged
         if staged is not None and staged.replaces:
             ids = commit.overwrite(messages)
-        elif self.mode == WriteMode.APPEND or staged is not None:
+        elif self.mode in (WriteMode.APPEND, WriteMode.CHANGES) or staged is not None:
             if not messages:
                 return None
-            ids = commit.commit(messages)
+            ids = commit.commit(messages, follows_from=self._rows_read() if self.follows else None)
         else:
             dynamic = self.mode == WriteMode.OVERWRITE_DYNAMIC
             if dynamic and not messages:
                 return None
             ids = commit.overwrite(messages, partition={} if dynamic else self.static_partition(), dynamic=dynamic)
         return ids[-1] if ids else None
+
+    def _rows_read(self) -> RowsRead:
+        partitions = partitions_scanned(self.handle.schema, self.scanned)
+        return RowsRead(snapshot_id=self.handle.snapshot_id or 0, partitions=partitions)
 
     def _mark(self, table: Table) -> str:
         directory = table.store.paths.latest_hint.rpartition("/")[0]
@@ -150,6 +183,8 @@ def plan_write(handle: TableHandle, request: Any) -> WritePlan:
         commit_user=str(uuid.uuid4()),
         mode=request.mode,
         filters=tuple(request.filters),
+        follows=bool(request.followsFromSnapshot),
+        scanned=None if request.scanned is None else tuple(request.scanned),
     )
     if token.mode == WriteMode.OVERWRITE:
         token.static_partition()
@@ -169,23 +204,36 @@ class TaskWriter:
         table = self._token.handle.open()
         self._table = table.copy({_PREFIX: self._token.file_prefix(table)})
         self._arrow = self._table.arrow_schema
-        overwrite = self._token.mode != WriteMode.APPEND or self._token.handle.staged is not None
+        replaces = self._token.mode in (WriteMode.OVERWRITE, WriteMode.OVERWRITE_DYNAMIC)
+        overwrite = replaces or self._token.handle.staged is not None
         self._write = self._table.new_write(self._token.commit_user, overwrite=overwrite)
+        self._changes = self._change_writer() if self._token.mode == WriteMode.CHANGES else None
         self._prepared: list[CommitMessage] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Write a batch of Spark's rows; raises SchemaMismatchError and InvalidInputError for data that do not fit."""
-        self._write.write_arrow(batch_from_spark(batch, self._arrow))
+        if self._changes is not None:
+            self._changes.write(batch)
+        else:
+            self._write.write_arrow(batch_from_spark(batch, self._arrow))
 
     def finish(self) -> bytes:
         """Finish the files and return what the driver has to commit, for decode_messages."""
+        replaced = [] if self._changes is None else self._changes.finish()
         self._prepared = self._write.prepare_commit()
         self._write.close()
         if not self._token.is_marked(self._table):
             self._delete_prepared()
             raise CommitFailedError("The job of this task has ended without it; its files were deleted.")
-        messages = [message.to_bytes() for message in self._prepared]
+        messages = [message.to_bytes() for message in (*self._prepared, *replaced)]
+        if self._changes is not None and (marked := self._changes.marked()) and not replaced:
+            messages.append(encode_marks(marked))
         return b"".join(_LENGTH.pack(len(message)) + message for message in messages)
+
+    def _change_writer(self) -> ChangeWriter:
+        if self._table.schema.has_primary_key:
+            return KeyedChanges(self._write, self._table)
+        return LocatedChanges(self._write, self._table, self._token.handle.snapshot_id)
 
     def abort(self) -> None:
         """Delete what was written, also after finish when its result did not reach the driver."""
@@ -200,12 +248,19 @@ class TaskWriter:
 
 def decode_messages(contents: Sequence[bytes]) -> list[CommitMessage]:
     """The commit messages of what tasks returned; raises InvalidInputError."""
-    messages = []
+    return [CommitMessage.from_bytes(p) for p in _parts(contents) if not p.startswith(MARKS)]
+
+
+def decode_all_marks(contents: Sequence[bytes]) -> list[dict[str, DeletionVector]]:
+    """The rows that tasks want to be marked as deleted, by the path of their file."""
+    return [decode_marks(p) for p in _parts(contents) if p.startswith(MARKS)]
+
+
+def _parts(contents: Sequence[bytes]) -> Iterator[bytes]:
     for content in contents:
         position = 0
         while position < len(content):
             (length,) = _LENGTH.unpack_from(content, position)
             position += _LENGTH.size
-            messages.append(CommitMessage.from_bytes(content[position : position + length]))
+            yield content[position : position + length]
             position += length
-    return messages

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from interbed.storage.append.delete import delete_rows_by_rewrite
+from interbed.storage.append.delete import delete_rows
 from interbed.storage.bucket.mode import BucketMode, bucket_mode
 from interbed.storage.builder.read import ReadBuilder
 from interbed.storage.builder.write import BatchWriteBuilder, StreamWriteBuilder
@@ -22,7 +22,7 @@ from interbed.storage.levels.view import TableLevels, levels_of
 from interbed.storage.options import CoreOptions
 from interbed.storage.point.keys import Key
 from interbed.storage.point.lookup import PointLookup
-from interbed.storage.predicate.expr import Predicate
+from interbed.storage.predicate.expr import AlwaysTrue, Predicate
 from interbed.storage.predicate.parse import bound_filter
 from interbed.storage.query import TableQuery
 from interbed.storage.read.table_read import TableRead
@@ -159,8 +159,24 @@ class Table(TableChanges, TableVersions, TableUpkeep):
         """Delete the rows that the filter selects. Returns the id of the snapshot made, None when no row matched."""
         predicate = _bound(filter, self.store)
         if not self.schema.has_primary_key:
-            return delete_rows_by_rewrite(self.store, predicate, _new_commit_user())
+            # What conflicts with a compaction or another deletion is worked out anew.
+            return RetryPolicy.of(self.options).redo(lambda: delete_rows(self.store, predicate, _new_commit_user()))
         return self._redone(lambda: self._delete_once(predicate))
+
+    def delete_partitions(self, predicate: str | Predicate) -> int | None:
+        """Delete all rows of the partitions that a filter over partition columns selects, without reading any.
+
+        Returns the id of the snapshot made, None when there are no such rows. Raises InvalidInputError for a filter
+        that mentions other columns.
+        """
+        bound = _bound(predicate, self.store)
+        if not TableScan(self.store, predicate=bound).plan().splits:
+            return None
+        everything = isinstance(bound, AlwaysTrue)
+        ids = FileStoreCommit(self.store, _new_commit_user(), new_user=True).overwrite(
+            [], partition=None if everything else bound
+        )
+        return ids[-1] if ids else None
 
     def truncate(self) -> int | None:
         """Delete all rows; older snapshots keep them."""

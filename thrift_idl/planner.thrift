@@ -76,6 +76,29 @@ struct WriteClustering {
   4: required bool strict,
 }
 
+/** A column that tables have beside their own; it is read when it is asked for by name. */
+struct HiddenColumn {
+  1: required string name,
+  /** Spark's DataType as JSON. */
+  2: required string typeJson,
+  3: required bool nullable,
+  4: required string comment,
+}
+
+/** How UPDATE, DELETE and MERGE INTO change rows of a table: by rows that go and rows that come. */
+struct RowChanges {
+  /** Columns by which a row is found again. */
+  1: required list<string> rowId,
+  /** By statement (DELETE, UPDATE, MERGE): columns beside the row id that tell of rows that go. */
+  2: required map<string, list<string>> toldOfRows,
+  /** By statement: why the table can't take it. */
+  3: required map<string, string> refusals,
+  /** True when an updated row goes and comes, false when it takes the place of the old one. */
+  4: required bool splitsUpdates,
+  /** How changed rows are clustered; absent: as those of other writes. */
+  5: optional WriteClustering clustering,
+}
+
 struct TableInfo {
   /** Spark's StructType as JSON. */
   1: required string schemaJson,
@@ -88,6 +111,9 @@ struct TableInfo {
   6: required WriteClustering clustering,
   /** Opaque to the JVM, sent back with each question about the table. */
   7: required binary handle,
+  8: optional list<HiddenColumn> hiddenColumns,
+  /** Absent: rows of it can't be changed by statements (a system table). */
+  9: optional RowChanges rowChanges,
 }
 
 struct PartitionTransform {
@@ -210,6 +236,8 @@ enum WriteMode {
   OVERWRITE = 2,
   /** Replaces the partitions that get rows. */
   OVERWRITE_DYNAMIC = 3,
+  /** Rows come with their kind, and with their row id where that is not their key. */
+  CHANGES = 4,
 }
 
 struct WriteRequest {
@@ -219,6 +247,10 @@ struct WriteRequest {
   3: required string schemaJson,
   4: required string queryId,
   5: required map<string, string> options,
+  /** True when the rows follow from the table's rows at the handle's snapshot: no other writer may have changed those. */
+  6: optional bool followsFromSnapshot,
+  /** Filters of the scan of those rows; absent when all of them matter. */
+  7: optional list<string> scanned,
 }
 
 struct WritePlan {
@@ -350,4 +382,10 @@ service Planner {
   CommitResult commitEpoch(1: binary token, 2: i64 epoch, 3: list<binary> messages) throws (1: PlannerError error),
   /** Deletes what the micro-batch's tasks wrote, unless it was committed. */
   void abortEpoch(1: binary token, 2: i64 epoch) throws (1: PlannerError error),
+
+  // Changes of rows.
+
+  /** Whether deleting the rows that all filters select drops whole partitions, or everything. */
+  bool canDeleteWhere(1: binary handle, 2: list<string> filters) throws (1: PlannerError error),
+  void deleteWhere(1: binary handle, 2: list<string> filters) throws (1: PlannerError error),
 }

@@ -11,6 +11,8 @@ from interbed.spark_ext.calls.base import Calls, identifier_of
 from interbed.spark_ext.clustering import clustering_of
 from interbed.spark_ext.ddl import schema_changes, schema_to_create, spark_properties
 from interbed.spark_ext.handle import TableHandle
+from interbed.spark_ext.hidden_columns import hidden_columns_of
+from interbed.spark_ext.row_changes import row_changes_of
 from interbed.spark_ext.session_options import with_session_options
 from interbed.spark_ext.spark_types import schema_to_spark
 from interbed.storage.paths import MAIN_BRANCH
@@ -136,4 +138,6 @@ def table_info(
         snapshotId=0 if snapshot is None else snapshot.id,
         clustering=clustering_of(schema),
         handle=handle.to_bytes(),
+        hiddenColumns=hidden_columns_of(schema),
+        rowChanges=row_changes_of(f"{reference.database}.{reference.table}", schema),
     )

@@ -4,7 +4,7 @@ from typing import Any
 
 from interbed.spark_ext.calls.staging import StagingCalls
 from interbed.spark_ext.handle import TableHandle
-from interbed.spark_ext.writer import CommitToken, decode_messages, plan_write
+from interbed.spark_ext.writer import CommitToken, decode_all_marks, decode_messages, plan_write
 from interbed.thrift_idl.planner.ttypes import CommitResult, WritePlan
 
 
@@ -18,7 +18,8 @@ class WriteCalls(StagingCalls):
         plan = CommitToken.from_bytes(token)
         if plan.handle.staged is not None:
             return CommitResult(snapshotId=self._commit_staged(plan, decode_messages(messages)))
-        return CommitResult(snapshotId=plan.commit(self._table_of(plan.handle), decode_messages(messages)))
+        snapshot_id = plan.commit(self._table_of(plan.handle), decode_messages(messages), decode_all_marks(messages))
+        return CommitResult(snapshotId=snapshot_id)
 
     def abortWrite(self, token: bytes, messages: list[bytes]) -> None:  # noqa: N802
         plan = CommitToken.from_bytes(token)

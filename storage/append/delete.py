@@ -1,18 +1,51 @@
-"""Deleting rows of an append table by rewriting the files that hold them (copy on write)."""
+"""Deleting rows of an append table: by deletion vectors, or by rewriting the files that hold them (copy on write)."""
 
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pyarrow.compute as pc
 
+from interbed.storage.append.deletions import vector_messages
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.predicate.evaluate import mask
 from interbed.storage.predicate.expr import Predicate, columns_of
+from interbed.storage.read.located_read import ROW_INDEX, LocatedRead
 from interbed.storage.read.table_read import TableRead
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.split import Split
 from interbed.storage.store import TableStore
 from interbed.storage.write.commit_message import CommitMessage
 from interbed.storage.write.table_write import TableWrite
+
+
+def delete_rows(store: TableStore, predicate: Predicate, commit_user: str) -> int | None:
+    """Delete the rows that the predicate selects; the snapshot's id, or None when no row matched.
+
+    With the option `deletion-vectors.enabled` files stay as they are. Raises CommitConflictError when another writer
+    replaced one of the files, or deleted rows of it, meanwhile.
+    """
+    if store.options.deletion_vectors_enabled:
+        return delete_rows_by_vectors(store, predicate, commit_user)
+    return delete_rows_by_rewrite(store, predicate, commit_user)
+
+
+def delete_rows_by_vectors(store: TableStore, predicate: Predicate, commit_user: str) -> int | None:
+    """Mark the rows that the predicate selects as deleted; as delete_rows."""
+    plan = TableScan(store, predicate=predicate).plan()
+    read = LocatedRead(store, (), predicate)
+    marked: dict[tuple[bytes, int], dict[str, list[Any]]] = {}
+    for split in plan.splits:
+        files = marked.setdefault((split.partition, split.bucket), {})
+        for one in _single_files(split):
+            found = [batch.column(ROW_INDEX).to_numpy() for batch in read.to_batches(one)]
+            if found:
+                files[one.files[0].file_name] = found
+    positions = {place: {n: np.concatenate(p) for n, p in files.items()} for place, files in marked.items()}
+    # Of the newest snapshot: what was deleted since stays so, and a file that went since is a conflict.
+    messages = vector_messages(store, TableScan(store).restore_buckets(), positions)
+    ids = FileStoreCommit(store, commit_user).commit(messages) if messages else []
+    return ids[-1] if ids else None
 
 
 def delete_rows_by_rewrite(store: TableStore, predicate: Predicate, commit_user: str) -> int | None:
@@ -35,6 +68,8 @@ def delete_rows_by_rewrite(store: TableStore, predicate: Predicate, commit_user:
         )
         for split in affected
     ]
+    if any(split.deletion_files for split in affected):
+        replaced += vector_messages(store, TableScan(store).restore_buckets(), {}, replaced)
     ids = FileStoreCommit(store, commit_user).commit([*messages, *replaced])
     return ids[-1] if ids else None
 

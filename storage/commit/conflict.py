@@ -6,6 +6,7 @@ from interbed.storage.commit.changes import overlapping_pair
 from interbed.storage.errors import CommitConflictError
 from interbed.storage.manifest.data_file import DataFileMeta
 from interbed.storage.manifest.entry import FileIdentifier, FileKind, ManifestEntry
+from interbed.storage.manifest.index_manifest import IndexManifestEntry
 from interbed.storage.snapshot.snapshot import CommitKind
 from interbed.storage.types.data_type import DataType
 
@@ -61,6 +62,26 @@ def check_delta(delta: Iterable[ManifestEntry], *, place: Callable[[bytes, int],
                 f"The changes name the file {entry.file.file_name} of {place(entry.partition, entry.bucket)} twice."
             )
         seen.add(entry.identifier)
+
+
+def check_vectors(
+    base: Iterable[ManifestEntry], delta: Iterable[ManifestEntry], indexes: Iterable[IndexManifestEntry]
+) -> None:
+    """Raise CommitConflictError when a new deletion vector is for a file that is not the table's, or no longer."""
+    marked = {v.data_file_name for e in indexes if e.kind is FileKind.ADD for v in e.file.deletion_vectors or ()}
+    if not marked:
+        return
+    live = {e.file.file_name for e in base}
+    for entry in delta:
+        if entry.kind is FileKind.ADD:
+            live.add(entry.file.file_name)
+        else:
+            live.discard(entry.file.file_name)
+    if not live.issuperset(marked):
+        raise CommitConflictError(
+            f"The file {min(marked - live)} is not in the table any more: another writer compacted or overwrote it "
+            "while rows of it were deleted. Read the table again and redo the work."
+        )
 
 
 def check_total_buckets(entries: Iterable[ManifestEntry], *, place: Callable[[bytes, int], str]) -> None:

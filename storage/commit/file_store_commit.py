@@ -18,8 +18,14 @@ from interbed.storage.commit.changes import (
     upgrade_to_level,
 )
 from interbed.storage.commit.committed import CommittedParts, PartIdentity
-from interbed.storage.commit.conflict import DuplicateFileError, check_conflicts, check_delta, check_total_buckets
-from interbed.storage.commit.ground import Ground, GroundCheck
+from interbed.storage.commit.conflict import (
+    DuplicateFileError,
+    check_conflicts,
+    check_delta,
+    check_total_buckets,
+    check_vectors,
+)
+from interbed.storage.commit.ground import Ground, GroundCheck, RowsRead
 from interbed.storage.commit.index_files import IndexFiles
 from interbed.storage.commit.manifest_merge import can_merge_fully
 from interbed.storage.commit.manifest_writer import ManifestWriter
@@ -113,13 +119,15 @@ class FileStoreCommit:
         watermark: int | None = None,
         check_append_conflicts: bool = False,
         allow_empty: bool = False,
+        follows_from: RowsRead | None = None,
     ) -> list[int]:
         """Commit the messages; the ids of their snapshots: one of new records, then one of compaction, as there are.
 
         New records become an APPEND snapshot (OVERWRITE when files are rewritten), compacted ones a COMPACT snapshot.
         `check_append_conflicts` compares new files with the whole state of their partitions, too. Without any change
         nothing is made, unless `allow_empty` asks for a snapshot that notes the identifier. `watermark` in
-        milliseconds. Raises CommitConflictError, CommitFailedError, CommitStateUnknownError, NotSupportedError.
+        milliseconds. New records that follow from rows of the table conflict with who changed those meanwhile. Raises
+        CommitConflictError, CommitFailedError, CommitStateUnknownError, NotSupportedError.
         """
         check_writable(self._store)
         changes = collect_changes(messages)
@@ -129,7 +137,7 @@ class FileStoreCommit:
             kind = CommitKind.OVERWRITE if replaces else CommitKind.APPEND
             facts = self._facts(kind, identifier, watermark, properties)
             part = self._fixed_part(facts, changes.append, check=replaces or check_append_conflicts)
-            parts.append(replace(part, ground=Ground.of(messages)))
+            parts.append(replace(part, ground=Ground.of(messages, follows_from)))
         parts += self._compact_part(changes, identifier, watermark, properties)
         return self._publish_all(parts, messages)
 
@@ -261,7 +269,8 @@ class FileStoreCommit:
         )
 
     def _fixed_part(self, facts: SnapshotFacts, changes: PartChanges, *, check: bool) -> _Part:
-        touched = PartitionSet(changed_partitions(changes.files), self._store.schema.partition_fields)
+        partitions = changed_partitions(changes.files) | {e.partition for e in changes.indexes}
+        touched = PartitionSet(partitions, self._store.schema.partition_fields)
         return _Part(
             identity=PartIdentity.of(facts, changes.files),
             against=lambda latest: changes.files,
@@ -269,6 +278,7 @@ class FileStoreCommit:
             check=check,
             changelog=changes.changelog,
             indexes=changes.indexes,
+            compacted=frozenset(e.file.file_name for e in changes.files if e.kind is FileKind.DELETE),
         )
 
     def _compact_part(
@@ -277,9 +287,7 @@ class FileStoreCommit:
         if not changes.compact:
             return []
         facts = self._facts(CommitKind.COMPACT, identifier, watermark, properties)
-        part = self._fixed_part(facts, changes.compact, check=True)
-        gone = frozenset(e.file.file_name for e in changes.compact.files if e.kind is FileKind.DELETE)
-        return [replace(part, compacted=gone)]
+        return [self._fixed_part(facts, changes.compact, check=True)]
 
     def _overwrite_part(
         self,
@@ -451,6 +459,8 @@ class FileStoreCommit:
                 key_types=self._store.schema.key_types if self._store.schema.has_primary_key else (),
                 place=self._place,
             )
+            if not self._store.schema.has_primary_key:
+                check_vectors(part.base.at(latest), delta, part.indexes)
         elif latest is None and part.facts.kind is not CommitKind.APPEND:
             check_conflicts((), delta, kind=part.facts.kind, key_types=(), place=self._place)
         return delta

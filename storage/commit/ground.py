@@ -24,6 +24,14 @@ _MANY_SNAPSHOTS = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RowsRead:
+    """The rows that changes were worked out from: those of some partitions at a snapshot (0: an empty table)."""
+
+    snapshot_id: int
+    partitions: PartitionFilter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ground:
     """What changes rest on; None stands for nothing.
 
@@ -39,14 +47,18 @@ class Ground:
     buckets_as_of: int | None = None
 
     @staticmethod
-    def of(messages: Iterable[CommitMessage]) -> "Ground":
-        """What all messages rest on."""
+    def of(messages: Iterable[CommitMessage], rows: RowsRead | None = None) -> "Ground":
+        """What all messages rest on, and the rows that they follow from."""
         messages = list(messages)
         known = [m.keys_as_of for m in messages if m.keys_as_of is not None]
         indexes = frozenset((m.partition, frozenset(m.hash_indexes)) for m in messages if m.hash_indexes is not None)
         written = [m.written_at for m in messages if m.written_at is not None]
         return Ground(
-            hash_indexes=indexes, keys_as_of=min(known, default=None), buckets_as_of=min(written, default=None)
+            hash_indexes=indexes,
+            keys_as_of=min(known, default=None),
+            buckets_as_of=min(written, default=None),
+            rows_as_of=None if rows is None else rows.snapshot_id,
+            partitions=None if rows is None else rows.partitions,
         )
 
 
@@ -119,8 +131,8 @@ class GroundCheck:
             )
         if self._ground.rows_as_of is not None and self._touches(snapshot):
             raise CommitConflictError(
-                f"Snapshot {snapshot.id} changed rows meanwhile that were to be rewritten. Read the table again and "
-                "redo the work."
+                f"Snapshot {snapshot.id} changed rows meanwhile from which these changes were worked out. Nothing was "
+                "changed; read the table again and redo the work (run the statement again)."
             )
 
     def _touches(self, snapshot: Snapshot) -> bool:

@@ -21,6 +21,8 @@ from interbed.storage.schema.table_schema import TableSchema
 from interbed.storage.store import TableStore
 from interbed.storage.types.data_type import DataField
 
+ROW_INDEX = "__paimon_row_index"
+"""The column of positions in the file, counted from 0, under the name that Paimon gives it in Spark."""
 BLOCK_BYTES = 64 << 20
 """About what a block of rows may take in memory, over all columns."""
 FULL_BLOCK_READERS = 2
@@ -54,8 +56,9 @@ class FileRead:
         use_threads: bool = False,
         deleted: DeletionVector | None = None,
         wanted: Positions | None = None,
+        with_position: bool = False,
     ) -> Iterator[pa.RecordBatch]:
-        """The file's rows with the fields, then `_SEQUENCE_NUMBER` and `_VALUE_KIND` as asked for.
+        """The file's rows with the fields, then `_SEQUENCE_NUMBER`, `_VALUE_KIND` and ROW_INDEX as asked for.
 
         Rows that are `deleted` are left out, and those whose positions are not among `wanted`, which ascend. Parts of
         the file that can't satisfy `predicate` may be left out; rows are not filtered otherwise. Raises what
@@ -75,6 +78,9 @@ class FileRead:
             with data_file_errors(path):
                 kept = _kept(position, batch.num_rows, deleted, wanted)
                 mapped = mapping.apply(batch if kept is None else batch.filter(pa.array(kept)))
+            if with_position:
+                positions = np.arange(position, position + batch.num_rows)
+                mapped = mapped.append_column(ROW_INDEX, pa.array(positions if kept is None else positions[kept]))
             yield mapped
 
     def selected(self, file: DataFileMeta, path: str, predicate: Predicate) -> Selection:

@@ -75,6 +75,11 @@ final class SparkScanBuilder
     return pushed;
   }
 
+  /** What is pushed, as Python takes it. */
+  List<String> filters() {
+    return filters;
+  }
+
   /** Spark asks only when no filter is left for it to apply. */
   @Override
   public boolean pushLimit(int rows) {

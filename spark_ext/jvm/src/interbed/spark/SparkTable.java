@@ -7,7 +7,6 @@ import java.util.Map;
 import java.util.Set;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.SupportsWrite;
-import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.expressions.Expressions;
 import org.apache.spark.sql.connector.expressions.Transform;
@@ -24,7 +23,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * <p>It keeps the snapshot of that moment, so that all scans of one statement agree; from Spark 4.1 on, Spark loads the table
  * again for the next statement because {@link #version} tells it what it holds.
  */
-class SparkTable implements TablePart, Table, SupportsRead, SupportsWrite {
+class SparkTable implements RowChangePart, DeletePart, SupportsRead, SupportsWrite {
   private static final Set<TableCapability> CAPABILITIES =
       Collections.unmodifiableSet(
           EnumSet.of(

@@ -29,7 +29,7 @@ import org.apache.spark.sql.types.StructType;
  * <p>What it cannot delete are the files of a task that ends well in the very moment in which the job fails: Spark drops that
  * task's message. Nobody sees them either; removing orphan files finds them.
  */
-final class SparkWrite implements RequiresDistributionAndOrdering, BatchWrite {
+class SparkWrite implements RequiresDistributionAndOrdering, BatchWrite {
   private final SparkTable table;
   private final StructType schema;
   private final WriteRequest request;
@@ -37,15 +37,22 @@ final class SparkWrite implements RequiresDistributionAndOrdering, BatchWrite {
   private WritePlan plan;
 
   SparkWrite(SparkTable table, LogicalWriteInfo write, WriteMode mode, List<String> filters) {
-    this.table = table;
-    this.schema = write.schema();
-    this.request =
+    this(
+        table,
+        write.schema(),
         new WriteRequest(
             mode,
             filters,
-            schema.json(),
+            write.schema().json(),
             write.queryId(),
-            new HashMap<>(write.options().asCaseSensitiveMap()));
+            new HashMap<>(write.options().asCaseSensitiveMap())));
+  }
+
+  /** Rows of this schema will come. */
+  SparkWrite(SparkTable table, StructType schema, WriteRequest request) {
+    this.table = table;
+    this.schema = schema;
+    this.request = request;
   }
 
   /** Asked before the job starts, and not by EXPLAIN or for a stream, since the planner marks the table. */
@@ -61,6 +68,12 @@ final class SparkWrite implements RequiresDistributionAndOrdering, BatchWrite {
     return "interbed " + table.name();
   }
 
+  /** Shown by EXPLAIN. */
+  @Override
+  public String toString() {
+    return description();
+  }
+
   @Override
   public BatchWrite toBatch() {
     plan();
@@ -74,9 +87,13 @@ final class SparkWrite implements RequiresDistributionAndOrdering, BatchWrite {
 
   // Clustering.
 
+  WriteClustering clustering() {
+    return table.info().getClustering();
+  }
+
   @Override
   public Distribution requiredDistribution() {
-    WriteClustering clustering = table.info().getClustering();
+    WriteClustering clustering = clustering();
     List<Expression> expressions = new ArrayList<>();
     for (String column : clustering.getColumns()) {
       expressions.add(Names.reference(column));
@@ -92,7 +109,7 @@ final class SparkWrite implements RequiresDistributionAndOrdering, BatchWrite {
 
   @Override
   public boolean distributionStrictlyRequired() {
-    return table.info().getClustering().isStrict();
+    return clustering().isStrict();
   }
 
   /** None: the writer sorts its own buffers, in columns, which is cheaper than a sort of rows. */
@@ -105,6 +122,10 @@ final class SparkWrite implements RequiresDistributionAndOrdering, BatchWrite {
 
   @Override
   public DataWriterFactory createBatchWriterFactory(PhysicalWriteInfo physical) {
+    return taskWriters();
+  }
+
+  final ArrowTaskWriterFactory taskWriters() {
     return new ArrowTaskWriterFactory(
         PythonCommand.current(), plan().getTask(), schema, SQLConf.get().sessionLocalTimeZone());
   }

@@ -531,14 +531,14 @@ public class CreateTable implements org.apache.thrift.TBase<CreateTable, CreateT
           case 2: // PARTITIONING
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list80 = iprot.readListBegin();
-                struct.partitioning = new java.util.ArrayList<PartitionTransform>(_list80.size);
-                @org.apache.thrift.annotation.Nullable PartitionTransform _elem81;
-                for (int _i82 = 0; _i82 < _list80.size; ++_i82)
+                org.apache.thrift.protocol.TList _list124 = iprot.readListBegin();
+                struct.partitioning = new java.util.ArrayList<PartitionTransform>(_list124.size);
+                @org.apache.thrift.annotation.Nullable PartitionTransform _elem125;
+                for (int _i126 = 0; _i126 < _list124.size; ++_i126)
                 {
-                  _elem81 = new PartitionTransform();
-                  _elem81.read(iprot);
-                  struct.partitioning.add(_elem81);
+                  _elem125 = new PartitionTransform();
+                  _elem125.read(iprot);
+                  struct.partitioning.add(_elem125);
                 }
                 iprot.readListEnd();
               }
@@ -550,15 +550,15 @@ public class CreateTable implements org.apache.thrift.TBase<CreateTable, CreateT
           case 3: // PROPERTIES
             if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
               {
-                org.apache.thrift.protocol.TMap _map83 = iprot.readMapBegin();
-                struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map83.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _key84;
-                @org.apache.thrift.annotation.Nullable java.lang.String _val85;
-                for (int _i86 = 0; _i86 < _map83.size; ++_i86)
+                org.apache.thrift.protocol.TMap _map127 = iprot.readMapBegin();
+                struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map127.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _key128;
+                @org.apache.thrift.annotation.Nullable java.lang.String _val129;
+                for (int _i130 = 0; _i130 < _map127.size; ++_i130)
                 {
-                  _key84 = iprot.readString();
-                  _val85 = iprot.readString();
-                  struct.properties.put(_key84, _val85);
+                  _key128 = iprot.readString();
+                  _val129 = iprot.readString();
+                  struct.properties.put(_key128, _val129);
                 }
                 iprot.readMapEnd();
               }
@@ -592,9 +592,9 @@ public class CreateTable implements org.apache.thrift.TBase<CreateTable, CreateT
         oprot.writeFieldBegin(PARTITIONING_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.partitioning.size()));
-          for (PartitionTransform _iter87 : struct.partitioning)
+          for (PartitionTransform _iter131 : struct.partitioning)
           {
-            _iter87.write(oprot);
+            _iter131.write(oprot);
           }
           oprot.writeListEnd();
         }
@@ -604,10 +604,10 @@ public class CreateTable implements org.apache.thrift.TBase<CreateTable, CreateT
         oprot.writeFieldBegin(PROPERTIES_FIELD_DESC);
         {
           oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.properties.size()));
-          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter88 : struct.properties.entrySet())
+          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter132 : struct.properties.entrySet())
           {
-            oprot.writeString(_iter88.getKey());
-            oprot.writeString(_iter88.getValue());
+            oprot.writeString(_iter132.getKey());
+            oprot.writeString(_iter132.getValue());
           }
           oprot.writeMapEnd();
         }
@@ -634,17 +634,17 @@ public class CreateTable implements org.apache.thrift.TBase<CreateTable, CreateT
       oprot.writeString(struct.schemaJson);
       {
         oprot.writeI32(struct.partitioning.size());
-        for (PartitionTransform _iter89 : struct.partitioning)
+        for (PartitionTransform _iter133 : struct.partitioning)
         {
-          _iter89.write(oprot);
+          _iter133.write(oprot);
         }
       }
       {
         oprot.writeI32(struct.properties.size());
-        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter90 : struct.properties.entrySet())
+        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter134 : struct.properties.entrySet())
         {
-          oprot.writeString(_iter90.getKey());
-          oprot.writeString(_iter90.getValue());
+          oprot.writeString(_iter134.getKey());
+          oprot.writeString(_iter134.getValue());
         }
       }
     }
@@ -655,27 +655,27 @@ public class CreateTable implements org.apache.thrift.TBase<CreateTable, CreateT
       struct.schemaJson = iprot.readString();
       struct.setSchemaJsonIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list91 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-        struct.partitioning = new java.util.ArrayList<PartitionTransform>(_list91.size);
-        @org.apache.thrift.annotation.Nullable PartitionTransform _elem92;
-        for (int _i93 = 0; _i93 < _list91.size; ++_i93)
+        org.apache.thrift.protocol.TList _list135 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+        struct.partitioning = new java.util.ArrayList<PartitionTransform>(_list135.size);
+        @org.apache.thrift.annotation.Nullable PartitionTransform _elem136;
+        for (int _i137 = 0; _i137 < _list135.size; ++_i137)
         {
-          _elem92 = new PartitionTransform();
-          _elem92.read(iprot);
-          struct.partitioning.add(_elem92);
+          _elem136 = new PartitionTransform();
+          _elem136.read(iprot);
+          struct.partitioning.add(_elem136);
         }
       }
       struct.setPartitioningIsSet(true);
       {
-        org.apache.thrift.protocol.TMap _map94 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-        struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map94.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _key95;
-        @org.apache.thrift.annotation.Nullable java.lang.String _val96;
-        for (int _i97 = 0; _i97 < _map94.size; ++_i97)
+        org.apache.thrift.protocol.TMap _map138 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+        struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map138.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _key139;
+        @org.apache.thrift.annotation.Nullable java.lang.String _val140;
+        for (int _i141 = 0; _i141 < _map138.size; ++_i141)
         {
-          _key95 = iprot.readString();
-          _val96 = iprot.readString();
-          struct.properties.put(_key95, _val96);
+          _key139 = iprot.readString();
+          _val140 = iprot.readString();
+          struct.properties.put(_key139, _val140);
         }
       }
       struct.setPropertiesIsSet(true);

@@ -534,13 +534,13 @@ public class PartitionTransform implements org.apache.thrift.TBase<PartitionTran
           case 2: // COLUMNS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list72 = iprot.readListBegin();
-                struct.columns = new java.util.ArrayList<java.lang.String>(_list72.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem73;
-                for (int _i74 = 0; _i74 < _list72.size; ++_i74)
+                org.apache.thrift.protocol.TList _list116 = iprot.readListBegin();
+                struct.columns = new java.util.ArrayList<java.lang.String>(_list116.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem117;
+                for (int _i118 = 0; _i118 < _list116.size; ++_i118)
                 {
-                  _elem73 = iprot.readString();
-                  struct.columns.add(_elem73);
+                  _elem117 = iprot.readString();
+                  struct.columns.add(_elem117);
                 }
                 iprot.readListEnd();
               }
@@ -582,9 +582,9 @@ public class PartitionTransform implements org.apache.thrift.TBase<PartitionTran
         oprot.writeFieldBegin(COLUMNS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.columns.size()));
-          for (java.lang.String _iter75 : struct.columns)
+          for (java.lang.String _iter119 : struct.columns)
           {
-            oprot.writeString(_iter75);
+            oprot.writeString(_iter119);
           }
           oprot.writeListEnd();
         }
@@ -616,9 +616,9 @@ public class PartitionTransform implements org.apache.thrift.TBase<PartitionTran
       oprot.writeString(struct.name);
       {
         oprot.writeI32(struct.columns.size());
-        for (java.lang.String _iter76 : struct.columns)
+        for (java.lang.String _iter120 : struct.columns)
         {
-          oprot.writeString(_iter76);
+          oprot.writeString(_iter120);
         }
       }
       java.util.BitSet optionals = new java.util.BitSet();
@@ -637,13 +637,13 @@ public class PartitionTransform implements org.apache.thrift.TBase<PartitionTran
       struct.name = iprot.readString();
       struct.setNameIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list77 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-        struct.columns = new java.util.ArrayList<java.lang.String>(_list77.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _elem78;
-        for (int _i79 = 0; _i79 < _list77.size; ++_i79)
+        org.apache.thrift.protocol.TList _list121 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+        struct.columns = new java.util.ArrayList<java.lang.String>(_list121.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _elem122;
+        for (int _i123 = 0; _i123 < _list121.size; ++_i123)
         {
-          _elem78 = iprot.readString();
-          struct.columns.add(_elem78);
+          _elem122 = iprot.readString();
+          struct.columns.add(_elem122);
         }
       }
       struct.setColumnsIsSet(true);

@@ -168,6 +168,16 @@ public class Planner {
      */
     public void abortEpoch(java.nio.ByteBuffer token, long epoch) throws PlannerError, org.apache.thrift.TException;
 
+    /**
+     * Whether deleting the rows that all filters select drops whole partitions, or everything.
+     * 
+     * @param handle
+     * @param filters
+     */
+    public boolean canDeleteWhere(java.nio.ByteBuffer handle, java.util.List<java.lang.String> filters) throws PlannerError, org.apache.thrift.TException;
+
+    public void deleteWhere(java.nio.ByteBuffer handle, java.util.List<java.lang.String> filters) throws PlannerError, org.apache.thrift.TException;
+
   }
 
   public interface AsyncIface {
@@ -237,6 +247,10 @@ public class Planner {
     public void commitEpoch(java.nio.ByteBuffer token, long epoch, java.util.List<java.nio.ByteBuffer> messages, org.apache.thrift.async.AsyncMethodCallback<CommitResult> resultHandler) throws org.apache.thrift.TException;
 
     public void abortEpoch(java.nio.ByteBuffer token, long epoch, org.apache.thrift.async.AsyncMethodCallback<Void> resultHandler) throws org.apache.thrift.TException;
+
+    public void canDeleteWhere(java.nio.ByteBuffer handle, java.util.List<java.lang.String> filters, org.apache.thrift.async.AsyncMethodCallback<java.lang.Boolean> resultHandler) throws org.apache.thrift.TException;
+
+    public void deleteWhere(java.nio.ByteBuffer handle, java.util.List<java.lang.String> filters, org.apache.thrift.async.AsyncMethodCallback<Void> resultHandler) throws org.apache.thrift.TException;
 
   }
 
@@ -1148,6 +1162,59 @@ public class Planner {
     {
       abortEpoch_result result = new abortEpoch_result();
       receiveBase(result, "abortEpoch");
+      if (result.error != null) {
+        throw result.error;
+      }
+      return;
+    }
+
+    @Override
+    public boolean canDeleteWhere(java.nio.ByteBuffer handle, java.util.List<java.lang.String> filters) throws PlannerError, org.apache.thrift.TException
+    {
+      send_canDeleteWhere(handle, filters);
+      return recv_canDeleteWhere();
+    }
+
+    public void send_canDeleteWhere(java.nio.ByteBuffer handle, java.util.List<java.lang.String> filters) throws org.apache.thrift.TException
+    {
+      canDeleteWhere_args args = new canDeleteWhere_args();
+      args.setHandle(handle);
+      args.setFilters(filters);
+      sendBase("canDeleteWhere", args);
+    }
+
+    public boolean recv_canDeleteWhere() throws PlannerError, org.apache.thrift.TException
+    {
+      canDeleteWhere_result result = new canDeleteWhere_result();
+      receiveBase(result, "canDeleteWhere");
+      if (result.isSetSuccess()) {
+        return result.success;
+      }
+      if (result.error != null) {
+        throw result.error;
+      }
+      throw new org.apache.thrift.TApplicationException(org.apache.thrift.TApplicationException.MISSING_RESULT, "canDeleteWhere failed: unknown result");
+    }
+
+    @Override
+    public void deleteWhere(java.nio.ByteBuffer handle, java.util.List<java.lang.String> filters) throws PlannerError, org.apache.thrift.TException
+    {
+      send_deleteWhere(handle, filters);
+      recv_deleteWhere();
+    }
+
+    public void send_deleteWhere(java.nio.ByteBuffer handle, java.util.List<java.lang.String> filters) throws org.apache.thrift.TException
+    {
+      deleteWhere_args args = new deleteWhere_args();
+      args.setHandle(handle);
+      args.setFilters(filters);
+      sendBase("deleteWhere", args);
+    }
+
+    public void recv_deleteWhere() throws PlannerError, org.apache.thrift.TException
+    {
+      deleteWhere_result result = new deleteWhere_result();
+      receiveBase(result, "deleteWhere");
       if (result.error != null) {
         throw result.error;
       }
@@ -2441,6 +2508,83 @@ public class Planner {
       }
     }
 
+    @Override
+    public void canDeleteWhere(java.nio.ByteBuffer handle, java.util.List<java.lang.String> filters, org.apache.thrift.async.AsyncMethodCallback<java.lang.Boolean> resultHandler) throws org.apache.thrift.TException {
+      checkReady();
+      canDeleteWhere_call method_call = new canDeleteWhere_call(handle, filters, resultHandler, this, ___protocolFactory, ___transport);
+      this.___currentMethod = method_call;
+      ___manager.call(method_call);
+    }
+
+    public static class canDeleteWhere_call extends org.apache.thrift.async.TAsyncMethodCall<java.lang.Boolean> {
+      private java.nio.ByteBuffer handle;
+      private java.util.List<java.lang.String> filters;
+      public canDeleteWhere_call(java.nio.ByteBuffer handle, java.util.List<java.lang.String> filters, org.apache.thrift.async.AsyncMethodCallback<java.lang.Boolean> resultHandler, org.apache.thrift.async.TAsyncClient client, org.apache.thrift.protocol.TProtocolFactory protocolFactory, org.apache.thrift.transport.TNonblockingTransport transport) throws org.apache.thrift.TException {
+        super(client, protocolFactory, transport, resultHandler, false);
+        this.handle = handle;
+        this.filters = filters;
+      }
+
+      @Override
+      public void write_args(org.apache.thrift.protocol.TProtocol prot) throws org.apache.thrift.TException {
+        prot.writeMessageBegin(new org.apache.thrift.protocol.TMessage("canDeleteWhere", org.apache.thrift.protocol.TMessageType.CALL, 0));
+        canDeleteWhere_args args = new canDeleteWhere_args();
+        args.setHandle(handle);
+        args.setFilters(filters);
+        args.write(prot);
+        prot.writeMessageEnd();
+      }
+
+      @Override
+      public java.lang.Boolean getResult() throws PlannerError, org.apache.thrift.TException {
+        if (getState() != org.apache.thrift.async.TAsyncMethodCall.State.RESPONSE_READ) {
+          throw new java.lang.IllegalStateException("Method call not finished!");
+        }
+        org.apache.thrift.transport.TMemoryInputTransport memoryTransport = new org.apache.thrift.transport.TMemoryInputTransport(getFrameBuffer().array());
+        org.apache.thrift.protocol.TProtocol prot = client.getProtocolFactory().getProtocol(memoryTransport);
+        return (new Client(prot)).recv_canDeleteWhere();
+      }
+    }
+
+    @Override
+    public void deleteWhere(java.nio.ByteBuffer handle, java.util.List<java.lang.String> filters, org.apache.thrift.async.AsyncMethodCallback<Void> resultHandler) throws org.apache.thrift.TException {
+      checkReady();
+      deleteWhere_call method_call = new deleteWhere_call(handle, filters, resultHandler, this, ___protocolFactory, ___transport);
+      this.___currentMethod = method_call;
+      ___manager.call(method_call);
+    }
+
+    public static class deleteWhere_call extends org.apache.thrift.async.TAsyncMethodCall<Void> {
+      private java.nio.ByteBuffer handle;
+      private java.util.List<java.lang.String> filters;
+      public deleteWhere_call(java.nio.ByteBuffer handle, java.util.List<java.lang.String> filters, org.apache.thrift.async.AsyncMethodCallback<Void> resultHandler, org.apache.thrift.async.TAsyncClient client, org.apache.thrift.protocol.TProtocolFactory protocolFactory, org.apache.thrift.transport.TNonblockingTransport transport) throws org.apache.thrift.TException {
+        super(client, protocolFactory, transport, resultHandler, false);
+        this.handle = handle;
+        this.filters = filters;
+      }
+
+      @Override
+      public void write_args(org.apache.thrift.protocol.TProtocol prot) throws org.apache.thrift.TException {
+        prot.writeMessageBegin(new org.apache.thrift.protocol.TMessage("deleteWhere", org.apache.thrift.protocol.TMessageType.CALL, 0));
+        deleteWhere_args args = new deleteWhere_args();
+        args.setHandle(handle);
+        args.setFilters(filters);
+        args.write(prot);
+        prot.writeMessageEnd();
+      }
+
+      @Override
+      public Void getResult() throws PlannerError, org.apache.thrift.TException {
+        if (getState() != org.apache.thrift.async.TAsyncMethodCall.State.RESPONSE_READ) {
+          throw new java.lang.IllegalStateException("Method call not finished!");
+        }
+        org.apache.thrift.transport.TMemoryInputTransport memoryTransport = new org.apache.thrift.transport.TMemoryInputTransport(getFrameBuffer().array());
+        org.apache.thrift.protocol.TProtocol prot = client.getProtocolFactory().getProtocol(memoryTransport);
+        (new Client(prot)).recv_deleteWhere();
+        return null;
+      }
+    }
+
   }
 
   public static class Processor<I extends Iface> extends org.apache.thrift.TBaseProcessor<I> implements org.apache.thrift.TProcessor {
@@ -2487,6 +2631,8 @@ public class Planner {
       processMap.put("planEpoch", new planEpoch());
       processMap.put("commitEpoch", new commitEpoch());
       processMap.put("abortEpoch", new abortEpoch());
+      processMap.put("canDeleteWhere", new canDeleteWhere());
+      processMap.put("deleteWhere", new deleteWhere());
       return processMap;
     }
 
@@ -3548,6 +3694,71 @@ public class Planner {
       }
     }
 
+    public static class canDeleteWhere<I extends Iface> extends org.apache.thrift.ProcessFunction<I, canDeleteWhere_args> {
+      public canDeleteWhere() {
+        super("canDeleteWhere");
+      }
+
+      @Override
+      public canDeleteWhere_args getEmptyArgsInstance() {
+        return new canDeleteWhere_args();
+      }
+
+      @Override
+      protected boolean isOneway() {
+        return false;
+      }
+
+      @Override
+      protected boolean rethrowUnhandledExceptions() {
+        return false;
+      }
+
+      @Override
+      public canDeleteWhere_result getResult(I iface, canDeleteWhere_args args) throws org.apache.thrift.TException {
+        canDeleteWhere_result result = new canDeleteWhere_result();
+        try {
+          result.success = iface.canDeleteWhere(args.handle, args.filters);
+          result.setSuccessIsSet(true);
+        } catch (PlannerError error) {
+          result.error = error;
+        }
+        return result;
+      }
+    }
+
+    public static class deleteWhere<I extends Iface> extends org.apache.thrift.ProcessFunction<I, deleteWhere_args> {
+      public deleteWhere() {
+        super("deleteWhere");
+      }
+
+      @Override
+      public deleteWhere_args getEmptyArgsInstance() {
+        return new deleteWhere_args();
+      }
+
+      @Override
+      protected boolean isOneway() {
+        return false;
+      }
+
+      @Override
+      protected boolean rethrowUnhandledExceptions() {
+        return false;
+      }
+
+      @Override
+      public deleteWhere_result getResult(I iface, deleteWhere_args args) throws org.apache.thrift.TException {
+        deleteWhere_result result = new deleteWhere_result();
+        try {
+          iface.deleteWhere(args.handle, args.filters);
+        } catch (PlannerError error) {
+          result.error = error;
+        }
+        return result;
+      }
+    }
+
   }
 
   public static class AsyncProcessor<I extends AsyncIface> extends org.apache.thrift.TBaseAsyncProcessor<I> {
@@ -3594,6 +3805,8 @@ public class Planner {
       processMap.put("planEpoch", new planEpoch());
       processMap.put("commitEpoch", new commitEpoch());
       processMap.put("abortEpoch", new abortEpoch());
+      processMap.put("canDeleteWhere", new canDeleteWhere());
+      processMap.put("deleteWhere", new deleteWhere());
       return processMap;
     }
 
@@ -5931,6 +6144,148 @@ public class Planner {
       }
     }
 
+    public static class canDeleteWhere<I extends AsyncIface> extends org.apache.thrift.AsyncProcessFunction<I, canDeleteWhere_args, java.lang.Boolean> {
+      public canDeleteWhere() {
+        super("canDeleteWhere");
+      }
+
+      @Override
+      public canDeleteWhere_args getEmptyArgsInstance() {
+        return new canDeleteWhere_args();
+      }
+
+      @Override
+      public org.apache.thrift.async.AsyncMethodCallback<java.lang.Boolean> getResultHandler(final org.apache.thrift.server.AbstractNonblockingServer.AsyncFrameBuffer fb, final int seqid) {
+        final org.apache.thrift.AsyncProcessFunction fcall = this;
+        return new org.apache.thrift.async.AsyncMethodCallback<java.lang.Boolean>() { 
+          @Override
+          public void onComplete(java.lang.Boolean o) {
+            canDeleteWhere_result result = new canDeleteWhere_result();
+            result.success = o;
+            result.setSuccessIsSet(true);
+            try {
+              fcall.sendResponse(fb, result, org.apache.thrift.protocol.TMessageType.REPLY,seqid);
+            } catch (org.apache.thrift.transport.TTransportException e) {
+              _LOGGER.error("TTransportException writing to internal frame buffer", e);
+              fb.close();
+            } catch (java.lang.Exception e) {
+              _LOGGER.error("Exception writing to internal frame buffer", e);
+              onError(e);
+            }
+          }
+          @Override
+          public void onError(java.lang.Exception e) {
+            byte msgType = org.apache.thrift.protocol.TMessageType.REPLY;
+            org.apache.thrift.TSerializable msg;
+            canDeleteWhere_result result = new canDeleteWhere_result();
+            if (e instanceof PlannerError) {
+              result.error = (PlannerError) e;
+              result.setErrorIsSet(true);
+              msg = result;
+            } else if (e instanceof org.apache.thrift.transport.TTransportException) {
+              _LOGGER.error("TTransportException inside handler", e);
+              fb.close();
+              return;
+            } else if (e instanceof org.apache.thrift.TApplicationException) {
+              _LOGGER.error("TApplicationException inside handler", e);
+              msgType = org.apache.thrift.protocol.TMessageType.EXCEPTION;
+              msg = (org.apache.thrift.TApplicationException)e;
+            } else {
+              _LOGGER.error("Exception inside handler", e);
+              msgType = org.apache.thrift.protocol.TMessageType.EXCEPTION;
+              msg = new org.apache.thrift.TApplicationException(org.apache.thrift.TApplicationException.INTERNAL_ERROR, e.getMessage());
+            }
+            try {
+              fcall.sendResponse(fb,msg,msgType,seqid);
+            } catch (java.lang.Exception ex) {
+              _LOGGER.error("Exception writing to internal frame buffer", ex);
+              fb.close();
+            }
+          }
+        };
+      }
+
+      @Override
+      protected boolean isOneway() {
+        return false;
+      }
+
+      @Override
+      public void start(I iface, canDeleteWhere_args args, org.apache.thrift.async.AsyncMethodCallback<java.lang.Boolean> resultHandler) throws org.apache.thrift.TException {
+        iface.canDeleteWhere(args.handle, args.filters,resultHandler);
+      }
+    }
+
+    public static class deleteWhere<I extends AsyncIface> extends org.apache.thrift.AsyncProcessFunction<I, deleteWhere_args, Void> {
+      public deleteWhere() {
+        super("deleteWhere");
+      }
+
+      @Override
+      public deleteWhere_args getEmptyArgsInstance() {
+        return new deleteWhere_args();
+      }
+
+      @Override
+      public org.apache.thrift.async.AsyncMethodCallback<Void> getResultHandler(final org.apache.thrift.server.AbstractNonblockingServer.AsyncFrameBuffer fb, final int seqid) {
+        final org.apache.thrift.AsyncProcessFunction fcall = this;
+        return new org.apache.thrift.async.AsyncMethodCallback<Void>() { 
+          @Override
+          public void onComplete(Void o) {
+            deleteWhere_result result = new deleteWhere_result();
+            try {
+              fcall.sendResponse(fb, result, org.apache.thrift.protocol.TMessageType.REPLY,seqid);
+            } catch (org.apache.thrift.transport.TTransportException e) {
+              _LOGGER.error("TTransportException writing to internal frame buffer", e);
+              fb.close();
+            } catch (java.lang.Exception e) {
+              _LOGGER.error("Exception writing to internal frame buffer", e);
+              onError(e);
+            }
+          }
+          @Override
+          public void onError(java.lang.Exception e) {
+            byte msgType = org.apache.thrift.protocol.TMessageType.REPLY;
+            org.apache.thrift.TSerializable msg;
+            deleteWhere_result result = new deleteWhere_result();
+            if (e instanceof PlannerError) {
+              result.error = (PlannerError) e;
+              result.setErrorIsSet(true);
+              msg = result;
+            } else if (e instanceof org.apache.thrift.transport.TTransportException) {
+              _LOGGER.error("TTransportException inside handler", e);
+              fb.close();
+              return;
+            } else if (e instanceof org.apache.thrift.TApplicationException) {
+              _LOGGER.error("TApplicationException inside handler", e);
+              msgType = org.apache.thrift.protocol.TMessageType.EXCEPTION;
+              msg = (org.apache.thrift.TApplicationException)e;
+            } else {
+              _LOGGER.error("Exception inside handler", e);
+              msgType = org.apache.thrift.protocol.TMessageType.EXCEPTION;
+              msg = new org.apache.thrift.TApplicationException(org.apache.thrift.TApplicationException.INTERNAL_ERROR, e.getMessage());
+            }
+            try {
+              fcall.sendResponse(fb,msg,msgType,seqid);
+            } catch (java.lang.Exception ex) {
+              _LOGGER.error("Exception writing to internal frame buffer", ex);
+              fb.close();
+            }
+          }
+        };
+      }
+
+      @Override
+      protected boolean isOneway() {
+        return false;
+      }
+
+      @Override
+      public void start(I iface, deleteWhere_args args, org.apache.thrift.async.AsyncMethodCallback<Void> resultHandler) throws org.apache.thrift.TException {
+        iface.deleteWhere(args.handle, args.filters,resultHandler);
+      }
+    }
+
   }
 
   @SuppressWarnings({"cast", "rawtypes", "serial", "unchecked", "unused"})
@@ -7489,13 +7844,13 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list198 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<java.lang.String>(_list198.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem199;
-                  for (int _i200 = 0; _i200 < _list198.size; ++_i200)
+                  org.apache.thrift.protocol.TList _list250 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<java.lang.String>(_list250.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem251;
+                  for (int _i252 = 0; _i252 < _list250.size; ++_i252)
                   {
-                    _elem199 = iprot.readString();
-                    struct.success.add(_elem199);
+                    _elem251 = iprot.readString();
+                    struct.success.add(_elem251);
                   }
                   iprot.readListEnd();
                 }
@@ -7533,9 +7888,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.success.size()));
-            for (java.lang.String _iter201 : struct.success)
+            for (java.lang.String _iter253 : struct.success)
             {
-              oprot.writeString(_iter201);
+              oprot.writeString(_iter253);
             }
             oprot.writeListEnd();
           }
@@ -7575,9 +7930,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (java.lang.String _iter202 : struct.success)
+            for (java.lang.String _iter254 : struct.success)
             {
-              oprot.writeString(_iter202);
+              oprot.writeString(_iter254);
             }
           }
         }
@@ -7592,13 +7947,13 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list203 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.success = new java.util.ArrayList<java.lang.String>(_list203.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem204;
-            for (int _i205 = 0; _i205 < _list203.size; ++_i205)
+            org.apache.thrift.protocol.TList _list255 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.success = new java.util.ArrayList<java.lang.String>(_list255.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem256;
+            for (int _i257 = 0; _i257 < _list255.size; ++_i257)
             {
-              _elem204 = iprot.readString();
-              struct.success.add(_elem204);
+              _elem256 = iprot.readString();
+              struct.success.add(_elem256);
             }
           }
           struct.setSuccessIsSet(true);
@@ -9983,14 +10338,14 @@ public class Planner {
             case 3: // CHANGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list206 = iprot.readListBegin();
-                  struct.changes = new java.util.ArrayList<NamespaceChange>(_list206.size);
-                  @org.apache.thrift.annotation.Nullable NamespaceChange _elem207;
-                  for (int _i208 = 0; _i208 < _list206.size; ++_i208)
+                  org.apache.thrift.protocol.TList _list258 = iprot.readListBegin();
+                  struct.changes = new java.util.ArrayList<NamespaceChange>(_list258.size);
+                  @org.apache.thrift.annotation.Nullable NamespaceChange _elem259;
+                  for (int _i260 = 0; _i260 < _list258.size; ++_i260)
                   {
-                    _elem207 = new NamespaceChange();
-                    _elem207.read(iprot);
-                    struct.changes.add(_elem207);
+                    _elem259 = new NamespaceChange();
+                    _elem259.read(iprot);
+                    struct.changes.add(_elem259);
                   }
                   iprot.readListEnd();
                 }
@@ -10029,9 +10384,9 @@ public class Planner {
           oprot.writeFieldBegin(CHANGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.changes.size()));
-            for (NamespaceChange _iter209 : struct.changes)
+            for (NamespaceChange _iter261 : struct.changes)
             {
-              _iter209.write(oprot);
+              _iter261.write(oprot);
             }
             oprot.writeListEnd();
           }
@@ -10075,9 +10430,9 @@ public class Planner {
         if (struct.isSetChanges()) {
           {
             oprot.writeI32(struct.changes.size());
-            for (NamespaceChange _iter210 : struct.changes)
+            for (NamespaceChange _iter262 : struct.changes)
             {
-              _iter210.write(oprot);
+              _iter262.write(oprot);
             }
           }
         }
@@ -10098,14 +10453,14 @@ public class Planner {
         }
         if (incoming.get(2)) {
           {
-            org.apache.thrift.protocol.TList _list211 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-            struct.changes = new java.util.ArrayList<NamespaceChange>(_list211.size);
-            @org.apache.thrift.annotation.Nullable NamespaceChange _elem212;
-            for (int _i213 = 0; _i213 < _list211.size; ++_i213)
+            org.apache.thrift.protocol.TList _list263 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+            struct.changes = new java.util.ArrayList<NamespaceChange>(_list263.size);
+            @org.apache.thrift.annotation.Nullable NamespaceChange _elem264;
+            for (int _i265 = 0; _i265 < _list263.size; ++_i265)
             {
-              _elem212 = new NamespaceChange();
-              _elem212.read(iprot);
-              struct.changes.add(_elem212);
+              _elem264 = new NamespaceChange();
+              _elem264.read(iprot);
+              struct.changes.add(_elem264);
             }
           }
           struct.setChangesIsSet(true);
@@ -12364,13 +12719,13 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list214 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<java.lang.String>(_list214.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem215;
-                  for (int _i216 = 0; _i216 < _list214.size; ++_i216)
+                  org.apache.thrift.protocol.TList _list266 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<java.lang.String>(_list266.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem267;
+                  for (int _i268 = 0; _i268 < _list266.size; ++_i268)
                   {
-                    _elem215 = iprot.readString();
-                    struct.success.add(_elem215);
+                    _elem267 = iprot.readString();
+                    struct.success.add(_elem267);
                   }
                   iprot.readListEnd();
                 }
@@ -12408,9 +12763,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.success.size()));
-            for (java.lang.String _iter217 : struct.success)
+            for (java.lang.String _iter269 : struct.success)
             {
-              oprot.writeString(_iter217);
+              oprot.writeString(_iter269);
             }
             oprot.writeListEnd();
           }
@@ -12450,9 +12805,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (java.lang.String _iter218 : struct.success)
+            for (java.lang.String _iter270 : struct.success)
             {
-              oprot.writeString(_iter218);
+              oprot.writeString(_iter270);
             }
           }
         }
@@ -12467,13 +12822,13 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list219 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.success = new java.util.ArrayList<java.lang.String>(_list219.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem220;
-            for (int _i221 = 0; _i221 < _list219.size; ++_i221)
+            org.apache.thrift.protocol.TList _list271 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.success = new java.util.ArrayList<java.lang.String>(_list271.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem272;
+            for (int _i273 = 0; _i273 < _list271.size; ++_i273)
             {
-              _elem220 = iprot.readString();
-              struct.success.add(_elem220);
+              _elem272 = iprot.readString();
+              struct.success.add(_elem272);
             }
           }
           struct.setSuccessIsSet(true);
@@ -14883,14 +15238,14 @@ public class Planner {
             case 2: // CHANGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list222 = iprot.readListBegin();
-                  struct.changes = new java.util.ArrayList<TableChange>(_list222.size);
-                  @org.apache.thrift.annotation.Nullable TableChange _elem223;
-                  for (int _i224 = 0; _i224 < _list222.size; ++_i224)
+                  org.apache.thrift.protocol.TList _list274 = iprot.readListBegin();
+                  struct.changes = new java.util.ArrayList<TableChange>(_list274.size);
+                  @org.apache.thrift.annotation.Nullable TableChange _elem275;
+                  for (int _i276 = 0; _i276 < _list274.size; ++_i276)
                   {
-                    _elem223 = new TableChange();
-                    _elem223.read(iprot);
-                    struct.changes.add(_elem223);
+                    _elem275 = new TableChange();
+                    _elem275.read(iprot);
+                    struct.changes.add(_elem275);
                   }
                   iprot.readListEnd();
                 }
@@ -14924,9 +15279,9 @@ public class Planner {
           oprot.writeFieldBegin(CHANGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.changes.size()));
-            for (TableChange _iter225 : struct.changes)
+            for (TableChange _iter277 : struct.changes)
             {
-              _iter225.write(oprot);
+              _iter277.write(oprot);
             }
             oprot.writeListEnd();
           }
@@ -14964,9 +15319,9 @@ public class Planner {
         if (struct.isSetChanges()) {
           {
             oprot.writeI32(struct.changes.size());
-            for (TableChange _iter226 : struct.changes)
+            for (TableChange _iter278 : struct.changes)
             {
-              _iter226.write(oprot);
+              _iter278.write(oprot);
             }
           }
         }
@@ -14983,14 +15338,14 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list227 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-            struct.changes = new java.util.ArrayList<TableChange>(_list227.size);
-            @org.apache.thrift.annotation.Nullable TableChange _elem228;
-            for (int _i229 = 0; _i229 < _list227.size; ++_i229)
+            org.apache.thrift.protocol.TList _list279 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+            struct.changes = new java.util.ArrayList<TableChange>(_list279.size);
+            @org.apache.thrift.annotation.Nullable TableChange _elem280;
+            for (int _i281 = 0; _i281 < _list279.size; ++_i281)
             {
-              _elem228 = new TableChange();
-              _elem228.read(iprot);
-              struct.changes.add(_elem228);
+              _elem280 = new TableChange();
+              _elem280.read(iprot);
+              struct.changes.add(_elem280);
             }
           }
           struct.setChangesIsSet(true);
@@ -17763,13 +18118,13 @@ public class Planner {
             case 2: // FILTERS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list230 = iprot.readListBegin();
-                  struct.filters = new java.util.ArrayList<java.lang.String>(_list230.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem231;
-                  for (int _i232 = 0; _i232 < _list230.size; ++_i232)
+                  org.apache.thrift.protocol.TList _list282 = iprot.readListBegin();
+                  struct.filters = new java.util.ArrayList<java.lang.String>(_list282.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem283;
+                  for (int _i284 = 0; _i284 < _list282.size; ++_i284)
                   {
-                    _elem231 = iprot.readString();
-                    struct.filters.add(_elem231);
+                    _elem283 = iprot.readString();
+                    struct.filters.add(_elem283);
                   }
                   iprot.readListEnd();
                 }
@@ -17803,9 +18158,9 @@ public class Planner {
           oprot.writeFieldBegin(FILTERS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.filters.size()));
-            for (java.lang.String _iter233 : struct.filters)
+            for (java.lang.String _iter285 : struct.filters)
             {
-              oprot.writeString(_iter233);
+              oprot.writeString(_iter285);
             }
             oprot.writeListEnd();
           }
@@ -17843,9 +18198,9 @@ public class Planner {
         if (struct.isSetFilters()) {
           {
             oprot.writeI32(struct.filters.size());
-            for (java.lang.String _iter234 : struct.filters)
+            for (java.lang.String _iter286 : struct.filters)
             {
-              oprot.writeString(_iter234);
+              oprot.writeString(_iter286);
             }
           }
         }
@@ -17861,13 +18216,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list235 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.filters = new java.util.ArrayList<java.lang.String>(_list235.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem236;
-            for (int _i237 = 0; _i237 < _list235.size; ++_i237)
+            org.apache.thrift.protocol.TList _list287 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.filters = new java.util.ArrayList<java.lang.String>(_list287.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem288;
+            for (int _i289 = 0; _i289 < _list287.size; ++_i289)
             {
-              _elem236 = iprot.readString();
-              struct.filters.add(_elem236);
+              _elem288 = iprot.readString();
+              struct.filters.add(_elem288);
             }
           }
           struct.setFiltersIsSet(true);
@@ -18291,15 +18646,15 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list238 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<FilterHandling>(_list238.size);
-                  @org.apache.thrift.annotation.Nullable FilterHandling _elem239;
-                  for (int _i240 = 0; _i240 < _list238.size; ++_i240)
+                  org.apache.thrift.protocol.TList _list290 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<FilterHandling>(_list290.size);
+                  @org.apache.thrift.annotation.Nullable FilterHandling _elem291;
+                  for (int _i292 = 0; _i292 < _list290.size; ++_i292)
                   {
-                    _elem239 = interbed.spark.thrift.FilterHandling.findByValue(iprot.readI32());
-                    if (_elem239 != null)
+                    _elem291 = interbed.spark.thrift.FilterHandling.findByValue(iprot.readI32());
+                    if (_elem291 != null)
                     {
-                      struct.success.add(_elem239);
+                      struct.success.add(_elem291);
                     }
                   }
                   iprot.readListEnd();
@@ -18338,9 +18693,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.I32, struct.success.size()));
-            for (FilterHandling _iter241 : struct.success)
+            for (FilterHandling _iter293 : struct.success)
             {
-              oprot.writeI32(_iter241.getValue());
+              oprot.writeI32(_iter293.getValue());
             }
             oprot.writeListEnd();
           }
@@ -18380,9 +18735,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (FilterHandling _iter242 : struct.success)
+            for (FilterHandling _iter294 : struct.success)
             {
-              oprot.writeI32(_iter242.getValue());
+              oprot.writeI32(_iter294.getValue());
             }
           }
         }
@@ -18397,15 +18752,15 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list243 = iprot.readListBegin(org.apache.thrift.protocol.TType.I32);
-            struct.success = new java.util.ArrayList<FilterHandling>(_list243.size);
-            @org.apache.thrift.annotation.Nullable FilterHandling _elem244;
-            for (int _i245 = 0; _i245 < _list243.size; ++_i245)
+            org.apache.thrift.protocol.TList _list295 = iprot.readListBegin(org.apache.thrift.protocol.TType.I32);
+            struct.success = new java.util.ArrayList<FilterHandling>(_list295.size);
+            @org.apache.thrift.annotation.Nullable FilterHandling _elem296;
+            for (int _i297 = 0; _i297 < _list295.size; ++_i297)
             {
-              _elem244 = interbed.spark.thrift.FilterHandling.findByValue(iprot.readI32());
-              if (_elem244 != null)
+              _elem296 = interbed.spark.thrift.FilterHandling.findByValue(iprot.readI32());
+              if (_elem296 != null)
               {
-                struct.success.add(_elem244);
+                struct.success.add(_elem296);
               }
             }
           }
@@ -20838,13 +21193,13 @@ public class Planner {
             case 2: // MESSAGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list246 = iprot.readListBegin();
-                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list246.size);
-                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem247;
-                  for (int _i248 = 0; _i248 < _list246.size; ++_i248)
+                  org.apache.thrift.protocol.TList _list298 = iprot.readListBegin();
+                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list298.size);
+                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem299;
+                  for (int _i300 = 0; _i300 < _list298.size; ++_i300)
                   {
-                    _elem247 = iprot.readBinary();
-                    struct.messages.add(_elem247);
+                    _elem299 = iprot.readBinary();
+                    struct.messages.add(_elem299);
                   }
                   iprot.readListEnd();
                 }
@@ -20878,9 +21233,9 @@ public class Planner {
           oprot.writeFieldBegin(MESSAGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.messages.size()));
-            for (java.nio.ByteBuffer _iter249 : struct.messages)
+            for (java.nio.ByteBuffer _iter301 : struct.messages)
             {
-              oprot.writeBinary(_iter249);
+              oprot.writeBinary(_iter301);
             }
             oprot.writeListEnd();
           }
@@ -20918,9 +21273,9 @@ public class Planner {
         if (struct.isSetMessages()) {
           {
             oprot.writeI32(struct.messages.size());
-            for (java.nio.ByteBuffer _iter250 : struct.messages)
+            for (java.nio.ByteBuffer _iter302 : struct.messages)
             {
-              oprot.writeBinary(_iter250);
+              oprot.writeBinary(_iter302);
             }
           }
         }
@@ -20936,13 +21291,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list251 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list251.size);
-            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem252;
-            for (int _i253 = 0; _i253 < _list251.size; ++_i253)
+            org.apache.thrift.protocol.TList _list303 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list303.size);
+            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem304;
+            for (int _i305 = 0; _i305 < _list303.size; ++_i305)
             {
-              _elem252 = iprot.readBinary();
-              struct.messages.add(_elem252);
+              _elem304 = iprot.readBinary();
+              struct.messages.add(_elem304);
             }
           }
           struct.setMessagesIsSet(true);
@@ -21875,13 +22230,13 @@ public class Planner {
             case 2: // MESSAGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list254 = iprot.readListBegin();
-                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list254.size);
-                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem255;
-                  for (int _i256 = 0; _i256 < _list254.size; ++_i256)
+                  org.apache.thrift.protocol.TList _list306 = iprot.readListBegin();
+                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list306.size);
+                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem307;
+                  for (int _i308 = 0; _i308 < _list306.size; ++_i308)
                   {
-                    _elem255 = iprot.readBinary();
-                    struct.messages.add(_elem255);
+                    _elem307 = iprot.readBinary();
+                    struct.messages.add(_elem307);
                   }
                   iprot.readListEnd();
                 }
@@ -21915,9 +22270,9 @@ public class Planner {
           oprot.writeFieldBegin(MESSAGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.messages.size()));
-            for (java.nio.ByteBuffer _iter257 : struct.messages)
+            for (java.nio.ByteBuffer _iter309 : struct.messages)
             {
-              oprot.writeBinary(_iter257);
+              oprot.writeBinary(_iter309);
             }
             oprot.writeListEnd();
           }
@@ -21955,9 +22310,9 @@ public class Planner {
         if (struct.isSetMessages()) {
           {
             oprot.writeI32(struct.messages.size());
-            for (java.nio.ByteBuffer _iter258 : struct.messages)
+            for (java.nio.ByteBuffer _iter310 : struct.messages)
             {
-              oprot.writeBinary(_iter258);
+              oprot.writeBinary(_iter310);
             }
           }
         }
@@ -21973,13 +22328,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list259 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list259.size);
-            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem260;
-            for (int _i261 = 0; _i261 < _list259.size; ++_i261)
+            org.apache.thrift.protocol.TList _list311 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list311.size);
+            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem312;
+            for (int _i313 = 0; _i313 < _list311.size; ++_i313)
             {
-              _elem260 = iprot.readBinary();
-              struct.messages.add(_elem260);
+              _elem312 = iprot.readBinary();
+              struct.messages.add(_elem312);
             }
           }
           struct.setMessagesIsSet(true);
@@ -23167,14 +23522,14 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list262 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<ProcedureInfo>(_list262.size);
-                  @org.apache.thrift.annotation.Nullable ProcedureInfo _elem263;
-                  for (int _i264 = 0; _i264 < _list262.size; ++_i264)
+                  org.apache.thrift.protocol.TList _list314 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<ProcedureInfo>(_list314.size);
+                  @org.apache.thrift.annotation.Nullable ProcedureInfo _elem315;
+                  for (int _i316 = 0; _i316 < _list314.size; ++_i316)
                   {
-                    _elem263 = new ProcedureInfo();
-                    _elem263.read(iprot);
-                    struct.success.add(_elem263);
+                    _elem315 = new ProcedureInfo();
+                    _elem315.read(iprot);
+                    struct.success.add(_elem315);
                   }
                   iprot.readListEnd();
                 }
@@ -23212,9 +23567,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.success.size()));
-            for (ProcedureInfo _iter265 : struct.success)
+            for (ProcedureInfo _iter317 : struct.success)
             {
-              _iter265.write(oprot);
+              _iter317.write(oprot);
             }
             oprot.writeListEnd();
           }
@@ -23254,9 +23609,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (ProcedureInfo _iter266 : struct.success)
+            for (ProcedureInfo _iter318 : struct.success)
             {
-              _iter266.write(oprot);
+              _iter318.write(oprot);
             }
           }
         }
@@ -23271,14 +23626,14 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list267 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-            struct.success = new java.util.ArrayList<ProcedureInfo>(_list267.size);
-            @org.apache.thrift.annotation.Nullable ProcedureInfo _elem268;
-            for (int _i269 = 0; _i269 < _list267.size; ++_i269)
+            org.apache.thrift.protocol.TList _list319 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+            struct.success = new java.util.ArrayList<ProcedureInfo>(_list319.size);
+            @org.apache.thrift.annotation.Nullable ProcedureInfo _elem320;
+            for (int _i321 = 0; _i321 < _list319.size; ++_i321)
             {
-              _elem268 = new ProcedureInfo();
-              _elem268.read(iprot);
-              struct.success.add(_elem268);
+              _elem320 = new ProcedureInfo();
+              _elem320.read(iprot);
+              struct.success.add(_elem320);
             }
           }
           struct.setSuccessIsSet(true);
@@ -24694,13 +25049,13 @@ public class Planner {
             case 3: // RESULTS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list270 = iprot.readListBegin();
-                  struct.results = new java.util.ArrayList<java.nio.ByteBuffer>(_list270.size);
-                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem271;
-                  for (int _i272 = 0; _i272 < _list270.size; ++_i272)
+                  org.apache.thrift.protocol.TList _list322 = iprot.readListBegin();
+                  struct.results = new java.util.ArrayList<java.nio.ByteBuffer>(_list322.size);
+                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem323;
+                  for (int _i324 = 0; _i324 < _list322.size; ++_i324)
                   {
-                    _elem271 = iprot.readBinary();
-                    struct.results.add(_elem271);
+                    _elem323 = iprot.readBinary();
+                    struct.results.add(_elem323);
                   }
                   iprot.readListEnd();
                 }
@@ -24739,9 +25094,9 @@ public class Planner {
           oprot.writeFieldBegin(RESULTS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.results.size()));
-            for (java.nio.ByteBuffer _iter273 : struct.results)
+            for (java.nio.ByteBuffer _iter325 : struct.results)
             {
-              oprot.writeBinary(_iter273);
+              oprot.writeBinary(_iter325);
             }
             oprot.writeListEnd();
           }
@@ -24785,9 +25140,9 @@ public class Planner {
         if (struct.isSetResults()) {
           {
             oprot.writeI32(struct.results.size());
-            for (java.nio.ByteBuffer _iter274 : struct.results)
+            for (java.nio.ByteBuffer _iter326 : struct.results)
             {
-              oprot.writeBinary(_iter274);
+              oprot.writeBinary(_iter326);
             }
           }
         }
@@ -24808,13 +25163,13 @@ public class Planner {
         }
         if (incoming.get(2)) {
           {
-            org.apache.thrift.protocol.TList _list275 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.results = new java.util.ArrayList<java.nio.ByteBuffer>(_list275.size);
-            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem276;
-            for (int _i277 = 0; _i277 < _list275.size; ++_i277)
+            org.apache.thrift.protocol.TList _list327 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.results = new java.util.ArrayList<java.nio.ByteBuffer>(_list327.size);
+            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem328;
+            for (int _i329 = 0; _i329 < _list327.size; ++_i329)
             {
-              _elem276 = iprot.readBinary();
-              struct.results.add(_elem276);
+              _elem328 = iprot.readBinary();
+              struct.results.add(_elem328);
             }
           }
           struct.setResultsIsSet(true);
@@ -36346,13 +36701,13 @@ public class Planner {
             case 3: // MESSAGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list278 = iprot.readListBegin();
-                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list278.size);
-                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem279;
-                  for (int _i280 = 0; _i280 < _list278.size; ++_i280)
+                  org.apache.thrift.protocol.TList _list330 = iprot.readListBegin();
+                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list330.size);
+                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem331;
+                  for (int _i332 = 0; _i332 < _list330.size; ++_i332)
                   {
-                    _elem279 = iprot.readBinary();
-                    struct.messages.add(_elem279);
+                    _elem331 = iprot.readBinary();
+                    struct.messages.add(_elem331);
                   }
                   iprot.readListEnd();
                 }
@@ -36389,9 +36744,9 @@ public class Planner {
           oprot.writeFieldBegin(MESSAGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.messages.size()));
-            for (java.nio.ByteBuffer _iter281 : struct.messages)
+            for (java.nio.ByteBuffer _iter333 : struct.messages)
             {
-              oprot.writeBinary(_iter281);
+              oprot.writeBinary(_iter333);
             }
             oprot.writeListEnd();
           }
@@ -36435,9 +36790,9 @@ public class Planner {
         if (struct.isSetMessages()) {
           {
             oprot.writeI32(struct.messages.size());
-            for (java.nio.ByteBuffer _iter282 : struct.messages)
+            for (java.nio.ByteBuffer _iter334 : struct.messages)
             {
-              oprot.writeBinary(_iter282);
+              oprot.writeBinary(_iter334);
             }
           }
         }
@@ -36457,13 +36812,13 @@ public class Planner {
         }
         if (incoming.get(2)) {
           {
-            org.apache.thrift.protocol.TList _list283 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list283.size);
-            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem284;
-            for (int _i285 = 0; _i285 < _list283.size; ++_i285)
+            org.apache.thrift.protocol.TList _list335 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list335.size);
+            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem336;
+            for (int _i337 = 0; _i337 < _list335.size; ++_i337)
             {
-              _elem284 = iprot.readBinary();
-              struct.messages.add(_elem284);
+              _elem336 = iprot.readBinary();
+              struct.messages.add(_elem336);
             }
           }
           struct.setMessagesIsSet(true);
@@ -37823,6 +38178,1962 @@ public class Planner {
 
       @Override
       public void read(org.apache.thrift.protocol.TProtocol prot, abortEpoch_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet incoming = iprot.readBitSet(1);
+        if (incoming.get(0)) {
+          struct.error = new PlannerError();
+          struct.error.read(iprot);
+          struct.setErrorIsSet(true);
+        }
+      }
+    }
+
+    private static <S extends org.apache.thrift.scheme.IScheme> S scheme(org.apache.thrift.protocol.TProtocol proto) {
+      return (org.apache.thrift.scheme.StandardScheme.class.equals(proto.getScheme()) ? STANDARD_SCHEME_FACTORY : TUPLE_SCHEME_FACTORY).getScheme();
+    }
+  }
+
+  @SuppressWarnings({"cast", "rawtypes", "serial", "unchecked", "unused"})
+  public static class canDeleteWhere_args implements org.apache.thrift.TBase<canDeleteWhere_args, canDeleteWhere_args._Fields>, java.io.Serializable, Cloneable, Comparable<canDeleteWhere_args>   {
+    private static final org.apache.thrift.protocol.TStruct STRUCT_DESC = new org.apache.thrift.protocol.TStruct("canDeleteWhere_args");
+
+    private static final org.apache.thrift.protocol.TField HANDLE_FIELD_DESC = new org.apache.thrift.protocol.TField("handle", org.apache.thrift.protocol.TType.STRING, (short)1);
+    private static final org.apache.thrift.protocol.TField FILTERS_FIELD_DESC = new org.apache.thrift.protocol.TField("filters", org.apache.thrift.protocol.TType.LIST, (short)2);
+
+    private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new canDeleteWhere_argsStandardSchemeFactory();
+    private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new canDeleteWhere_argsTupleSchemeFactory();
+
+    public @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer handle; // required
+    public @org.apache.thrift.annotation.Nullable java.util.List<java.lang.String> filters; // required
+
+    /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
+    public enum _Fields implements org.apache.thrift.TFieldIdEnum {
+      HANDLE((short)1, "handle"),
+      FILTERS((short)2, "filters");
+
+      private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
+
+      static {
+        for (_Fields field : java.util.EnumSet.allOf(_Fields.class)) {
+          byName.put(field.getFieldName(), field);
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByThriftId(int fieldId) {
+        switch(fieldId) {
+          case 1: // HANDLE
+            return HANDLE;
+          case 2: // FILTERS
+            return FILTERS;
+          default:
+            return null;
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, throwing an exception
+       * if it is not found.
+       */
+      public static _Fields findByThriftIdOrThrow(int fieldId) {
+        _Fields fields = findByThriftId(fieldId);
+        if (fields == null) throw new java.lang.IllegalArgumentException("Field " + fieldId + " doesn't exist!");
+        return fields;
+      }
+
+      /**
+       * Find the _Fields constant that matches name, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByName(java.lang.String name) {
+        return byName.get(name);
+      }
+
+      private final short _thriftId;
+      private final java.lang.String _fieldName;
+
+      _Fields(short thriftId, java.lang.String fieldName) {
+        _thriftId = thriftId;
+        _fieldName = fieldName;
+      }
+
+      @Override
+      public short getThriftFieldId() {
+        return _thriftId;
+      }
+
+      @Override
+      public java.lang.String getFieldName() {
+        return _fieldName;
+      }
+    }
+
+    // isset id assignments
+    public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
+    static {
+      java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
+      tmpMap.put(_Fields.HANDLE, new org.apache.thrift.meta_data.FieldMetaData("handle", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING          , true)));
+      tmpMap.put(_Fields.FILTERS, new org.apache.thrift.meta_data.FieldMetaData("filters", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.ListMetaData(org.apache.thrift.protocol.TType.LIST, 
+              new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING))));
+      metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
+      org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(canDeleteWhere_args.class, metaDataMap);
+    }
+
+    public canDeleteWhere_args() {
+    }
+
+    public canDeleteWhere_args(
+      java.nio.ByteBuffer handle,
+      java.util.List<java.lang.String> filters)
+    {
+      this();
+      this.handle = org.apache.thrift.TBaseHelper.copyBinary(handle);
+      this.filters = filters;
+    }
+
+    /**
+     * Performs a deep copy on <i>other</i>.
+     */
+    public canDeleteWhere_args(canDeleteWhere_args other) {
+      if (other.isSetHandle()) {
+        this.handle = org.apache.thrift.TBaseHelper.copyBinary(other.handle);
+      }
+      if (other.isSetFilters()) {
+        java.util.List<java.lang.String> __this__filters = new java.util.ArrayList<java.lang.String>(other.filters);
+        this.filters = __this__filters;
+      }
+    }
+
+    @Override
+    public canDeleteWhere_args deepCopy() {
+      return new canDeleteWhere_args(this);
+    }
+
+    @Override
+    public void clear() {
+      this.handle = null;
+      this.filters = null;
+    }
+
+    public byte[] getHandle() {
+      setHandle(org.apache.thrift.TBaseHelper.rightSize(handle));
+      return handle == null ? null : handle.array();
+    }
+
+    public java.nio.ByteBuffer bufferForHandle() {
+      return org.apache.thrift.TBaseHelper.copyBinary(handle);
+    }
+
+    public canDeleteWhere_args setHandle(byte[] handle) {
+      this.handle = handle == null ? (java.nio.ByteBuffer)null     : java.nio.ByteBuffer.wrap(handle.clone());
+      return this;
+    }
+
+    public canDeleteWhere_args setHandle(@org.apache.thrift.annotation.Nullable java.nio.ByteBuffer handle) {
+      this.handle = org.apache.thrift.TBaseHelper.copyBinary(handle);
+      return this;
+    }
+
+    public void unsetHandle() {
+      this.handle = null;
+    }
+
+    /** Returns true if field handle is set (has been assigned a value) and false otherwise */
+    public boolean isSetHandle() {
+      return this.handle != null;
+    }
+
+    public void setHandleIsSet(boolean value) {
+      if (!value) {
+        this.handle = null;
+      }
+    }
+
+    public int getFiltersSize() {
+      return (this.filters == null) ? 0 : this.filters.size();
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public java.util.Iterator<java.lang.String> getFiltersIterator() {
+      return (this.filters == null) ? null : this.filters.iterator();
+    }
+
+    public void addToFilters(java.lang.String elem) {
+      if (this.filters == null) {
+        this.filters = new java.util.ArrayList<java.lang.String>();
+      }
+      this.filters.add(elem);
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public java.util.List<java.lang.String> getFilters() {
+      return this.filters;
+    }
+
+    public canDeleteWhere_args setFilters(@org.apache.thrift.annotation.Nullable java.util.List<java.lang.String> filters) {
+      this.filters = filters;
+      return this;
+    }
+
+    public void unsetFilters() {
+      this.filters = null;
+    }
+
+    /** Returns true if field filters is set (has been assigned a value) and false otherwise */
+    public boolean isSetFilters() {
+      return this.filters != null;
+    }
+
+    public void setFiltersIsSet(boolean value) {
+      if (!value) {
+        this.filters = null;
+      }
+    }
+
+    @Override
+    public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
+      switch (field) {
+      case HANDLE:
+        if (value == null) {
+          unsetHandle();
+        } else {
+          if (value instanceof byte[]) {
+            setHandle((byte[])value);
+          } else {
+            setHandle((java.nio.ByteBuffer)value);
+          }
+        }
+        break;
+
+      case FILTERS:
+        if (value == null) {
+          unsetFilters();
+        } else {
+          setFilters((java.util.List<java.lang.String>)value);
+        }
+        break;
+
+      }
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public java.lang.Object getFieldValue(_Fields field) {
+      switch (field) {
+      case HANDLE:
+        return getHandle();
+
+      case FILTERS:
+        return getFilters();
+
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    /** Returns true if field corresponding to fieldID is set (has been assigned a value) and false otherwise */
+    @Override
+    public boolean isSet(_Fields field) {
+      if (field == null) {
+        throw new java.lang.IllegalArgumentException();
+      }
+
+      switch (field) {
+      case HANDLE:
+        return isSetHandle();
+      case FILTERS:
+        return isSetFilters();
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    @Override
+    public boolean equals(java.lang.Object that) {
+      if (that instanceof canDeleteWhere_args)
+        return this.equals((canDeleteWhere_args)that);
+      return false;
+    }
+
+    public boolean equals(canDeleteWhere_args that) {
+      if (that == null)
+        return false;
+      if (this == that)
+        return true;
+
+      boolean this_present_handle = true && this.isSetHandle();
+      boolean that_present_handle = true && that.isSetHandle();
+      if (this_present_handle || that_present_handle) {
+        if (!(this_present_handle && that_present_handle))
+          return false;
+        if (!this.handle.equals(that.handle))
+          return false;
+      }
+
+      boolean this_present_filters = true && this.isSetFilters();
+      boolean that_present_filters = true && that.isSetFilters();
+      if (this_present_filters || that_present_filters) {
+        if (!(this_present_filters && that_present_filters))
+          return false;
+        if (!this.filters.equals(that.filters))
+          return false;
+      }
+
+      return true;
+    }
+
+    @Override
+    public int hashCode() {
+      int hashCode = 1;
+
+      hashCode = hashCode * 8191 + ((isSetHandle()) ? 131071 : 524287);
+      if (isSetHandle())
+        hashCode = hashCode * 8191 + handle.hashCode();
+
+      hashCode = hashCode * 8191 + ((isSetFilters()) ? 131071 : 524287);
+      if (isSetFilters())
+        hashCode = hashCode * 8191 + filters.hashCode();
+
+      return hashCode;
+    }
+
+    @Override
+    public int compareTo(canDeleteWhere_args other) {
+      if (!getClass().equals(other.getClass())) {
+        return getClass().getName().compareTo(other.getClass().getName());
+      }
+
+      int lastComparison = 0;
+
+      lastComparison = java.lang.Boolean.compare(isSetHandle(), other.isSetHandle());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetHandle()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.handle, other.handle);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      lastComparison = java.lang.Boolean.compare(isSetFilters(), other.isSetFilters());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetFilters()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.filters, other.filters);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      return 0;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public _Fields fieldForId(int fieldId) {
+      return _Fields.findByThriftId(fieldId);
+    }
+
+    @Override
+    public void read(org.apache.thrift.protocol.TProtocol iprot) throws org.apache.thrift.TException {
+      scheme(iprot).read(iprot, this);
+    }
+
+    @Override
+    public void write(org.apache.thrift.protocol.TProtocol oprot) throws org.apache.thrift.TException {
+      scheme(oprot).write(oprot, this);
+    }
+
+    @Override
+    public java.lang.String toString() {
+      java.lang.StringBuilder sb = new java.lang.StringBuilder("canDeleteWhere_args(");
+      boolean first = true;
+
+      sb.append("handle:");
+      if (this.handle == null) {
+        sb.append("null");
+      } else {
+        org.apache.thrift.TBaseHelper.toString(this.handle, sb);
+      }
+      first = false;
+      if (!first) sb.append(", ");
+      sb.append("filters:");
+      if (this.filters == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.filters);
+      }
+      first = false;
+      sb.append(")");
+      return sb.toString();
+    }
+
+    public void validate() throws org.apache.thrift.TException {
+      // check for required fields
+      // check for sub-struct validity
+    }
+
+    private void writeObject(java.io.ObjectOutputStream out) throws java.io.IOException {
+      try {
+        write(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(out)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private void readObject(java.io.ObjectInputStream in) throws java.io.IOException, java.lang.ClassNotFoundException {
+      try {
+        read(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(in)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private static class canDeleteWhere_argsStandardSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public canDeleteWhere_argsStandardScheme getScheme() {
+        return new canDeleteWhere_argsStandardScheme();
+      }
+    }
+
+    private static class canDeleteWhere_argsStandardScheme extends org.apache.thrift.scheme.StandardScheme<canDeleteWhere_args> {
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol iprot, canDeleteWhere_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TField schemeField;
+        iprot.readStructBegin();
+        while (true)
+        {
+          schemeField = iprot.readFieldBegin();
+          if (schemeField.type == org.apache.thrift.protocol.TType.STOP) { 
+            break;
+          }
+          switch (schemeField.id) {
+            case 1: // HANDLE
+              if (schemeField.type == org.apache.thrift.protocol.TType.STRING) {
+                struct.handle = iprot.readBinary();
+                struct.setHandleIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            case 2: // FILTERS
+              if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
+                {
+                  org.apache.thrift.protocol.TList _list338 = iprot.readListBegin();
+                  struct.filters = new java.util.ArrayList<java.lang.String>(_list338.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem339;
+                  for (int _i340 = 0; _i340 < _list338.size; ++_i340)
+                  {
+                    _elem339 = iprot.readString();
+                    struct.filters.add(_elem339);
+                  }
+                  iprot.readListEnd();
+                }
+                struct.setFiltersIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            default:
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+          }
+          iprot.readFieldEnd();
+        }
+        iprot.readStructEnd();
+
+        // check for required fields of primitive type, which can't be checked in the validate method
+        struct.validate();
+      }
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol oprot, canDeleteWhere_args struct) throws org.apache.thrift.TException {
+        struct.validate();
+
+        oprot.writeStructBegin(STRUCT_DESC);
+        if (struct.handle != null) {
+          oprot.writeFieldBegin(HANDLE_FIELD_DESC);
+          oprot.writeBinary(struct.handle);
+          oprot.writeFieldEnd();
+        }
+        if (struct.filters != null) {
+          oprot.writeFieldBegin(FILTERS_FIELD_DESC);
+          {
+            oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.filters.size()));
+            for (java.lang.String _iter341 : struct.filters)
+            {
+              oprot.writeString(_iter341);
+            }
+            oprot.writeListEnd();
+          }
+          oprot.writeFieldEnd();
+        }
+        oprot.writeFieldStop();
+        oprot.writeStructEnd();
+      }
+
+    }
+
+    private static class canDeleteWhere_argsTupleSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public canDeleteWhere_argsTupleScheme getScheme() {
+        return new canDeleteWhere_argsTupleScheme();
+      }
+    }
+
+    private static class canDeleteWhere_argsTupleScheme extends org.apache.thrift.scheme.TupleScheme<canDeleteWhere_args> {
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol prot, canDeleteWhere_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol oprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet optionals = new java.util.BitSet();
+        if (struct.isSetHandle()) {
+          optionals.set(0);
+        }
+        if (struct.isSetFilters()) {
+          optionals.set(1);
+        }
+        oprot.writeBitSet(optionals, 2);
+        if (struct.isSetHandle()) {
+          oprot.writeBinary(struct.handle);
+        }
+        if (struct.isSetFilters()) {
+          {
+            oprot.writeI32(struct.filters.size());
+            for (java.lang.String _iter342 : struct.filters)
+            {
+              oprot.writeString(_iter342);
+            }
+          }
+        }
+      }
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol prot, canDeleteWhere_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet incoming = iprot.readBitSet(2);
+        if (incoming.get(0)) {
+          struct.handle = iprot.readBinary();
+          struct.setHandleIsSet(true);
+        }
+        if (incoming.get(1)) {
+          {
+            org.apache.thrift.protocol.TList _list343 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.filters = new java.util.ArrayList<java.lang.String>(_list343.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem344;
+            for (int _i345 = 0; _i345 < _list343.size; ++_i345)
+            {
+              _elem344 = iprot.readString();
+              struct.filters.add(_elem344);
+            }
+          }
+          struct.setFiltersIsSet(true);
+        }
+      }
+    }
+
+    private static <S extends org.apache.thrift.scheme.IScheme> S scheme(org.apache.thrift.protocol.TProtocol proto) {
+      return (org.apache.thrift.scheme.StandardScheme.class.equals(proto.getScheme()) ? STANDARD_SCHEME_FACTORY : TUPLE_SCHEME_FACTORY).getScheme();
+    }
+  }
+
+  @SuppressWarnings({"cast", "rawtypes", "serial", "unchecked", "unused"})
+  public static class canDeleteWhere_result implements org.apache.thrift.TBase<canDeleteWhere_result, canDeleteWhere_result._Fields>, java.io.Serializable, Cloneable, Comparable<canDeleteWhere_result>   {
+    private static final org.apache.thrift.protocol.TStruct STRUCT_DESC = new org.apache.thrift.protocol.TStruct("canDeleteWhere_result");
+
+    private static final org.apache.thrift.protocol.TField SUCCESS_FIELD_DESC = new org.apache.thrift.protocol.TField("success", org.apache.thrift.protocol.TType.BOOL, (short)0);
+    private static final org.apache.thrift.protocol.TField ERROR_FIELD_DESC = new org.apache.thrift.protocol.TField("error", org.apache.thrift.protocol.TType.STRUCT, (short)1);
+
+    private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new canDeleteWhere_resultStandardSchemeFactory();
+    private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new canDeleteWhere_resultTupleSchemeFactory();
+
+    public boolean success; // required
+    public @org.apache.thrift.annotation.Nullable PlannerError error; // required
+
+    /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
+    public enum _Fields implements org.apache.thrift.TFieldIdEnum {
+      SUCCESS((short)0, "success"),
+      ERROR((short)1, "error");
+
+      private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
+
+      static {
+        for (_Fields field : java.util.EnumSet.allOf(_Fields.class)) {
+          byName.put(field.getFieldName(), field);
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByThriftId(int fieldId) {
+        switch(fieldId) {
+          case 0: // SUCCESS
+            return SUCCESS;
+          case 1: // ERROR
+            return ERROR;
+          default:
+            return null;
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, throwing an exception
+       * if it is not found.
+       */
+      public static _Fields findByThriftIdOrThrow(int fieldId) {
+        _Fields fields = findByThriftId(fieldId);
+        if (fields == null) throw new java.lang.IllegalArgumentException("Field " + fieldId + " doesn't exist!");
+        return fields;
+      }
+
+      /**
+       * Find the _Fields constant that matches name, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByName(java.lang.String name) {
+        return byName.get(name);
+      }
+
+      private final short _thriftId;
+      private final java.lang.String _fieldName;
+
+      _Fields(short thriftId, java.lang.String fieldName) {
+        _thriftId = thriftId;
+        _fieldName = fieldName;
+      }
+
+      @Override
+      public short getThriftFieldId() {
+        return _thriftId;
+      }
+
+      @Override
+      public java.lang.String getFieldName() {
+        return _fieldName;
+      }
+    }
+
+    // isset id assignments
+    private static final int __SUCCESS_ISSET_ID = 0;
+    private byte __isset_bitfield = 0;
+    public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
+    static {
+      java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
+      tmpMap.put(_Fields.SUCCESS, new org.apache.thrift.meta_data.FieldMetaData("success", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.BOOL)));
+      tmpMap.put(_Fields.ERROR, new org.apache.thrift.meta_data.FieldMetaData("error", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, PlannerError.class)));
+      metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
+      org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(canDeleteWhere_result.class, metaDataMap);
+    }
+
+    public canDeleteWhere_result() {
+    }
+
+    public canDeleteWhere_result(
+      boolean success,
+      PlannerError error)
+    {
+      this();
+      this.success = success;
+      setSuccessIsSet(true);
+      this.error = error;
+    }
+
+    /**
+     * Performs a deep copy on <i>other</i>.
+     */
+    public canDeleteWhere_result(canDeleteWhere_result other) {
+      __isset_bitfield = other.__isset_bitfield;
+      this.success = other.success;
+      if (other.isSetError()) {
+        this.error = new PlannerError(other.error);
+      }
+    }
+
+    @Override
+    public canDeleteWhere_result deepCopy() {
+      return new canDeleteWhere_result(this);
+    }
+
+    @Override
+    public void clear() {
+      setSuccessIsSet(false);
+      this.success = false;
+      this.error = null;
+    }
+
+    public boolean isSuccess() {
+      return this.success;
+    }
+
+    public canDeleteWhere_result setSuccess(boolean success) {
+      this.success = success;
+      setSuccessIsSet(true);
+      return this;
+    }
+
+    public void unsetSuccess() {
+      __isset_bitfield = org.apache.thrift.EncodingUtils.clearBit(__isset_bitfield, __SUCCESS_ISSET_ID);
+    }
+
+    /** Returns true if field success is set (has been assigned a value) and false otherwise */
+    public boolean isSetSuccess() {
+      return org.apache.thrift.EncodingUtils.testBit(__isset_bitfield, __SUCCESS_ISSET_ID);
+    }
+
+    public void setSuccessIsSet(boolean value) {
+      __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __SUCCESS_ISSET_ID, value);
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public PlannerError getError() {
+      return this.error;
+    }
+
+    public canDeleteWhere_result setError(@org.apache.thrift.annotation.Nullable PlannerError error) {
+      this.error = error;
+      return this;
+    }
+
+    public void unsetError() {
+      this.error = null;
+    }
+
+    /** Returns true if field error is set (has been assigned a value) and false otherwise */
+    public boolean isSetError() {
+      return this.error != null;
+    }
+
+    public void setErrorIsSet(boolean value) {
+      if (!value) {
+        this.error = null;
+      }
+    }
+
+    @Override
+    public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
+      switch (field) {
+      case SUCCESS:
+        if (value == null) {
+          unsetSuccess();
+        } else {
+          setSuccess((java.lang.Boolean)value);
+        }
+        break;
+
+      case ERROR:
+        if (value == null) {
+          unsetError();
+        } else {
+          setError((PlannerError)value);
+        }
+        break;
+
+      }
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public java.lang.Object getFieldValue(_Fields field) {
+      switch (field) {
+      case SUCCESS:
+        return isSuccess();
+
+      case ERROR:
+        return getError();
+
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    /** Returns true if field corresponding to fieldID is set (has been assigned a value) and false otherwise */
+    @Override
+    public boolean isSet(_Fields field) {
+      if (field == null) {
+        throw new java.lang.IllegalArgumentException();
+      }
+
+      switch (field) {
+      case SUCCESS:
+        return isSetSuccess();
+      case ERROR:
+        return isSetError();
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    @Override
+    public boolean equals(java.lang.Object that) {
+      if (that instanceof canDeleteWhere_result)
+        return this.equals((canDeleteWhere_result)that);
+      return false;
+    }
+
+    public boolean equals(canDeleteWhere_result that) {
+      if (that == null)
+        return false;
+      if (this == that)
+        return true;
+
+      boolean this_present_success = true;
+      boolean that_present_success = true;
+      if (this_present_success || that_present_success) {
+        if (!(this_present_success && that_present_success))
+          return false;
+        if (this.success != that.success)
+          return false;
+      }
+
+      boolean this_present_error = true && this.isSetError();
+      boolean that_present_error = true && that.isSetError();
+      if (this_present_error || that_present_error) {
+        if (!(this_present_error && that_present_error))
+          return false;
+        if (!this.error.equals(that.error))
+          return false;
+      }
+
+      return true;
+    }
+
+    @Override
+    public int hashCode() {
+      int hashCode = 1;
+
+      hashCode = hashCode * 8191 + ((success) ? 131071 : 524287);
+
+      hashCode = hashCode * 8191 + ((isSetError()) ? 131071 : 524287);
+      if (isSetError())
+        hashCode = hashCode * 8191 + error.hashCode();
+
+      return hashCode;
+    }
+
+    @Override
+    public int compareTo(canDeleteWhere_result other) {
+      if (!getClass().equals(other.getClass())) {
+        return getClass().getName().compareTo(other.getClass().getName());
+      }
+
+      int lastComparison = 0;
+
+      lastComparison = java.lang.Boolean.compare(isSetSuccess(), other.isSetSuccess());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetSuccess()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.success, other.success);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      lastComparison = java.lang.Boolean.compare(isSetError(), other.isSetError());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetError()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.error, other.error);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      return 0;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public _Fields fieldForId(int fieldId) {
+      return _Fields.findByThriftId(fieldId);
+    }
+
+    @Override
+    public void read(org.apache.thrift.protocol.TProtocol iprot) throws org.apache.thrift.TException {
+      scheme(iprot).read(iprot, this);
+    }
+
+    public void write(org.apache.thrift.protocol.TProtocol oprot) throws org.apache.thrift.TException {
+      scheme(oprot).write(oprot, this);
+      }
+
+    @Override
+    public java.lang.String toString() {
+      java.lang.StringBuilder sb = new java.lang.StringBuilder("canDeleteWhere_result(");
+      boolean first = true;
+
+      sb.append("success:");
+      sb.append(this.success);
+      first = false;
+      if (!first) sb.append(", ");
+      sb.append("error:");
+      if (this.error == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.error);
+      }
+      first = false;
+      sb.append(")");
+      return sb.toString();
+    }
+
+    public void validate() throws org.apache.thrift.TException {
+      // check for required fields
+      // check for sub-struct validity
+    }
+
+    private void writeObject(java.io.ObjectOutputStream out) throws java.io.IOException {
+      try {
+        write(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(out)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private void readObject(java.io.ObjectInputStream in) throws java.io.IOException, java.lang.ClassNotFoundException {
+      try {
+        // it doesn't seem like you should have to do this, but java serialization is wacky, and doesn't call the default constructor.
+        __isset_bitfield = 0;
+        read(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(in)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private static class canDeleteWhere_resultStandardSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public canDeleteWhere_resultStandardScheme getScheme() {
+        return new canDeleteWhere_resultStandardScheme();
+      }
+    }
+
+    private static class canDeleteWhere_resultStandardScheme extends org.apache.thrift.scheme.StandardScheme<canDeleteWhere_result> {
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol iprot, canDeleteWhere_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TField schemeField;
+        iprot.readStructBegin();
+        while (true)
+        {
+          schemeField = iprot.readFieldBegin();
+          if (schemeField.type == org.apache.thrift.protocol.TType.STOP) { 
+            break;
+          }
+          switch (schemeField.id) {
+            case 0: // SUCCESS
+              if (schemeField.type == org.apache.thrift.protocol.TType.BOOL) {
+                struct.success = iprot.readBool();
+                struct.setSuccessIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            case 1: // ERROR
+              if (schemeField.type == org.apache.thrift.protocol.TType.STRUCT) {
+                struct.error = new PlannerError();
+                struct.error.read(iprot);
+                struct.setErrorIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            default:
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+          }
+          iprot.readFieldEnd();
+        }
+        iprot.readStructEnd();
+
+        // check for required fields of primitive type, which can't be checked in the validate method
+        struct.validate();
+      }
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol oprot, canDeleteWhere_result struct) throws org.apache.thrift.TException {
+        struct.validate();
+
+        oprot.writeStructBegin(STRUCT_DESC);
+        if (struct.isSetSuccess()) {
+          oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
+          oprot.writeBool(struct.success);
+          oprot.writeFieldEnd();
+        }
+        if (struct.error != null) {
+          oprot.writeFieldBegin(ERROR_FIELD_DESC);
+          struct.error.write(oprot);
+          oprot.writeFieldEnd();
+        }
+        oprot.writeFieldStop();
+        oprot.writeStructEnd();
+      }
+
+    }
+
+    private static class canDeleteWhere_resultTupleSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public canDeleteWhere_resultTupleScheme getScheme() {
+        return new canDeleteWhere_resultTupleScheme();
+      }
+    }
+
+    private static class canDeleteWhere_resultTupleScheme extends org.apache.thrift.scheme.TupleScheme<canDeleteWhere_result> {
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol prot, canDeleteWhere_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol oprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet optionals = new java.util.BitSet();
+        if (struct.isSetSuccess()) {
+          optionals.set(0);
+        }
+        if (struct.isSetError()) {
+          optionals.set(1);
+        }
+        oprot.writeBitSet(optionals, 2);
+        if (struct.isSetSuccess()) {
+          oprot.writeBool(struct.success);
+        }
+        if (struct.isSetError()) {
+          struct.error.write(oprot);
+        }
+      }
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol prot, canDeleteWhere_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet incoming = iprot.readBitSet(2);
+        if (incoming.get(0)) {
+          struct.success = iprot.readBool();
+          struct.setSuccessIsSet(true);
+        }
+        if (incoming.get(1)) {
+          struct.error = new PlannerError();
+          struct.error.read(iprot);
+          struct.setErrorIsSet(true);
+        }
+      }
+    }
+
+    private static <S extends org.apache.thrift.scheme.IScheme> S scheme(org.apache.thrift.protocol.TProtocol proto) {
+      return (org.apache.thrift.scheme.StandardScheme.class.equals(proto.getScheme()) ? STANDARD_SCHEME_FACTORY : TUPLE_SCHEME_FACTORY).getScheme();
+    }
+  }
+
+  @SuppressWarnings({"cast", "rawtypes", "serial", "unchecked", "unused"})
+  public static class deleteWhere_args implements org.apache.thrift.TBase<deleteWhere_args, deleteWhere_args._Fields>, java.io.Serializable, Cloneable, Comparable<deleteWhere_args>   {
+    private static final org.apache.thrift.protocol.TStruct STRUCT_DESC = new org.apache.thrift.protocol.TStruct("deleteWhere_args");
+
+    private static final org.apache.thrift.protocol.TField HANDLE_FIELD_DESC = new org.apache.thrift.protocol.TField("handle", org.apache.thrift.protocol.TType.STRING, (short)1);
+    private static final org.apache.thrift.protocol.TField FILTERS_FIELD_DESC = new org.apache.thrift.protocol.TField("filters", org.apache.thrift.protocol.TType.LIST, (short)2);
+
+    private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new deleteWhere_argsStandardSchemeFactory();
+    private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new deleteWhere_argsTupleSchemeFactory();
+
+    public @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer handle; // required
+    public @org.apache.thrift.annotation.Nullable java.util.List<java.lang.String> filters; // required
+
+    /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
+    public enum _Fields implements org.apache.thrift.TFieldIdEnum {
+      HANDLE((short)1, "handle"),
+      FILTERS((short)2, "filters");
+
+      private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
+
+      static {
+        for (_Fields field : java.util.EnumSet.allOf(_Fields.class)) {
+          byName.put(field.getFieldName(), field);
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByThriftId(int fieldId) {
+        switch(fieldId) {
+          case 1: // HANDLE
+            return HANDLE;
+          case 2: // FILTERS
+            return FILTERS;
+          default:
+            return null;
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, throwing an exception
+       * if it is not found.
+       */
+      public static _Fields findByThriftIdOrThrow(int fieldId) {
+        _Fields fields = findByThriftId(fieldId);
+        if (fields == null) throw new java.lang.IllegalArgumentException("Field " + fieldId + " doesn't exist!");
+        return fields;
+      }
+
+      /**
+       * Find the _Fields constant that matches name, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByName(java.lang.String name) {
+        return byName.get(name);
+      }
+
+      private final short _thriftId;
+      private final java.lang.String _fieldName;
+
+      _Fields(short thriftId, java.lang.String fieldName) {
+        _thriftId = thriftId;
+        _fieldName = fieldName;
+      }
+
+      @Override
+      public short getThriftFieldId() {
+        return _thriftId;
+      }
+
+      @Override
+      public java.lang.String getFieldName() {
+        return _fieldName;
+      }
+    }
+
+    // isset id assignments
+    public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
+    static {
+      java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
+      tmpMap.put(_Fields.HANDLE, new org.apache.thrift.meta_data.FieldMetaData("handle", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING          , true)));
+      tmpMap.put(_Fields.FILTERS, new org.apache.thrift.meta_data.FieldMetaData("filters", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.ListMetaData(org.apache.thrift.protocol.TType.LIST, 
+              new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING))));
+      metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
+      org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(deleteWhere_args.class, metaDataMap);
+    }
+
+    public deleteWhere_args() {
+    }
+
+    public deleteWhere_args(
+      java.nio.ByteBuffer handle,
+      java.util.List<java.lang.String> filters)
+    {
+      this();
+      this.handle = org.apache.thrift.TBaseHelper.copyBinary(handle);
+      this.filters = filters;
+    }
+
+    /**
+     * Performs a deep copy on <i>other</i>.
+     */
+    public deleteWhere_args(deleteWhere_args other) {
+      if (other.isSetHandle()) {
+        this.handle = org.apache.thrift.TBaseHelper.copyBinary(other.handle);
+      }
+      if (other.isSetFilters()) {
+        java.util.List<java.lang.String> __this__filters = new java.util.ArrayList<java.lang.String>(other.filters);
+        this.filters = __this__filters;
+      }
+    }
+
+    @Override
+    public deleteWhere_args deepCopy() {
+      return new deleteWhere_args(this);
+    }
+
+    @Override
+    public void clear() {
+      this.handle = null;
+      this.filters = null;
+    }
+
+    public byte[] getHandle() {
+      setHandle(org.apache.thrift.TBaseHelper.rightSize(handle));
+      return handle == null ? null : handle.array();
+    }
+
+    public java.nio.ByteBuffer bufferForHandle() {
+      return org.apache.thrift.TBaseHelper.copyBinary(handle);
+    }
+
+    public deleteWhere_args setHandle(byte[] handle) {
+      this.handle = handle == null ? (java.nio.ByteBuffer)null     : java.nio.ByteBuffer.wrap(handle.clone());
+      return this;
+    }
+
+    public deleteWhere_args setHandle(@org.apache.thrift.annotation.Nullable java.nio.ByteBuffer handle) {
+      this.handle = org.apache.thrift.TBaseHelper.copyBinary(handle);
+      return this;
+    }
+
+    public void unsetHandle() {
+      this.handle = null;
+    }
+
+    /** Returns true if field handle is set (has been assigned a value) and false otherwise */
+    public boolean isSetHandle() {
+      return this.handle != null;
+    }
+
+    public void setHandleIsSet(boolean value) {
+      if (!value) {
+        this.handle = null;
+      }
+    }
+
+    public int getFiltersSize() {
+      return (this.filters == null) ? 0 : this.filters.size();
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public java.util.Iterator<java.lang.String> getFiltersIterator() {
+      return (this.filters == null) ? null : this.filters.iterator();
+    }
+
+    public void addToFilters(java.lang.String elem) {
+      if (this.filters == null) {
+        this.filters = new java.util.ArrayList<java.lang.String>();
+      }
+      this.filters.add(elem);
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public java.util.List<java.lang.String> getFilters() {
+      return this.filters;
+    }
+
+    public deleteWhere_args setFilters(@org.apache.thrift.annotation.Nullable java.util.List<java.lang.String> filters) {
+      this.filters = filters;
+      return this;
+    }
+
+    public void unsetFilters() {
+      this.filters = null;
+    }
+
+    /** Returns true if field filters is set (has been assigned a value) and false otherwise */
+    public boolean isSetFilters() {
+      return this.filters != null;
+    }
+
+    public void setFiltersIsSet(boolean value) {
+      if (!value) {
+        this.filters = null;
+      }
+    }
+
+    @Override
+    public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
+      switch (field) {
+      case HANDLE:
+        if (value == null) {
+          unsetHandle();
+        } else {
+          if (value instanceof byte[]) {
+            setHandle((byte[])value);
+          } else {
+            setHandle((java.nio.ByteBuffer)value);
+          }
+        }
+        break;
+
+      case FILTERS:
+        if (value == null) {
+          unsetFilters();
+        } else {
+          setFilters((java.util.List<java.lang.String>)value);
+        }
+        break;
+
+      }
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public java.lang.Object getFieldValue(_Fields field) {
+      switch (field) {
+      case HANDLE:
+        return getHandle();
+
+      case FILTERS:
+        return getFilters();
+
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    /** Returns true if field corresponding to fieldID is set (has been assigned a value) and false otherwise */
+    @Override
+    public boolean isSet(_Fields field) {
+      if (field == null) {
+        throw new java.lang.IllegalArgumentException();
+      }
+
+      switch (field) {
+      case HANDLE:
+        return isSetHandle();
+      case FILTERS:
+        return isSetFilters();
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    @Override
+    public boolean equals(java.lang.Object that) {
+      if (that instanceof deleteWhere_args)
+        return this.equals((deleteWhere_args)that);
+      return false;
+    }
+
+    public boolean equals(deleteWhere_args that) {
+      if (that == null)
+        return false;
+      if (this == that)
+        return true;
+
+      boolean this_present_handle = true && this.isSetHandle();
+      boolean that_present_handle = true && that.isSetHandle();
+      if (this_present_handle || that_present_handle) {
+        if (!(this_present_handle && that_present_handle))
+          return false;
+        if (!this.handle.equals(that.handle))
+          return false;
+      }
+
+      boolean this_present_filters = true && this.isSetFilters();
+      boolean that_present_filters = true && that.isSetFilters();
+      if (this_present_filters || that_present_filters) {
+        if (!(this_present_filters && that_present_filters))
+          return false;
+        if (!this.filters.equals(that.filters))
+          return false;
+      }
+
+      return true;
+    }
+
+    @Override
+    public int hashCode() {
+      int hashCode = 1;
+
+      hashCode = hashCode * 8191 + ((isSetHandle()) ? 131071 : 524287);
+      if (isSetHandle())
+        hashCode = hashCode * 8191 + handle.hashCode();
+
+      hashCode = hashCode * 8191 + ((isSetFilters()) ? 131071 : 524287);
+      if (isSetFilters())
+        hashCode = hashCode * 8191 + filters.hashCode();
+
+      return hashCode;
+    }
+
+    @Override
+    public int compareTo(deleteWhere_args other) {
+      if (!getClass().equals(other.getClass())) {
+        return getClass().getName().compareTo(other.getClass().getName());
+      }
+
+      int lastComparison = 0;
+
+      lastComparison = java.lang.Boolean.compare(isSetHandle(), other.isSetHandle());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetHandle()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.handle, other.handle);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      lastComparison = java.lang.Boolean.compare(isSetFilters(), other.isSetFilters());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetFilters()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.filters, other.filters);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      return 0;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public _Fields fieldForId(int fieldId) {
+      return _Fields.findByThriftId(fieldId);
+    }
+
+    @Override
+    public void read(org.apache.thrift.protocol.TProtocol iprot) throws org.apache.thrift.TException {
+      scheme(iprot).read(iprot, this);
+    }
+
+    @Override
+    public void write(org.apache.thrift.protocol.TProtocol oprot) throws org.apache.thrift.TException {
+      scheme(oprot).write(oprot, this);
+    }
+
+    @Override
+    public java.lang.String toString() {
+      java.lang.StringBuilder sb = new java.lang.StringBuilder("deleteWhere_args(");
+      boolean first = true;
+
+      sb.append("handle:");
+      if (this.handle == null) {
+        sb.append("null");
+      } else {
+        org.apache.thrift.TBaseHelper.toString(this.handle, sb);
+      }
+      first = false;
+      if (!first) sb.append(", ");
+      sb.append("filters:");
+      if (this.filters == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.filters);
+      }
+      first = false;
+      sb.append(")");
+      return sb.toString();
+    }
+
+    public void validate() throws org.apache.thrift.TException {
+      // check for required fields
+      // check for sub-struct validity
+    }
+
+    private void writeObject(java.io.ObjectOutputStream out) throws java.io.IOException {
+      try {
+        write(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(out)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private void readObject(java.io.ObjectInputStream in) throws java.io.IOException, java.lang.ClassNotFoundException {
+      try {
+        read(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(in)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private static class deleteWhere_argsStandardSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public deleteWhere_argsStandardScheme getScheme() {
+        return new deleteWhere_argsStandardScheme();
+      }
+    }
+
+    private static class deleteWhere_argsStandardScheme extends org.apache.thrift.scheme.StandardScheme<deleteWhere_args> {
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol iprot, deleteWhere_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TField schemeField;
+        iprot.readStructBegin();
+        while (true)
+        {
+          schemeField = iprot.readFieldBegin();
+          if (schemeField.type == org.apache.thrift.protocol.TType.STOP) { 
+            break;
+          }
+          switch (schemeField.id) {
+            case 1: // HANDLE
+              if (schemeField.type == org.apache.thrift.protocol.TType.STRING) {
+                struct.handle = iprot.readBinary();
+                struct.setHandleIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            case 2: // FILTERS
+              if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
+                {
+                  org.apache.thrift.protocol.TList _list346 = iprot.readListBegin();
+                  struct.filters = new java.util.ArrayList<java.lang.String>(_list346.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem347;
+                  for (int _i348 = 0; _i348 < _list346.size; ++_i348)
+                  {
+                    _elem347 = iprot.readString();
+                    struct.filters.add(_elem347);
+                  }
+                  iprot.readListEnd();
+                }
+                struct.setFiltersIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            default:
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+          }
+          iprot.readFieldEnd();
+        }
+        iprot.readStructEnd();
+
+        // check for required fields of primitive type, which can't be checked in the validate method
+        struct.validate();
+      }
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol oprot, deleteWhere_args struct) throws org.apache.thrift.TException {
+        struct.validate();
+
+        oprot.writeStructBegin(STRUCT_DESC);
+        if (struct.handle != null) {
+          oprot.writeFieldBegin(HANDLE_FIELD_DESC);
+          oprot.writeBinary(struct.handle);
+          oprot.writeFieldEnd();
+        }
+        if (struct.filters != null) {
+          oprot.writeFieldBegin(FILTERS_FIELD_DESC);
+          {
+            oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.filters.size()));
+            for (java.lang.String _iter349 : struct.filters)
+            {
+              oprot.writeString(_iter349);
+            }
+            oprot.writeListEnd();
+          }
+          oprot.writeFieldEnd();
+        }
+        oprot.writeFieldStop();
+        oprot.writeStructEnd();
+      }
+
+    }
+
+    private static class deleteWhere_argsTupleSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public deleteWhere_argsTupleScheme getScheme() {
+        return new deleteWhere_argsTupleScheme();
+      }
+    }
+
+    private static class deleteWhere_argsTupleScheme extends org.apache.thrift.scheme.TupleScheme<deleteWhere_args> {
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol prot, deleteWhere_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol oprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet optionals = new java.util.BitSet();
+        if (struct.isSetHandle()) {
+          optionals.set(0);
+        }
+        if (struct.isSetFilters()) {
+          optionals.set(1);
+        }
+        oprot.writeBitSet(optionals, 2);
+        if (struct.isSetHandle()) {
+          oprot.writeBinary(struct.handle);
+        }
+        if (struct.isSetFilters()) {
+          {
+            oprot.writeI32(struct.filters.size());
+            for (java.lang.String _iter350 : struct.filters)
+            {
+              oprot.writeString(_iter350);
+            }
+          }
+        }
+      }
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol prot, deleteWhere_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet incoming = iprot.readBitSet(2);
+        if (incoming.get(0)) {
+          struct.handle = iprot.readBinary();
+          struct.setHandleIsSet(true);
+        }
+        if (incoming.get(1)) {
+          {
+            org.apache.thrift.protocol.TList _list351 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.filters = new java.util.ArrayList<java.lang.String>(_list351.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem352;
+            for (int _i353 = 0; _i353 < _list351.size; ++_i353)
+            {
+              _elem352 = iprot.readString();
+              struct.filters.add(_elem352);
+            }
+          }
+          struct.setFiltersIsSet(true);
+        }
+      }
+    }
+
+    private static <S extends org.apache.thrift.scheme.IScheme> S scheme(org.apache.thrift.protocol.TProtocol proto) {
+      return (org.apache.thrift.scheme.StandardScheme.class.equals(proto.getScheme()) ? STANDARD_SCHEME_FACTORY : TUPLE_SCHEME_FACTORY).getScheme();
+    }
+  }
+
+  @SuppressWarnings({"cast", "rawtypes", "serial", "unchecked", "unused"})
+  public static class deleteWhere_result implements org.apache.thrift.TBase<deleteWhere_result, deleteWhere_result._Fields>, java.io.Serializable, Cloneable, Comparable<deleteWhere_result>   {
+    private static final org.apache.thrift.protocol.TStruct STRUCT_DESC = new org.apache.thrift.protocol.TStruct("deleteWhere_result");
+
+    private static final org.apache.thrift.protocol.TField ERROR_FIELD_DESC = new org.apache.thrift.protocol.TField("error", org.apache.thrift.protocol.TType.STRUCT, (short)1);
+
+    private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new deleteWhere_resultStandardSchemeFactory();
+    private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new deleteWhere_resultTupleSchemeFactory();
+
+    public @org.apache.thrift.annotation.Nullable PlannerError error; // required
+
+    /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
+    public enum _Fields implements org.apache.thrift.TFieldIdEnum {
+      ERROR((short)1, "error");
+
+      private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
+
+      static {
+        for (_Fields field : java.util.EnumSet.allOf(_Fields.class)) {
+          byName.put(field.getFieldName(), field);
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByThriftId(int fieldId) {
+        switch(fieldId) {
+          case 1: // ERROR
+            return ERROR;
+          default:
+            return null;
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, throwing an exception
+       * if it is not found.
+       */
+      public static _Fields findByThriftIdOrThrow(int fieldId) {
+        _Fields fields = findByThriftId(fieldId);
+        if (fields == null) throw new java.lang.IllegalArgumentException("Field " + fieldId + " doesn't exist!");
+        return fields;
+      }
+
+      /**
+       * Find the _Fields constant that matches name, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByName(java.lang.String name) {
+        return byName.get(name);
+      }
+
+      private final short _thriftId;
+      private final java.lang.String _fieldName;
+
+      _Fields(short thriftId, java.lang.String fieldName) {
+        _thriftId = thriftId;
+        _fieldName = fieldName;
+      }
+
+      @Override
+      public short getThriftFieldId() {
+        return _thriftId;
+      }
+
+      @Override
+      public java.lang.String getFieldName() {
+        return _fieldName;
+      }
+    }
+
+    // isset id assignments
+    public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
+    static {
+      java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
+      tmpMap.put(_Fields.ERROR, new org.apache.thrift.meta_data.FieldMetaData("error", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, PlannerError.class)));
+      metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
+      org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(deleteWhere_result.class, metaDataMap);
+    }
+
+    public deleteWhere_result() {
+    }
+
+    public deleteWhere_result(
+      PlannerError error)
+    {
+      this();
+      this.error = error;
+    }
+
+    /**
+     * Performs a deep copy on <i>other</i>.
+     */
+    public deleteWhere_result(deleteWhere_result other) {
+      if (other.isSetError()) {
+        this.error = new PlannerError(other.error);
+      }
+    }
+
+    @Override
+    public deleteWhere_result deepCopy() {
+      return new deleteWhere_result(this);
+    }
+
+    @Override
+    public void clear() {
+      this.error = null;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public PlannerError getError() {
+      return this.error;
+    }
+
+    public deleteWhere_result setError(@org.apache.thrift.annotation.Nullable PlannerError error) {
+      this.error = error;
+      return this;
+    }
+
+    public void unsetError() {
+      this.error = null;
+    }
+
+    /** Returns true if field error is set (has been assigned a value) and false otherwise */
+    public boolean isSetError() {
+      return this.error != null;
+    }
+
+    public void setErrorIsSet(boolean value) {
+      if (!value) {
+        this.error = null;
+      }
+    }
+
+    @Override
+    public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
+      switch (field) {
+      case ERROR:
+        if (value == null) {
+          unsetError();
+        } else {
+          setError((PlannerError)value);
+        }
+        break;
+
+      }
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public java.lang.Object getFieldValue(_Fields field) {
+      switch (field) {
+      case ERROR:
+        return getError();
+
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    /** Returns true if field corresponding to fieldID is set (has been assigned a value) and false otherwise */
+    @Override
+    public boolean isSet(_Fields field) {
+      if (field == null) {
+        throw new java.lang.IllegalArgumentException();
+      }
+
+      switch (field) {
+      case ERROR:
+        return isSetError();
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    @Override
+    public boolean equals(java.lang.Object that) {
+      if (that instanceof deleteWhere_result)
+        return this.equals((deleteWhere_result)that);
+      return false;
+    }
+
+    public boolean equals(deleteWhere_result that) {
+      if (that == null)
+        return false;
+      if (this == that)
+        return true;
+
+      boolean this_present_error = true && this.isSetError();
+      boolean that_present_error = true && that.isSetError();
+      if (this_present_error || that_present_error) {
+        if (!(this_present_error && that_present_error))
+          return false;
+        if (!this.error.equals(that.error))
+          return false;
+      }
+
+      return true;
+    }
+
+    @Override
+    public int hashCode() {
+      int hashCode = 1;
+
+      hashCode = hashCode * 8191 + ((isSetError()) ? 131071 : 524287);
+      if (isSetError())
+        hashCode = hashCode * 8191 + error.hashCode();
+
+      return hashCode;
+    }
+
+    @Override
+    public int compareTo(deleteWhere_result other) {
+      if (!getClass().equals(other.getClass())) {
+        return getClass().getName().compareTo(other.getClass().getName());
+      }
+
+      int lastComparison = 0;
+
+      lastComparison = java.lang.Boolean.compare(isSetError(), other.isSetError());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetError()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.error, other.error);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      return 0;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public _Fields fieldForId(int fieldId) {
+      return _Fields.findByThriftId(fieldId);
+    }
+
+    @Override
+    public void read(org.apache.thrift.protocol.TProtocol iprot) throws org.apache.thrift.TException {
+      scheme(iprot).read(iprot, this);
+    }
+
+    public void write(org.apache.thrift.protocol.TProtocol oprot) throws org.apache.thrift.TException {
+      scheme(oprot).write(oprot, this);
+      }
+
+    @Override
+    public java.lang.String toString() {
+      java.lang.StringBuilder sb = new java.lang.StringBuilder("deleteWhere_result(");
+      boolean first = true;
+
+      sb.append("error:");
+      if (this.error == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.error);
+      }
+      first = false;
+      sb.append(")");
+      return sb.toString();
+    }
+
+    public void validate() throws org.apache.thrift.TException {
+      // check for required fields
+      // check for sub-struct validity
+    }
+
+    private void writeObject(java.io.ObjectOutputStream out) throws java.io.IOException {
+      try {
+        write(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(out)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private void readObject(java.io.ObjectInputStream in) throws java.io.IOException, java.lang.ClassNotFoundException {
+      try {
+        read(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(in)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private static class deleteWhere_resultStandardSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public deleteWhere_resultStandardScheme getScheme() {
+        return new deleteWhere_resultStandardScheme();
+      }
+    }
+
+    private static class deleteWhere_resultStandardScheme extends org.apache.thrift.scheme.StandardScheme<deleteWhere_result> {
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol iprot, deleteWhere_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TField schemeField;
+        iprot.readStructBegin();
+        while (true)
+        {
+          schemeField = iprot.readFieldBegin();
+          if (schemeField.type == org.apache.thrift.protocol.TType.STOP) { 
+            break;
+          }
+          switch (schemeField.id) {
+            case 1: // ERROR
+              if (schemeField.type == org.apache.thrift.protocol.TType.STRUCT) {
+                struct.error = new PlannerError();
+                struct.error.read(iprot);
+                struct.setErrorIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            default:
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+          }
+          iprot.readFieldEnd();
+        }
+        iprot.readStructEnd();
+
+        // check for required fields of primitive type, which can't be checked in the validate method
+        struct.validate();
+      }
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol oprot, deleteWhere_result struct) throws org.apache.thrift.TException {
+        struct.validate();
+
+        oprot.writeStructBegin(STRUCT_DESC);
+        if (struct.error != null) {
+          oprot.writeFieldBegin(ERROR_FIELD_DESC);
+          struct.error.write(oprot);
+          oprot.writeFieldEnd();
+        }
+        oprot.writeFieldStop();
+        oprot.writeStructEnd();
+      }
+
+    }
+
+    private static class deleteWhere_resultTupleSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public deleteWhere_resultTupleScheme getScheme() {
+        return new deleteWhere_resultTupleScheme();
+      }
+    }
+
+    private static class deleteWhere_resultTupleScheme extends org.apache.thrift.scheme.TupleScheme<deleteWhere_result> {
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol prot, deleteWhere_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol oprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet optionals = new java.util.BitSet();
+        if (struct.isSetError()) {
+          optionals.set(0);
+        }
+        oprot.writeBitSet(optionals, 1);
+        if (struct.isSetError()) {
+          struct.error.write(oprot);
+        }
+      }
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol prot, deleteWhere_result struct) throws org.apache.thrift.TException {
         org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
         java.util.BitSet incoming = iprot.readBitSet(1);
         if (incoming.get(0)) {

@@ -429,13 +429,13 @@ public class ProcedureAnswer implements org.apache.thrift.TBase<ProcedureAnswer,
           case 1: // ROWS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list190 = iprot.readListBegin();
-                struct.rows = new java.util.ArrayList<java.lang.String>(_list190.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem191;
-                for (int _i192 = 0; _i192 < _list190.size; ++_i192)
+                org.apache.thrift.protocol.TList _list242 = iprot.readListBegin();
+                struct.rows = new java.util.ArrayList<java.lang.String>(_list242.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem243;
+                for (int _i244 = 0; _i244 < _list242.size; ++_i244)
                 {
-                  _elem191 = iprot.readString();
-                  struct.rows.add(_elem191);
+                  _elem243 = iprot.readString();
+                  struct.rows.add(_elem243);
                 }
                 iprot.readListEnd();
               }
@@ -474,9 +474,9 @@ public class ProcedureAnswer implements org.apache.thrift.TBase<ProcedureAnswer,
           oprot.writeFieldBegin(ROWS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.rows.size()));
-            for (java.lang.String _iter193 : struct.rows)
+            for (java.lang.String _iter245 : struct.rows)
             {
-              oprot.writeString(_iter193);
+              oprot.writeString(_iter245);
             }
             oprot.writeListEnd();
           }
@@ -519,9 +519,9 @@ public class ProcedureAnswer implements org.apache.thrift.TBase<ProcedureAnswer,
       if (struct.isSetRows()) {
         {
           oprot.writeI32(struct.rows.size());
-          for (java.lang.String _iter194 : struct.rows)
+          for (java.lang.String _iter246 : struct.rows)
           {
-            oprot.writeString(_iter194);
+            oprot.writeString(_iter246);
           }
         }
       }
@@ -536,13 +536,13 @@ public class ProcedureAnswer implements org.apache.thrift.TBase<ProcedureAnswer,
       java.util.BitSet incoming = iprot.readBitSet(2);
       if (incoming.get(0)) {
         {
-          org.apache.thrift.protocol.TList _list195 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-          struct.rows = new java.util.ArrayList<java.lang.String>(_list195.size);
-          @org.apache.thrift.annotation.Nullable java.lang.String _elem196;
-          for (int _i197 = 0; _i197 < _list195.size; ++_i197)
+          org.apache.thrift.protocol.TList _list247 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+          struct.rows = new java.util.ArrayList<java.lang.String>(_list247.size);
+          @org.apache.thrift.annotation.Nullable java.lang.String _elem248;
+          for (int _i249 = 0; _i249 < _list247.size; ++_i249)
           {
-            _elem196 = iprot.readString();
-            struct.rows.add(_elem196);
+            _elem248 = iprot.readString();
+            struct.rows.add(_elem248);
           }
         }
         struct.setRowsIsSet(true);

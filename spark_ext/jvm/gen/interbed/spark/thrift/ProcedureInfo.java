@@ -626,14 +626,14 @@ public class ProcedureInfo implements org.apache.thrift.TBase<ProcedureInfo, Pro
           case 2: // PARAMETERS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list174 = iprot.readListBegin();
-                struct.parameters = new java.util.ArrayList<ProcedureParameter>(_list174.size);
-                @org.apache.thrift.annotation.Nullable ProcedureParameter _elem175;
-                for (int _i176 = 0; _i176 < _list174.size; ++_i176)
+                org.apache.thrift.protocol.TList _list226 = iprot.readListBegin();
+                struct.parameters = new java.util.ArrayList<ProcedureParameter>(_list226.size);
+                @org.apache.thrift.annotation.Nullable ProcedureParameter _elem227;
+                for (int _i228 = 0; _i228 < _list226.size; ++_i228)
                 {
-                  _elem175 = new ProcedureParameter();
-                  _elem175.read(iprot);
-                  struct.parameters.add(_elem175);
+                  _elem227 = new ProcedureParameter();
+                  _elem227.read(iprot);
+                  struct.parameters.add(_elem227);
                 }
                 iprot.readListEnd();
               }
@@ -683,9 +683,9 @@ public class ProcedureInfo implements org.apache.thrift.TBase<ProcedureInfo, Pro
         oprot.writeFieldBegin(PARAMETERS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.parameters.size()));
-          for (ProcedureParameter _iter177 : struct.parameters)
+          for (ProcedureParameter _iter229 : struct.parameters)
           {
-            _iter177.write(oprot);
+            _iter229.write(oprot);
           }
           oprot.writeListEnd();
         }
@@ -722,9 +722,9 @@ public class ProcedureInfo implements org.apache.thrift.TBase<ProcedureInfo, Pro
       oprot.writeString(struct.name);
       {
         oprot.writeI32(struct.parameters.size());
-        for (ProcedureParameter _iter178 : struct.parameters)
+        for (ProcedureParameter _iter230 : struct.parameters)
         {
-          _iter178.write(oprot);
+          _iter230.write(oprot);
         }
       }
       oprot.writeString(struct.resultSchemaJson);
@@ -737,14 +737,14 @@ public class ProcedureInfo implements org.apache.thrift.TBase<ProcedureInfo, Pro
       struct.name = iprot.readString();
       struct.setNameIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list179 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-        struct.parameters = new java.util.ArrayList<ProcedureParameter>(_list179.size);
-        @org.apache.thrift.annotation.Nullable ProcedureParameter _elem180;
-        for (int _i181 = 0; _i181 < _list179.size; ++_i181)
+        org.apache.thrift.protocol.TList _list231 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+        struct.parameters = new java.util.ArrayList<ProcedureParameter>(_list231.size);
+        @org.apache.thrift.annotation.Nullable ProcedureParameter _elem232;
+        for (int _i233 = 0; _i233 < _list231.size; ++_i233)
         {
-          _elem180 = new ProcedureParameter();
-          _elem180.read(iprot);
-          struct.parameters.add(_elem180);
+          _elem232 = new ProcedureParameter();
+          _elem232.read(iprot);
+          struct.parameters.add(_elem232);
         }
       }
       struct.setParametersIsSet(true);

@@ -710,14 +710,14 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
           case 2: // SPLITS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list148 = iprot.readListBegin();
-                struct.splits = new java.util.ArrayList<ScanSplit>(_list148.size);
-                @org.apache.thrift.annotation.Nullable ScanSplit _elem149;
-                for (int _i150 = 0; _i150 < _list148.size; ++_i150)
+                org.apache.thrift.protocol.TList _list192 = iprot.readListBegin();
+                struct.splits = new java.util.ArrayList<ScanSplit>(_list192.size);
+                @org.apache.thrift.annotation.Nullable ScanSplit _elem193;
+                for (int _i194 = 0; _i194 < _list192.size; ++_i194)
                 {
-                  _elem149 = new ScanSplit();
-                  _elem149.read(iprot);
-                  struct.splits.add(_elem149);
+                  _elem193 = new ScanSplit();
+                  _elem193.read(iprot);
+                  struct.splits.add(_elem193);
                 }
                 iprot.readListEnd();
               }
@@ -781,9 +781,9 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
         oprot.writeFieldBegin(SPLITS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.splits.size()));
-          for (ScanSplit _iter151 : struct.splits)
+          for (ScanSplit _iter195 : struct.splits)
           {
-            _iter151.write(oprot);
+            _iter195.write(oprot);
           }
           oprot.writeListEnd();
         }
@@ -821,9 +821,9 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
       oprot.writeBinary(struct.task);
       {
         oprot.writeI32(struct.splits.size());
-        for (ScanSplit _iter152 : struct.splits)
+        for (ScanSplit _iter196 : struct.splits)
         {
-          _iter152.write(oprot);
+          _iter196.write(oprot);
         }
       }
       oprot.writeI64(struct.rowCount);
@@ -837,14 +837,14 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
       struct.task = iprot.readBinary();
       struct.setTaskIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list153 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-        struct.splits = new java.util.ArrayList<ScanSplit>(_list153.size);
-        @org.apache.thrift.annotation.Nullable ScanSplit _elem154;
-        for (int _i155 = 0; _i155 < _list153.size; ++_i155)
+        org.apache.thrift.protocol.TList _list197 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+        struct.splits = new java.util.ArrayList<ScanSplit>(_list197.size);
+        @org.apache.thrift.annotation.Nullable ScanSplit _elem198;
+        for (int _i199 = 0; _i199 < _list197.size; ++_i199)
         {
-          _elem154 = new ScanSplit();
-          _elem154.read(iprot);
-          struct.splits.add(_elem154);
+          _elem198 = new ScanSplit();
+          _elem198.read(iprot);
+          struct.splits.add(_elem198);
         }
       }
       struct.setSplitsIsSet(true);

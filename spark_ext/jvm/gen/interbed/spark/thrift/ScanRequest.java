@@ -643,13 +643,13 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
           case 1: // COLUMNS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list106 = iprot.readListBegin();
-                struct.columns = new java.util.ArrayList<java.lang.String>(_list106.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem107;
-                for (int _i108 = 0; _i108 < _list106.size; ++_i108)
+                org.apache.thrift.protocol.TList _list150 = iprot.readListBegin();
+                struct.columns = new java.util.ArrayList<java.lang.String>(_list150.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem151;
+                for (int _i152 = 0; _i152 < _list150.size; ++_i152)
                 {
-                  _elem107 = iprot.readString();
-                  struct.columns.add(_elem107);
+                  _elem151 = iprot.readString();
+                  struct.columns.add(_elem151);
                 }
                 iprot.readListEnd();
               }
@@ -661,13 +661,13 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
           case 2: // FILTERS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list109 = iprot.readListBegin();
-                struct.filters = new java.util.ArrayList<java.lang.String>(_list109.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem110;
-                for (int _i111 = 0; _i111 < _list109.size; ++_i111)
+                org.apache.thrift.protocol.TList _list153 = iprot.readListBegin();
+                struct.filters = new java.util.ArrayList<java.lang.String>(_list153.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem154;
+                for (int _i155 = 0; _i155 < _list153.size; ++_i155)
                 {
-                  _elem110 = iprot.readString();
-                  struct.filters.add(_elem110);
+                  _elem154 = iprot.readString();
+                  struct.filters.add(_elem154);
                 }
                 iprot.readListEnd();
               }
@@ -687,15 +687,15 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
           case 4: // OPTIONS
             if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
               {
-                org.apache.thrift.protocol.TMap _map112 = iprot.readMapBegin();
-                struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map112.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _key113;
-                @org.apache.thrift.annotation.Nullable java.lang.String _val114;
-                for (int _i115 = 0; _i115 < _map112.size; ++_i115)
+                org.apache.thrift.protocol.TMap _map156 = iprot.readMapBegin();
+                struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map156.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _key157;
+                @org.apache.thrift.annotation.Nullable java.lang.String _val158;
+                for (int _i159 = 0; _i159 < _map156.size; ++_i159)
                 {
-                  _key113 = iprot.readString();
-                  _val114 = iprot.readString();
-                  struct.options.put(_key113, _val114);
+                  _key157 = iprot.readString();
+                  _val158 = iprot.readString();
+                  struct.options.put(_key157, _val158);
                 }
                 iprot.readMapEnd();
               }
@@ -724,9 +724,9 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
         oprot.writeFieldBegin(COLUMNS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.columns.size()));
-          for (java.lang.String _iter116 : struct.columns)
+          for (java.lang.String _iter160 : struct.columns)
           {
-            oprot.writeString(_iter116);
+            oprot.writeString(_iter160);
           }
           oprot.writeListEnd();
         }
@@ -736,9 +736,9 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
         oprot.writeFieldBegin(FILTERS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.filters.size()));
-          for (java.lang.String _iter117 : struct.filters)
+          for (java.lang.String _iter161 : struct.filters)
           {
-            oprot.writeString(_iter117);
+            oprot.writeString(_iter161);
           }
           oprot.writeListEnd();
         }
@@ -753,10 +753,10 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
         oprot.writeFieldBegin(OPTIONS_FIELD_DESC);
         {
           oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.options.size()));
-          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter118 : struct.options.entrySet())
+          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter162 : struct.options.entrySet())
           {
-            oprot.writeString(_iter118.getKey());
-            oprot.writeString(_iter118.getValue());
+            oprot.writeString(_iter162.getKey());
+            oprot.writeString(_iter162.getValue());
           }
           oprot.writeMapEnd();
         }
@@ -782,24 +782,24 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
       org.apache.thrift.protocol.TTupleProtocol oprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
       {
         oprot.writeI32(struct.columns.size());
-        for (java.lang.String _iter119 : struct.columns)
+        for (java.lang.String _iter163 : struct.columns)
         {
-          oprot.writeString(_iter119);
+          oprot.writeString(_iter163);
         }
       }
       {
         oprot.writeI32(struct.filters.size());
-        for (java.lang.String _iter120 : struct.filters)
+        for (java.lang.String _iter164 : struct.filters)
         {
-          oprot.writeString(_iter120);
+          oprot.writeString(_iter164);
         }
       }
       {
         oprot.writeI32(struct.options.size());
-        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter121 : struct.options.entrySet())
+        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter165 : struct.options.entrySet())
         {
-          oprot.writeString(_iter121.getKey());
-          oprot.writeString(_iter121.getValue());
+          oprot.writeString(_iter165.getKey());
+          oprot.writeString(_iter165.getValue());
         }
       }
       java.util.BitSet optionals = new java.util.BitSet();
@@ -816,37 +816,37 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
     public void read(org.apache.thrift.protocol.TProtocol prot, ScanRequest struct) throws org.apache.thrift.TException {
       org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
       {
-        org.apache.thrift.protocol.TList _list122 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-        struct.columns = new java.util.ArrayList<java.lang.String>(_list122.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _elem123;
-        for (int _i124 = 0; _i124 < _list122.size; ++_i124)
+        org.apache.thrift.protocol.TList _list166 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+        struct.columns = new java.util.ArrayList<java.lang.String>(_list166.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _elem167;
+        for (int _i168 = 0; _i168 < _list166.size; ++_i168)
         {
-          _elem123 = iprot.readString();
-          struct.columns.add(_elem123);
+          _elem167 = iprot.readString();
+          struct.columns.add(_elem167);
         }
       }
       struct.setColumnsIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list125 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-        struct.filters = new java.util.ArrayList<java.lang.String>(_list125.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _elem126;
-        for (int _i127 = 0; _i127 < _list125.size; ++_i127)
+        org.apache.thrift.protocol.TList _list169 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+        struct.filters = new java.util.ArrayList<java.lang.String>(_list169.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _elem170;
+        for (int _i171 = 0; _i171 < _list169.size; ++_i171)
         {
-          _elem126 = iprot.readString();
-          struct.filters.add(_elem126);
+          _elem170 = iprot.readString();
+          struct.filters.add(_elem170);
         }
       }
       struct.setFiltersIsSet(true);
       {
-        org.apache.thrift.protocol.TMap _map128 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-        struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map128.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _key129;
-        @org.apache.thrift.annotation.Nullable java.lang.String _val130;
-        for (int _i131 = 0; _i131 < _map128.size; ++_i131)
+        org.apache.thrift.protocol.TMap _map172 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+        struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map172.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _key173;
+        @org.apache.thrift.annotation.Nullable java.lang.String _val174;
+        for (int _i175 = 0; _i175 < _map172.size; ++_i175)
         {
-          _key129 = iprot.readString();
-          _val130 = iprot.readString();
-          struct.options.put(_key129, _val130);
+          _key173 = iprot.readString();
+          _val174 = iprot.readString();
+          struct.options.put(_key173, _val174);
         }
       }
       struct.setOptionsIsSet(true);

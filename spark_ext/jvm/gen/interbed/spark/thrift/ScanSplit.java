@@ -744,14 +744,14 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
           case 4: // NATIVE_FILES
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list132 = iprot.readListBegin();
-                struct.nativeFiles = new java.util.ArrayList<NativeFile>(_list132.size);
-                @org.apache.thrift.annotation.Nullable NativeFile _elem133;
-                for (int _i134 = 0; _i134 < _list132.size; ++_i134)
+                org.apache.thrift.protocol.TList _list176 = iprot.readListBegin();
+                struct.nativeFiles = new java.util.ArrayList<NativeFile>(_list176.size);
+                @org.apache.thrift.annotation.Nullable NativeFile _elem177;
+                for (int _i178 = 0; _i178 < _list176.size; ++_i178)
                 {
-                  _elem133 = new NativeFile();
-                  _elem133.read(iprot);
-                  struct.nativeFiles.add(_elem133);
+                  _elem177 = new NativeFile();
+                  _elem177.read(iprot);
+                  struct.nativeFiles.add(_elem177);
                 }
                 iprot.readListEnd();
               }
@@ -763,13 +763,13 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
           case 5: // PREFERRED_HOSTS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list135 = iprot.readListBegin();
-                struct.preferredHosts = new java.util.ArrayList<java.lang.String>(_list135.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem136;
-                for (int _i137 = 0; _i137 < _list135.size; ++_i137)
+                org.apache.thrift.protocol.TList _list179 = iprot.readListBegin();
+                struct.preferredHosts = new java.util.ArrayList<java.lang.String>(_list179.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem180;
+                for (int _i181 = 0; _i181 < _list179.size; ++_i181)
                 {
-                  _elem136 = iprot.readString();
-                  struct.preferredHosts.add(_elem136);
+                  _elem180 = iprot.readString();
+                  struct.preferredHosts.add(_elem180);
                 }
                 iprot.readListEnd();
               }
@@ -815,9 +815,9 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
         oprot.writeFieldBegin(NATIVE_FILES_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.nativeFiles.size()));
-          for (NativeFile _iter138 : struct.nativeFiles)
+          for (NativeFile _iter182 : struct.nativeFiles)
           {
-            _iter138.write(oprot);
+            _iter182.write(oprot);
           }
           oprot.writeListEnd();
         }
@@ -827,9 +827,9 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
         oprot.writeFieldBegin(PREFERRED_HOSTS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.preferredHosts.size()));
-          for (java.lang.String _iter139 : struct.preferredHosts)
+          for (java.lang.String _iter183 : struct.preferredHosts)
           {
-            oprot.writeString(_iter139);
+            oprot.writeString(_iter183);
           }
           oprot.writeListEnd();
         }
@@ -858,16 +858,16 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
       oprot.writeI64(struct.byteSize);
       {
         oprot.writeI32(struct.nativeFiles.size());
-        for (NativeFile _iter140 : struct.nativeFiles)
+        for (NativeFile _iter184 : struct.nativeFiles)
         {
-          _iter140.write(oprot);
+          _iter184.write(oprot);
         }
       }
       {
         oprot.writeI32(struct.preferredHosts.size());
-        for (java.lang.String _iter141 : struct.preferredHosts)
+        for (java.lang.String _iter185 : struct.preferredHosts)
         {
-          oprot.writeString(_iter141);
+          oprot.writeString(_iter185);
         }
       }
     }
@@ -882,25 +882,25 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
       struct.byteSize = iprot.readI64();
       struct.setByteSizeIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list142 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-        struct.nativeFiles = new java.util.ArrayList<NativeFile>(_list142.size);
-        @org.apache.thrift.annotation.Nullable NativeFile _elem143;
-        for (int _i144 = 0; _i144 < _list142.size; ++_i144)
+        org.apache.thrift.protocol.TList _list186 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+        struct.nativeFiles = new java.util.ArrayList<NativeFile>(_list186.size);
+        @org.apache.thrift.annotation.Nullable NativeFile _elem187;
+        for (int _i188 = 0; _i188 < _list186.size; ++_i188)
         {
-          _elem143 = new NativeFile();
-          _elem143.read(iprot);
-          struct.nativeFiles.add(_elem143);
+          _elem187 = new NativeFile();
+          _elem187.read(iprot);
+          struct.nativeFiles.add(_elem187);
         }
       }
       struct.setNativeFilesIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list145 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-        struct.preferredHosts = new java.util.ArrayList<java.lang.String>(_list145.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _elem146;
-        for (int _i147 = 0; _i147 < _list145.size; ++_i147)
+        org.apache.thrift.protocol.TList _list189 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+        struct.preferredHosts = new java.util.ArrayList<java.lang.String>(_list189.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _elem190;
+        for (int _i191 = 0; _i191 < _list189.size; ++_i191)
         {
-          _elem146 = iprot.readString();
-          struct.preferredHosts.add(_elem146);
+          _elem190 = iprot.readString();
+          struct.preferredHosts.add(_elem190);
         }
       }
       struct.setPreferredHostsIsSet(true);

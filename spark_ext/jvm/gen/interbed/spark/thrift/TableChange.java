@@ -966,13 +966,13 @@ public class TableChange implements org.apache.thrift.TBase<TableChange, TableCh
           case 2: // PATH
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list98 = iprot.readListBegin();
-                struct.path = new java.util.ArrayList<java.lang.String>(_list98.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem99;
-                for (int _i100 = 0; _i100 < _list98.size; ++_i100)
+                org.apache.thrift.protocol.TList _list142 = iprot.readListBegin();
+                struct.path = new java.util.ArrayList<java.lang.String>(_list142.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem143;
+                for (int _i144 = 0; _i144 < _list142.size; ++_i144)
                 {
-                  _elem99 = iprot.readString();
-                  struct.path.add(_elem99);
+                  _elem143 = iprot.readString();
+                  struct.path.add(_elem143);
                 }
                 iprot.readListEnd();
               }
@@ -1054,9 +1054,9 @@ public class TableChange implements org.apache.thrift.TBase<TableChange, TableCh
         oprot.writeFieldBegin(PATH_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.path.size()));
-          for (java.lang.String _iter101 : struct.path)
+          for (java.lang.String _iter145 : struct.path)
           {
-            oprot.writeString(_iter101);
+            oprot.writeString(_iter145);
           }
           oprot.writeListEnd();
         }
@@ -1121,9 +1121,9 @@ public class TableChange implements org.apache.thrift.TBase<TableChange, TableCh
       oprot.writeI32(struct.kind.getValue());
       {
         oprot.writeI32(struct.path.size());
-        for (java.lang.String _iter102 : struct.path)
+        for (java.lang.String _iter146 : struct.path)
         {
-          oprot.writeString(_iter102);
+          oprot.writeString(_iter146);
         }
       }
       java.util.BitSet optionals = new java.util.BitSet();
@@ -1172,13 +1172,13 @@ public class TableChange implements org.apache.thrift.TBase<TableChange, TableCh
       struct.kind = interbed.spark.thrift.ChangeKind.findByValue(iprot.readI32());
       struct.setKindIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list103 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-        struct.path = new java.util.ArrayList<java.lang.String>(_list103.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _elem104;
-        for (int _i105 = 0; _i105 < _list103.size; ++_i105)
+        org.apache.thrift.protocol.TList _list147 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+        struct.path = new java.util.ArrayList<java.lang.String>(_list147.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _elem148;
+        for (int _i149 = 0; _i149 < _list147.size; ++_i149)
         {
-          _elem104 = iprot.readString();
-          struct.path.add(_elem104);
+          _elem148 = iprot.readString();
+          struct.path.add(_elem148);
         }
       }
       struct.setPathIsSet(true);

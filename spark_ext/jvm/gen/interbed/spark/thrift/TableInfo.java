@@ -17,6 +17,8 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
   private static final org.apache.thrift.protocol.TField SNAPSHOT_ID_FIELD_DESC = new org.apache.thrift.protocol.TField("snapshotId", org.apache.thrift.protocol.TType.I64, (short)5);
   private static final org.apache.thrift.protocol.TField CLUSTERING_FIELD_DESC = new org.apache.thrift.protocol.TField("clustering", org.apache.thrift.protocol.TType.STRUCT, (short)6);
   private static final org.apache.thrift.protocol.TField HANDLE_FIELD_DESC = new org.apache.thrift.protocol.TField("handle", org.apache.thrift.protocol.TType.STRING, (short)7);
+  private static final org.apache.thrift.protocol.TField HIDDEN_COLUMNS_FIELD_DESC = new org.apache.thrift.protocol.TField("hiddenColumns", org.apache.thrift.protocol.TType.LIST, (short)8);
+  private static final org.apache.thrift.protocol.TField ROW_CHANGES_FIELD_DESC = new org.apache.thrift.protocol.TField("rowChanges", org.apache.thrift.protocol.TType.STRUCT, (short)9);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new TableInfoStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new TableInfoTupleSchemeFactory();
@@ -40,6 +42,11 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
    * Opaque to the JVM, sent back with each question about the table.
    */
   public @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer handle; // required
+  public @org.apache.thrift.annotation.Nullable java.util.List<HiddenColumn> hiddenColumns; // optional
+  /**
+   * Absent: rows of it can't be changed by statements (a system table).
+   */
+  public @org.apache.thrift.annotation.Nullable RowChanges rowChanges; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
@@ -61,7 +68,12 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
     /**
      * Opaque to the JVM, sent back with each question about the table.
      */
-    HANDLE((short)7, "handle");
+    HANDLE((short)7, "handle"),
+    HIDDEN_COLUMNS((short)8, "hiddenColumns"),
+    /**
+     * Absent: rows of it can't be changed by statements (a system table).
+     */
+    ROW_CHANGES((short)9, "rowChanges");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -91,6 +103,10 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
           return CLUSTERING;
         case 7: // HANDLE
           return HANDLE;
+        case 8: // HIDDEN_COLUMNS
+          return HIDDEN_COLUMNS;
+        case 9: // ROW_CHANGES
+          return ROW_CHANGES;
         default:
           return null;
       }
@@ -136,6 +152,7 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
   // isset id assignments
   private static final int __SNAPSHOTID_ISSET_ID = 0;
   private byte __isset_bitfield = 0;
+  private static final _Fields optionals[] = {_Fields.HIDDEN_COLUMNS,_Fields.ROW_CHANGES};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -157,6 +174,11 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
         new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, WriteClustering.class)));
     tmpMap.put(_Fields.HANDLE, new org.apache.thrift.meta_data.FieldMetaData("handle", org.apache.thrift.TFieldRequirementType.REQUIRED, 
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING        , true)));
+    tmpMap.put(_Fields.HIDDEN_COLUMNS, new org.apache.thrift.meta_data.FieldMetaData("hiddenColumns", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.ListMetaData(org.apache.thrift.protocol.TType.LIST, 
+            new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, HiddenColumn.class))));
+    tmpMap.put(_Fields.ROW_CHANGES, new org.apache.thrift.meta_data.FieldMetaData("rowChanges", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, RowChanges.class)));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(TableInfo.class, metaDataMap);
   }
@@ -211,6 +233,16 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
     if (other.isSetHandle()) {
       this.handle = org.apache.thrift.TBaseHelper.copyBinary(other.handle);
     }
+    if (other.isSetHiddenColumns()) {
+      java.util.List<HiddenColumn> __this__hiddenColumns = new java.util.ArrayList<HiddenColumn>(other.hiddenColumns.size());
+      for (HiddenColumn other_element : other.hiddenColumns) {
+        __this__hiddenColumns.add(new HiddenColumn(other_element));
+      }
+      this.hiddenColumns = __this__hiddenColumns;
+    }
+    if (other.isSetRowChanges()) {
+      this.rowChanges = new RowChanges(other.rowChanges);
+    }
   }
 
   @Override
@@ -228,6 +260,8 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
     this.snapshotId = 0;
     this.clustering = null;
     this.handle = null;
+    this.hiddenColumns = null;
+    this.rowChanges = null;
   }
 
   /**
@@ -479,6 +513,78 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
     }
   }
 
+  public int getHiddenColumnsSize() {
+    return (this.hiddenColumns == null) ? 0 : this.hiddenColumns.size();
+  }
+
+  @org.apache.thrift.annotation.Nullable
+  public java.util.Iterator<HiddenColumn> getHiddenColumnsIterator() {
+    return (this.hiddenColumns == null) ? null : this.hiddenColumns.iterator();
+  }
+
+  public void addToHiddenColumns(HiddenColumn elem) {
+    if (this.hiddenColumns == null) {
+      this.hiddenColumns = new java.util.ArrayList<HiddenColumn>();
+    }
+    this.hiddenColumns.add(elem);
+  }
+
+  @org.apache.thrift.annotation.Nullable
+  public java.util.List<HiddenColumn> getHiddenColumns() {
+    return this.hiddenColumns;
+  }
+
+  public TableInfo setHiddenColumns(@org.apache.thrift.annotation.Nullable java.util.List<HiddenColumn> hiddenColumns) {
+    this.hiddenColumns = hiddenColumns;
+    return this;
+  }
+
+  public void unsetHiddenColumns() {
+    this.hiddenColumns = null;
+  }
+
+  /** Returns true if field hiddenColumns is set (has been assigned a value) and false otherwise */
+  public boolean isSetHiddenColumns() {
+    return this.hiddenColumns != null;
+  }
+
+  public void setHiddenColumnsIsSet(boolean value) {
+    if (!value) {
+      this.hiddenColumns = null;
+    }
+  }
+
+  /**
+   * Absent: rows of it can't be changed by statements (a system table).
+   */
+  @org.apache.thrift.annotation.Nullable
+  public RowChanges getRowChanges() {
+    return this.rowChanges;
+  }
+
+  /**
+   * Absent: rows of it can't be changed by statements (a system table).
+   */
+  public TableInfo setRowChanges(@org.apache.thrift.annotation.Nullable RowChanges rowChanges) {
+    this.rowChanges = rowChanges;
+    return this;
+  }
+
+  public void unsetRowChanges() {
+    this.rowChanges = null;
+  }
+
+  /** Returns true if field rowChanges is set (has been assigned a value) and false otherwise */
+  public boolean isSetRowChanges() {
+    return this.rowChanges != null;
+  }
+
+  public void setRowChangesIsSet(boolean value) {
+    if (!value) {
+      this.rowChanges = null;
+    }
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -542,6 +648,22 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
       }
       break;
 
+    case HIDDEN_COLUMNS:
+      if (value == null) {
+        unsetHiddenColumns();
+      } else {
+        setHiddenColumns((java.util.List<HiddenColumn>)value);
+      }
+      break;
+
+    case ROW_CHANGES:
+      if (value == null) {
+        unsetRowChanges();
+      } else {
+        setRowChanges((RowChanges)value);
+      }
+      break;
+
     }
   }
 
@@ -570,6 +692,12 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
     case HANDLE:
       return getHandle();
 
+    case HIDDEN_COLUMNS:
+      return getHiddenColumns();
+
+    case ROW_CHANGES:
+      return getRowChanges();
+
     }
     throw new java.lang.IllegalStateException();
   }
@@ -596,6 +724,10 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
       return isSetClustering();
     case HANDLE:
       return isSetHandle();
+    case HIDDEN_COLUMNS:
+      return isSetHiddenColumns();
+    case ROW_CHANGES:
+      return isSetRowChanges();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -676,6 +808,24 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
         return false;
     }
 
+    boolean this_present_hiddenColumns = true && this.isSetHiddenColumns();
+    boolean that_present_hiddenColumns = true && that.isSetHiddenColumns();
+    if (this_present_hiddenColumns || that_present_hiddenColumns) {
+      if (!(this_present_hiddenColumns && that_present_hiddenColumns))
+        return false;
+      if (!this.hiddenColumns.equals(that.hiddenColumns))
+        return false;
+    }
+
+    boolean this_present_rowChanges = true && this.isSetRowChanges();
+    boolean that_present_rowChanges = true && that.isSetRowChanges();
+    if (this_present_rowChanges || that_present_rowChanges) {
+      if (!(this_present_rowChanges && that_present_rowChanges))
+        return false;
+      if (!this.rowChanges.equals(that.rowChanges))
+        return false;
+    }
+
     return true;
   }
 
@@ -708,6 +858,14 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
     hashCode = hashCode * 8191 + ((isSetHandle()) ? 131071 : 524287);
     if (isSetHandle())
       hashCode = hashCode * 8191 + handle.hashCode();
+
+    hashCode = hashCode * 8191 + ((isSetHiddenColumns()) ? 131071 : 524287);
+    if (isSetHiddenColumns())
+      hashCode = hashCode * 8191 + hiddenColumns.hashCode();
+
+    hashCode = hashCode * 8191 + ((isSetRowChanges()) ? 131071 : 524287);
+    if (isSetRowChanges())
+      hashCode = hashCode * 8191 + rowChanges.hashCode();
 
     return hashCode;
   }
@@ -790,6 +948,26 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
         return lastComparison;
       }
     }
+    lastComparison = java.lang.Boolean.compare(isSetHiddenColumns(), other.isSetHiddenColumns());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetHiddenColumns()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.hiddenColumns, other.hiddenColumns);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
+    lastComparison = java.lang.Boolean.compare(isSetRowChanges(), other.isSetRowChanges());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetRowChanges()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.rowChanges, other.rowChanges);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
     return 0;
   }
 
@@ -865,6 +1043,26 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
       org.apache.thrift.TBaseHelper.toString(this.handle, sb);
     }
     first = false;
+    if (isSetHiddenColumns()) {
+      if (!first) sb.append(", ");
+      sb.append("hiddenColumns:");
+      if (this.hiddenColumns == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.hiddenColumns);
+      }
+      first = false;
+    }
+    if (isSetRowChanges()) {
+      if (!first) sb.append(", ");
+      sb.append("rowChanges:");
+      if (this.rowChanges == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.rowChanges);
+      }
+      first = false;
+    }
     sb.append(")");
     return sb.toString();
   }
@@ -893,6 +1091,9 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
     // check for sub-struct validity
     if (clustering != null) {
       clustering.validate();
+    }
+    if (rowChanges != null) {
+      rowChanges.validate();
     }
   }
 
@@ -945,13 +1146,13 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
           case 2: // PARTITION_KEYS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list46 = iprot.readListBegin();
-                struct.partitionKeys = new java.util.ArrayList<java.lang.String>(_list46.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem47;
-                for (int _i48 = 0; _i48 < _list46.size; ++_i48)
+                org.apache.thrift.protocol.TList _list82 = iprot.readListBegin();
+                struct.partitionKeys = new java.util.ArrayList<java.lang.String>(_list82.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem83;
+                for (int _i84 = 0; _i84 < _list82.size; ++_i84)
                 {
-                  _elem47 = iprot.readString();
-                  struct.partitionKeys.add(_elem47);
+                  _elem83 = iprot.readString();
+                  struct.partitionKeys.add(_elem83);
                 }
                 iprot.readListEnd();
               }
@@ -963,13 +1164,13 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
           case 3: // PRIMARY_KEYS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list49 = iprot.readListBegin();
-                struct.primaryKeys = new java.util.ArrayList<java.lang.String>(_list49.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem50;
-                for (int _i51 = 0; _i51 < _list49.size; ++_i51)
+                org.apache.thrift.protocol.TList _list85 = iprot.readListBegin();
+                struct.primaryKeys = new java.util.ArrayList<java.lang.String>(_list85.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem86;
+                for (int _i87 = 0; _i87 < _list85.size; ++_i87)
                 {
-                  _elem50 = iprot.readString();
-                  struct.primaryKeys.add(_elem50);
+                  _elem86 = iprot.readString();
+                  struct.primaryKeys.add(_elem86);
                 }
                 iprot.readListEnd();
               }
@@ -981,15 +1182,15 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
           case 4: // PROPERTIES
             if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
               {
-                org.apache.thrift.protocol.TMap _map52 = iprot.readMapBegin();
-                struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map52.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _key53;
-                @org.apache.thrift.annotation.Nullable java.lang.String _val54;
-                for (int _i55 = 0; _i55 < _map52.size; ++_i55)
+                org.apache.thrift.protocol.TMap _map88 = iprot.readMapBegin();
+                struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map88.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _key89;
+                @org.apache.thrift.annotation.Nullable java.lang.String _val90;
+                for (int _i91 = 0; _i91 < _map88.size; ++_i91)
                 {
-                  _key53 = iprot.readString();
-                  _val54 = iprot.readString();
-                  struct.properties.put(_key53, _val54);
+                  _key89 = iprot.readString();
+                  _val90 = iprot.readString();
+                  struct.properties.put(_key89, _val90);
                 }
                 iprot.readMapEnd();
               }
@@ -1023,6 +1224,34 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 8: // HIDDEN_COLUMNS
+            if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
+              {
+                org.apache.thrift.protocol.TList _list92 = iprot.readListBegin();
+                struct.hiddenColumns = new java.util.ArrayList<HiddenColumn>(_list92.size);
+                @org.apache.thrift.annotation.Nullable HiddenColumn _elem93;
+                for (int _i94 = 0; _i94 < _list92.size; ++_i94)
+                {
+                  _elem93 = new HiddenColumn();
+                  _elem93.read(iprot);
+                  struct.hiddenColumns.add(_elem93);
+                }
+                iprot.readListEnd();
+              }
+              struct.setHiddenColumnsIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
+          case 9: // ROW_CHANGES
+            if (schemeField.type == org.apache.thrift.protocol.TType.STRUCT) {
+              struct.rowChanges = new RowChanges();
+              struct.rowChanges.read(iprot);
+              struct.setRowChangesIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -1051,9 +1280,9 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
         oprot.writeFieldBegin(PARTITION_KEYS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.partitionKeys.size()));
-          for (java.lang.String _iter56 : struct.partitionKeys)
+          for (java.lang.String _iter95 : struct.partitionKeys)
           {
-            oprot.writeString(_iter56);
+            oprot.writeString(_iter95);
           }
           oprot.writeListEnd();
         }
@@ -1063,9 +1292,9 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
         oprot.writeFieldBegin(PRIMARY_KEYS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.primaryKeys.size()));
-          for (java.lang.String _iter57 : struct.primaryKeys)
+          for (java.lang.String _iter96 : struct.primaryKeys)
           {
-            oprot.writeString(_iter57);
+            oprot.writeString(_iter96);
           }
           oprot.writeListEnd();
         }
@@ -1075,10 +1304,10 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
         oprot.writeFieldBegin(PROPERTIES_FIELD_DESC);
         {
           oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.properties.size()));
-          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter58 : struct.properties.entrySet())
+          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter97 : struct.properties.entrySet())
           {
-            oprot.writeString(_iter58.getKey());
-            oprot.writeString(_iter58.getValue());
+            oprot.writeString(_iter97.getKey());
+            oprot.writeString(_iter97.getValue());
           }
           oprot.writeMapEnd();
         }
@@ -1096,6 +1325,27 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
         oprot.writeFieldBegin(HANDLE_FIELD_DESC);
         oprot.writeBinary(struct.handle);
         oprot.writeFieldEnd();
+      }
+      if (struct.hiddenColumns != null) {
+        if (struct.isSetHiddenColumns()) {
+          oprot.writeFieldBegin(HIDDEN_COLUMNS_FIELD_DESC);
+          {
+            oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.hiddenColumns.size()));
+            for (HiddenColumn _iter98 : struct.hiddenColumns)
+            {
+              _iter98.write(oprot);
+            }
+            oprot.writeListEnd();
+          }
+          oprot.writeFieldEnd();
+        }
+      }
+      if (struct.rowChanges != null) {
+        if (struct.isSetRowChanges()) {
+          oprot.writeFieldBegin(ROW_CHANGES_FIELD_DESC);
+          struct.rowChanges.write(oprot);
+          oprot.writeFieldEnd();
+        }
       }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
@@ -1118,29 +1368,49 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
       oprot.writeString(struct.schemaJson);
       {
         oprot.writeI32(struct.partitionKeys.size());
-        for (java.lang.String _iter59 : struct.partitionKeys)
+        for (java.lang.String _iter99 : struct.partitionKeys)
         {
-          oprot.writeString(_iter59);
+          oprot.writeString(_iter99);
         }
       }
       {
         oprot.writeI32(struct.primaryKeys.size());
-        for (java.lang.String _iter60 : struct.primaryKeys)
+        for (java.lang.String _iter100 : struct.primaryKeys)
         {
-          oprot.writeString(_iter60);
+          oprot.writeString(_iter100);
         }
       }
       {
         oprot.writeI32(struct.properties.size());
-        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter61 : struct.properties.entrySet())
+        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter101 : struct.properties.entrySet())
         {
-          oprot.writeString(_iter61.getKey());
-          oprot.writeString(_iter61.getValue());
+          oprot.writeString(_iter101.getKey());
+          oprot.writeString(_iter101.getValue());
         }
       }
       oprot.writeI64(struct.snapshotId);
       struct.clustering.write(oprot);
       oprot.writeBinary(struct.handle);
+      java.util.BitSet optionals = new java.util.BitSet();
+      if (struct.isSetHiddenColumns()) {
+        optionals.set(0);
+      }
+      if (struct.isSetRowChanges()) {
+        optionals.set(1);
+      }
+      oprot.writeBitSet(optionals, 2);
+      if (struct.isSetHiddenColumns()) {
+        {
+          oprot.writeI32(struct.hiddenColumns.size());
+          for (HiddenColumn _iter102 : struct.hiddenColumns)
+          {
+            _iter102.write(oprot);
+          }
+        }
+      }
+      if (struct.isSetRowChanges()) {
+        struct.rowChanges.write(oprot);
+      }
     }
 
     @Override
@@ -1149,37 +1419,37 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
       struct.schemaJson = iprot.readString();
       struct.setSchemaJsonIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list62 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-        struct.partitionKeys = new java.util.ArrayList<java.lang.String>(_list62.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _elem63;
-        for (int _i64 = 0; _i64 < _list62.size; ++_i64)
+        org.apache.thrift.protocol.TList _list103 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+        struct.partitionKeys = new java.util.ArrayList<java.lang.String>(_list103.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _elem104;
+        for (int _i105 = 0; _i105 < _list103.size; ++_i105)
         {
-          _elem63 = iprot.readString();
-          struct.partitionKeys.add(_elem63);
+          _elem104 = iprot.readString();
+          struct.partitionKeys.add(_elem104);
         }
       }
       struct.setPartitionKeysIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list65 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-        struct.primaryKeys = new java.util.ArrayList<java.lang.String>(_list65.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _elem66;
-        for (int _i67 = 0; _i67 < _list65.size; ++_i67)
+        org.apache.thrift.protocol.TList _list106 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+        struct.primaryKeys = new java.util.ArrayList<java.lang.String>(_list106.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _elem107;
+        for (int _i108 = 0; _i108 < _list106.size; ++_i108)
         {
-          _elem66 = iprot.readString();
-          struct.primaryKeys.add(_elem66);
+          _elem107 = iprot.readString();
+          struct.primaryKeys.add(_elem107);
         }
       }
       struct.setPrimaryKeysIsSet(true);
       {
-        org.apache.thrift.protocol.TMap _map68 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-        struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map68.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _key69;
-        @org.apache.thrift.annotation.Nullable java.lang.String _val70;
-        for (int _i71 = 0; _i71 < _map68.size; ++_i71)
+        org.apache.thrift.protocol.TMap _map109 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+        struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map109.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _key110;
+        @org.apache.thrift.annotation.Nullable java.lang.String _val111;
+        for (int _i112 = 0; _i112 < _map109.size; ++_i112)
         {
-          _key69 = iprot.readString();
-          _val70 = iprot.readString();
-          struct.properties.put(_key69, _val70);
+          _key110 = iprot.readString();
+          _val111 = iprot.readString();
+          struct.properties.put(_key110, _val111);
         }
       }
       struct.setPropertiesIsSet(true);
@@ -1190,6 +1460,26 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
       struct.setClusteringIsSet(true);
       struct.handle = iprot.readBinary();
       struct.setHandleIsSet(true);
+      java.util.BitSet incoming = iprot.readBitSet(2);
+      if (incoming.get(0)) {
+        {
+          org.apache.thrift.protocol.TList _list113 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+          struct.hiddenColumns = new java.util.ArrayList<HiddenColumn>(_list113.size);
+          @org.apache.thrift.annotation.Nullable HiddenColumn _elem114;
+          for (int _i115 = 0; _i115 < _list113.size; ++_i115)
+          {
+            _elem114 = new HiddenColumn();
+            _elem114.read(iprot);
+            struct.hiddenColumns.add(_elem114);
+          }
+        }
+        struct.setHiddenColumnsIsSet(true);
+      }
+      if (incoming.get(1)) {
+        struct.rowChanges = new RowChanges();
+        struct.rowChanges.read(iprot);
+        struct.setRowChangesIsSet(true);
+      }
     }
   }
 

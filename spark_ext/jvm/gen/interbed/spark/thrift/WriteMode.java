@@ -16,7 +16,11 @@ public enum WriteMode implements org.apache.thrift.TEnum {
   /**
    * Replaces the partitions that get rows.
    */
-  OVERWRITE_DYNAMIC(3);
+  OVERWRITE_DYNAMIC(3),
+  /**
+   * Rows come with their kind, and with their row id where that is not their key.
+   */
+  CHANGES(4);
 
   private final int value;
 
@@ -45,6 +49,8 @@ public enum WriteMode implements org.apache.thrift.TEnum {
         return OVERWRITE;
       case 3:
         return OVERWRITE_DYNAMIC;
+      case 4:
+        return CHANGES;
       default:
         return null;
     }

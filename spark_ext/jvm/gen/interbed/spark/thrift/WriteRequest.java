@@ -15,6 +15,8 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
   private static final org.apache.thrift.protocol.TField SCHEMA_JSON_FIELD_DESC = new org.apache.thrift.protocol.TField("schemaJson", org.apache.thrift.protocol.TType.STRING, (short)3);
   private static final org.apache.thrift.protocol.TField QUERY_ID_FIELD_DESC = new org.apache.thrift.protocol.TField("queryId", org.apache.thrift.protocol.TType.STRING, (short)4);
   private static final org.apache.thrift.protocol.TField OPTIONS_FIELD_DESC = new org.apache.thrift.protocol.TField("options", org.apache.thrift.protocol.TType.MAP, (short)5);
+  private static final org.apache.thrift.protocol.TField FOLLOWS_FROM_SNAPSHOT_FIELD_DESC = new org.apache.thrift.protocol.TField("followsFromSnapshot", org.apache.thrift.protocol.TType.BOOL, (short)6);
+  private static final org.apache.thrift.protocol.TField SCANNED_FIELD_DESC = new org.apache.thrift.protocol.TField("scanned", org.apache.thrift.protocol.TType.LIST, (short)7);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new WriteRequestStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new WriteRequestTupleSchemeFactory();
@@ -31,6 +33,14 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
   public @org.apache.thrift.annotation.Nullable java.lang.String schemaJson; // required
   public @org.apache.thrift.annotation.Nullable java.lang.String queryId; // required
   public @org.apache.thrift.annotation.Nullable java.util.Map<java.lang.String,java.lang.String> options; // required
+  /**
+   * True when the rows follow from the table's rows at the handle's snapshot: no other writer may have changed those.
+   */
+  public boolean followsFromSnapshot; // optional
+  /**
+   * Filters of the scan of those rows; absent when all of them matter.
+   */
+  public @org.apache.thrift.annotation.Nullable java.util.List<java.lang.String> scanned; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
@@ -45,7 +55,15 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
      */
     SCHEMA_JSON((short)3, "schemaJson"),
     QUERY_ID((short)4, "queryId"),
-    OPTIONS((short)5, "options");
+    OPTIONS((short)5, "options"),
+    /**
+     * True when the rows follow from the table's rows at the handle's snapshot: no other writer may have changed those.
+     */
+    FOLLOWS_FROM_SNAPSHOT((short)6, "followsFromSnapshot"),
+    /**
+     * Filters of the scan of those rows; absent when all of them matter.
+     */
+    SCANNED((short)7, "scanned");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -71,6 +89,10 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
           return QUERY_ID;
         case 5: // OPTIONS
           return OPTIONS;
+        case 6: // FOLLOWS_FROM_SNAPSHOT
+          return FOLLOWS_FROM_SNAPSHOT;
+        case 7: // SCANNED
+          return SCANNED;
         default:
           return null;
       }
@@ -114,6 +136,9 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
   }
 
   // isset id assignments
+  private static final int __FOLLOWSFROMSNAPSHOT_ISSET_ID = 0;
+  private byte __isset_bitfield = 0;
+  private static final _Fields optionals[] = {_Fields.FOLLOWS_FROM_SNAPSHOT,_Fields.SCANNED};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -129,6 +154,11 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
     tmpMap.put(_Fields.OPTIONS, new org.apache.thrift.meta_data.FieldMetaData("options", org.apache.thrift.TFieldRequirementType.REQUIRED, 
         new org.apache.thrift.meta_data.MapMetaData(org.apache.thrift.protocol.TType.MAP, 
             new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING), 
+            new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING))));
+    tmpMap.put(_Fields.FOLLOWS_FROM_SNAPSHOT, new org.apache.thrift.meta_data.FieldMetaData("followsFromSnapshot", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.BOOL)));
+    tmpMap.put(_Fields.SCANNED, new org.apache.thrift.meta_data.FieldMetaData("scanned", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.ListMetaData(org.apache.thrift.protocol.TType.LIST, 
             new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING))));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(WriteRequest.class, metaDataMap);
@@ -156,6 +186,7 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
    * Performs a deep copy on <i>other</i>.
    */
   public WriteRequest(WriteRequest other) {
+    __isset_bitfield = other.__isset_bitfield;
     if (other.isSetMode()) {
       this.mode = other.mode;
     }
@@ -173,6 +204,11 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
       java.util.Map<java.lang.String,java.lang.String> __this__options = new java.util.HashMap<java.lang.String,java.lang.String>(other.options);
       this.options = __this__options;
     }
+    this.followsFromSnapshot = other.followsFromSnapshot;
+    if (other.isSetScanned()) {
+      java.util.List<java.lang.String> __this__scanned = new java.util.ArrayList<java.lang.String>(other.scanned);
+      this.scanned = __this__scanned;
+    }
   }
 
   @Override
@@ -187,6 +223,9 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
     this.schemaJson = null;
     this.queryId = null;
     this.options = null;
+    setFollowsFromSnapshotIsSet(false);
+    this.followsFromSnapshot = false;
+    this.scanned = null;
   }
 
   /**
@@ -355,6 +394,82 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
     }
   }
 
+  /**
+   * True when the rows follow from the table's rows at the handle's snapshot: no other writer may have changed those.
+   */
+  public boolean isFollowsFromSnapshot() {
+    return this.followsFromSnapshot;
+  }
+
+  /**
+   * True when the rows follow from the table's rows at the handle's snapshot: no other writer may have changed those.
+   */
+  public WriteRequest setFollowsFromSnapshot(boolean followsFromSnapshot) {
+    this.followsFromSnapshot = followsFromSnapshot;
+    setFollowsFromSnapshotIsSet(true);
+    return this;
+  }
+
+  public void unsetFollowsFromSnapshot() {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.clearBit(__isset_bitfield, __FOLLOWSFROMSNAPSHOT_ISSET_ID);
+  }
+
+  /** Returns true if field followsFromSnapshot is set (has been assigned a value) and false otherwise */
+  public boolean isSetFollowsFromSnapshot() {
+    return org.apache.thrift.EncodingUtils.testBit(__isset_bitfield, __FOLLOWSFROMSNAPSHOT_ISSET_ID);
+  }
+
+  public void setFollowsFromSnapshotIsSet(boolean value) {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __FOLLOWSFROMSNAPSHOT_ISSET_ID, value);
+  }
+
+  public int getScannedSize() {
+    return (this.scanned == null) ? 0 : this.scanned.size();
+  }
+
+  @org.apache.thrift.annotation.Nullable
+  public java.util.Iterator<java.lang.String> getScannedIterator() {
+    return (this.scanned == null) ? null : this.scanned.iterator();
+  }
+
+  public void addToScanned(java.lang.String elem) {
+    if (this.scanned == null) {
+      this.scanned = new java.util.ArrayList<java.lang.String>();
+    }
+    this.scanned.add(elem);
+  }
+
+  /**
+   * Filters of the scan of those rows; absent when all of them matter.
+   */
+  @org.apache.thrift.annotation.Nullable
+  public java.util.List<java.lang.String> getScanned() {
+    return this.scanned;
+  }
+
+  /**
+   * Filters of the scan of those rows; absent when all of them matter.
+   */
+  public WriteRequest setScanned(@org.apache.thrift.annotation.Nullable java.util.List<java.lang.String> scanned) {
+    this.scanned = scanned;
+    return this;
+  }
+
+  public void unsetScanned() {
+    this.scanned = null;
+  }
+
+  /** Returns true if field scanned is set (has been assigned a value) and false otherwise */
+  public boolean isSetScanned() {
+    return this.scanned != null;
+  }
+
+  public void setScannedIsSet(boolean value) {
+    if (!value) {
+      this.scanned = null;
+    }
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -398,6 +513,22 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
       }
       break;
 
+    case FOLLOWS_FROM_SNAPSHOT:
+      if (value == null) {
+        unsetFollowsFromSnapshot();
+      } else {
+        setFollowsFromSnapshot((java.lang.Boolean)value);
+      }
+      break;
+
+    case SCANNED:
+      if (value == null) {
+        unsetScanned();
+      } else {
+        setScanned((java.util.List<java.lang.String>)value);
+      }
+      break;
+
     }
   }
 
@@ -419,6 +550,12 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
 
     case OPTIONS:
       return getOptions();
+
+    case FOLLOWS_FROM_SNAPSHOT:
+      return isFollowsFromSnapshot();
+
+    case SCANNED:
+      return getScanned();
 
     }
     throw new java.lang.IllegalStateException();
@@ -442,6 +579,10 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
       return isSetQueryId();
     case OPTIONS:
       return isSetOptions();
+    case FOLLOWS_FROM_SNAPSHOT:
+      return isSetFollowsFromSnapshot();
+    case SCANNED:
+      return isSetScanned();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -504,6 +645,24 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
         return false;
     }
 
+    boolean this_present_followsFromSnapshot = true && this.isSetFollowsFromSnapshot();
+    boolean that_present_followsFromSnapshot = true && that.isSetFollowsFromSnapshot();
+    if (this_present_followsFromSnapshot || that_present_followsFromSnapshot) {
+      if (!(this_present_followsFromSnapshot && that_present_followsFromSnapshot))
+        return false;
+      if (this.followsFromSnapshot != that.followsFromSnapshot)
+        return false;
+    }
+
+    boolean this_present_scanned = true && this.isSetScanned();
+    boolean that_present_scanned = true && that.isSetScanned();
+    if (this_present_scanned || that_present_scanned) {
+      if (!(this_present_scanned && that_present_scanned))
+        return false;
+      if (!this.scanned.equals(that.scanned))
+        return false;
+    }
+
     return true;
   }
 
@@ -530,6 +689,14 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
     hashCode = hashCode * 8191 + ((isSetOptions()) ? 131071 : 524287);
     if (isSetOptions())
       hashCode = hashCode * 8191 + options.hashCode();
+
+    hashCode = hashCode * 8191 + ((isSetFollowsFromSnapshot()) ? 131071 : 524287);
+    if (isSetFollowsFromSnapshot())
+      hashCode = hashCode * 8191 + ((followsFromSnapshot) ? 131071 : 524287);
+
+    hashCode = hashCode * 8191 + ((isSetScanned()) ? 131071 : 524287);
+    if (isSetScanned())
+      hashCode = hashCode * 8191 + scanned.hashCode();
 
     return hashCode;
   }
@@ -588,6 +755,26 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
     }
     if (isSetOptions()) {
       lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.options, other.options);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
+    lastComparison = java.lang.Boolean.compare(isSetFollowsFromSnapshot(), other.isSetFollowsFromSnapshot());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetFollowsFromSnapshot()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.followsFromSnapshot, other.followsFromSnapshot);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
+    lastComparison = java.lang.Boolean.compare(isSetScanned(), other.isSetScanned());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetScanned()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.scanned, other.scanned);
       if (lastComparison != 0) {
         return lastComparison;
       }
@@ -655,6 +842,22 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
       sb.append(this.options);
     }
     first = false;
+    if (isSetFollowsFromSnapshot()) {
+      if (!first) sb.append(", ");
+      sb.append("followsFromSnapshot:");
+      sb.append(this.followsFromSnapshot);
+      first = false;
+    }
+    if (isSetScanned()) {
+      if (!first) sb.append(", ");
+      sb.append("scanned:");
+      if (this.scanned == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.scanned);
+      }
+      first = false;
+    }
     sb.append(")");
     return sb.toString();
   }
@@ -689,6 +892,8 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
 
   private void readObject(java.io.ObjectInputStream in) throws java.io.IOException, java.lang.ClassNotFoundException {
     try {
+      // it doesn't seem like you should have to do this, but java serialization is wacky, and doesn't call the default constructor.
+      __isset_bitfield = 0;
       read(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(in)));
     } catch (org.apache.thrift.TException te) {
       throw new java.io.IOException(te);
@@ -726,13 +931,13 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
           case 2: // FILTERS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list156 = iprot.readListBegin();
-                struct.filters = new java.util.ArrayList<java.lang.String>(_list156.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem157;
-                for (int _i158 = 0; _i158 < _list156.size; ++_i158)
+                org.apache.thrift.protocol.TList _list200 = iprot.readListBegin();
+                struct.filters = new java.util.ArrayList<java.lang.String>(_list200.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem201;
+                for (int _i202 = 0; _i202 < _list200.size; ++_i202)
                 {
-                  _elem157 = iprot.readString();
-                  struct.filters.add(_elem157);
+                  _elem201 = iprot.readString();
+                  struct.filters.add(_elem201);
                 }
                 iprot.readListEnd();
               }
@@ -760,19 +965,45 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
           case 5: // OPTIONS
             if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
               {
-                org.apache.thrift.protocol.TMap _map159 = iprot.readMapBegin();
-                struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map159.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _key160;
-                @org.apache.thrift.annotation.Nullable java.lang.String _val161;
-                for (int _i162 = 0; _i162 < _map159.size; ++_i162)
+                org.apache.thrift.protocol.TMap _map203 = iprot.readMapBegin();
+                struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map203.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _key204;
+                @org.apache.thrift.annotation.Nullable java.lang.String _val205;
+                for (int _i206 = 0; _i206 < _map203.size; ++_i206)
                 {
-                  _key160 = iprot.readString();
-                  _val161 = iprot.readString();
-                  struct.options.put(_key160, _val161);
+                  _key204 = iprot.readString();
+                  _val205 = iprot.readString();
+                  struct.options.put(_key204, _val205);
                 }
                 iprot.readMapEnd();
               }
               struct.setOptionsIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
+          case 6: // FOLLOWS_FROM_SNAPSHOT
+            if (schemeField.type == org.apache.thrift.protocol.TType.BOOL) {
+              struct.followsFromSnapshot = iprot.readBool();
+              struct.setFollowsFromSnapshotIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
+          case 7: // SCANNED
+            if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
+              {
+                org.apache.thrift.protocol.TList _list207 = iprot.readListBegin();
+                struct.scanned = new java.util.ArrayList<java.lang.String>(_list207.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem208;
+                for (int _i209 = 0; _i209 < _list207.size; ++_i209)
+                {
+                  _elem208 = iprot.readString();
+                  struct.scanned.add(_elem208);
+                }
+                iprot.readListEnd();
+              }
+              struct.setScannedIsSet(true);
             } else { 
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
@@ -802,9 +1033,9 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
         oprot.writeFieldBegin(FILTERS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.filters.size()));
-          for (java.lang.String _iter163 : struct.filters)
+          for (java.lang.String _iter210 : struct.filters)
           {
-            oprot.writeString(_iter163);
+            oprot.writeString(_iter210);
           }
           oprot.writeListEnd();
         }
@@ -824,14 +1055,33 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
         oprot.writeFieldBegin(OPTIONS_FIELD_DESC);
         {
           oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.options.size()));
-          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter164 : struct.options.entrySet())
+          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter211 : struct.options.entrySet())
           {
-            oprot.writeString(_iter164.getKey());
-            oprot.writeString(_iter164.getValue());
+            oprot.writeString(_iter211.getKey());
+            oprot.writeString(_iter211.getValue());
           }
           oprot.writeMapEnd();
         }
         oprot.writeFieldEnd();
+      }
+      if (struct.isSetFollowsFromSnapshot()) {
+        oprot.writeFieldBegin(FOLLOWS_FROM_SNAPSHOT_FIELD_DESC);
+        oprot.writeBool(struct.followsFromSnapshot);
+        oprot.writeFieldEnd();
+      }
+      if (struct.scanned != null) {
+        if (struct.isSetScanned()) {
+          oprot.writeFieldBegin(SCANNED_FIELD_DESC);
+          {
+            oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.scanned.size()));
+            for (java.lang.String _iter212 : struct.scanned)
+            {
+              oprot.writeString(_iter212);
+            }
+            oprot.writeListEnd();
+          }
+          oprot.writeFieldEnd();
+        }
       }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
@@ -854,19 +1104,39 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
       oprot.writeI32(struct.mode.getValue());
       {
         oprot.writeI32(struct.filters.size());
-        for (java.lang.String _iter165 : struct.filters)
+        for (java.lang.String _iter213 : struct.filters)
         {
-          oprot.writeString(_iter165);
+          oprot.writeString(_iter213);
         }
       }
       oprot.writeString(struct.schemaJson);
       oprot.writeString(struct.queryId);
       {
         oprot.writeI32(struct.options.size());
-        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter166 : struct.options.entrySet())
+        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter214 : struct.options.entrySet())
         {
-          oprot.writeString(_iter166.getKey());
-          oprot.writeString(_iter166.getValue());
+          oprot.writeString(_iter214.getKey());
+          oprot.writeString(_iter214.getValue());
+        }
+      }
+      java.util.BitSet optionals = new java.util.BitSet();
+      if (struct.isSetFollowsFromSnapshot()) {
+        optionals.set(0);
+      }
+      if (struct.isSetScanned()) {
+        optionals.set(1);
+      }
+      oprot.writeBitSet(optionals, 2);
+      if (struct.isSetFollowsFromSnapshot()) {
+        oprot.writeBool(struct.followsFromSnapshot);
+      }
+      if (struct.isSetScanned()) {
+        {
+          oprot.writeI32(struct.scanned.size());
+          for (java.lang.String _iter215 : struct.scanned)
+          {
+            oprot.writeString(_iter215);
+          }
         }
       }
     }
@@ -877,13 +1147,13 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
       struct.mode = interbed.spark.thrift.WriteMode.findByValue(iprot.readI32());
       struct.setModeIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list167 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-        struct.filters = new java.util.ArrayList<java.lang.String>(_list167.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _elem168;
-        for (int _i169 = 0; _i169 < _list167.size; ++_i169)
+        org.apache.thrift.protocol.TList _list216 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+        struct.filters = new java.util.ArrayList<java.lang.String>(_list216.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _elem217;
+        for (int _i218 = 0; _i218 < _list216.size; ++_i218)
         {
-          _elem168 = iprot.readString();
-          struct.filters.add(_elem168);
+          _elem217 = iprot.readString();
+          struct.filters.add(_elem217);
         }
       }
       struct.setFiltersIsSet(true);
@@ -892,18 +1162,36 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
       struct.queryId = iprot.readString();
       struct.setQueryIdIsSet(true);
       {
-        org.apache.thrift.protocol.TMap _map170 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-        struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map170.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _key171;
-        @org.apache.thrift.annotation.Nullable java.lang.String _val172;
-        for (int _i173 = 0; _i173 < _map170.size; ++_i173)
+        org.apache.thrift.protocol.TMap _map219 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+        struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map219.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _key220;
+        @org.apache.thrift.annotation.Nullable java.lang.String _val221;
+        for (int _i222 = 0; _i222 < _map219.size; ++_i222)
         {
-          _key171 = iprot.readString();
-          _val172 = iprot.readString();
-          struct.options.put(_key171, _val172);
+          _key220 = iprot.readString();
+          _val221 = iprot.readString();
+          struct.options.put(_key220, _val221);
         }
       }
       struct.setOptionsIsSet(true);
+      java.util.BitSet incoming = iprot.readBitSet(2);
+      if (incoming.get(0)) {
+        struct.followsFromSnapshot = iprot.readBool();
+        struct.setFollowsFromSnapshotIsSet(true);
+      }
+      if (incoming.get(1)) {
+        {
+          org.apache.thrift.protocol.TList _list223 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+          struct.scanned = new java.util.ArrayList<java.lang.String>(_list223.size);
+          @org.apache.thrift.annotation.Nullable java.lang.String _elem224;
+          for (int _i225 = 0; _i225 < _list223.size; ++_i225)
+          {
+            _elem224 = iprot.readString();
+            struct.scanned.add(_elem224);
+          }
+        }
+        struct.setScannedIsSet(true);
+      }
     }
   }
 

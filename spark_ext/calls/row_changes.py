@@ -1,0 +1,25 @@
+"""Calls about DELETE of whole partitions and TRUNCATE TABLE."""
+
+from interbed.spark_ext.calls.base import Calls
+from interbed.spark_ext.handle import TableHandle
+from interbed.spark_ext.row_changes import whole_partitions
+from interbed.storage.errors import NotSupportedError
+
+
+class RowChangeCalls(Calls):
+    """What Spark's SupportsDeleteV2 asks."""
+
+    def canDeleteWhere(self, handle: bytes, filters: list[str]) -> bool:  # noqa: N802
+        changed = TableHandle.from_bytes(handle)
+        # A system table is refused when it is asked to, with a better reason than Spark has.
+        return changed.view is not None or whole_partitions(changed.schema, filters) is not None
+
+    def deleteWhere(self, handle: bytes, filters: list[str]) -> None:  # noqa: N802
+        changed = TableHandle.from_bytes(handle)
+        if changed.view is not None:
+            raise NotSupportedError(f"The system table '{changed.database}.{changed.table}' is read only.")
+        table = self._table_of(changed)
+        predicate = whole_partitions(table.schema, filters)
+        if predicate is None:
+            raise NotSupportedError(f"These filters do not select whole partitions of '{changed.table}': {filters}")
+        table.delete_partitions(predicate)

@@ -1,0 +1,204 @@
+"""UPDATE, DELETE and MERGE INTO, DELETE of partitions, TRUNCATE TABLE."""
+
+import pytest
+
+from interbed import load_catalog
+from interbed.storage.table import Table
+from tests.spark_ext.conftest import Lake
+from tests.support.sql_script import run_script
+
+KEYED = "TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '2'"
+
+
+def _table(lake: Lake, name: str = "db.t") -> Table:
+    return load_catalog(warehouse=str(lake.warehouse)).get_table(name)
+
+
+def test_rows_are_updated_deleted_and_merged_by_their_key(lake: Lake) -> None:
+    run_script(
+        """
+        CREATE TABLE {lake}.db.t (id INT, name STRING, n BIGINT) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '2');
+        INSERT INTO {lake}.db.t VALUES (1, 'a', 10), (2, 'b', 20), (3, 'c', 30), (4, 'd', NULL);
+        UPDATE {lake}.db.t AS x SET n = x.n + 1, name = upper(name) WHERE id IN (1, 2);
+        SELECT * FROM {lake}.db.t;
+-- 1, A, 11
+-- 2, B, 21
+-- 3, c, 30
+-- 4, d, null
+        DELETE FROM {lake}.db.t WHERE n > 15 AND id <> 3;
+        DELETE FROM {lake}.db.t WHERE id IN (SELECT 4);
+        SELECT * FROM {lake}.db.t;
+-- 1, A, 11
+-- 3, c, 30
+        CREATE OR REPLACE TEMP VIEW s AS SELECT * FROM
+          VALUES (1, 'x', 5L), (3, 'drop', 0L), (7, 'new', 7L), (8, 'no', 8L) AS s(id, name, n);
+        MERGE INTO {lake}.db.t t USING s ON t.id = s.id
+          WHEN MATCHED AND s.name = 'drop' THEN DELETE
+          WHEN MATCHED THEN UPDATE SET t.n = t.n + s.n
+          WHEN NOT MATCHED AND s.name = 'no' THEN INSERT (id) VALUES (s.id)
+          WHEN NOT MATCHED THEN INSERT *;
+        SELECT * FROM {lake}.db.t;
+-- 1, A, 16
+-- 7, new, 7
+-- 8, null, null
+        MERGE INTO {lake}.db.t t USING s ON t.id = s.id AND s.id = 1
+          WHEN MATCHED THEN UPDATE SET *
+          WHEN NOT MATCHED BY SOURCE AND t.id = 7 THEN DELETE
+          WHEN NOT MATCHED BY SOURCE THEN UPDATE SET name = 'kept';
+        SELECT * FROM {lake}.db.t;
+-- 1, x, 5
+-- 8, kept, null
+        """.replace("{lake}", lake.name),
+        lake.sql,
+    )
+    snapshots = len(_table(lake).snapshots())
+    lake.sql("UPDATE {lake}.db.t SET n = 0 WHERE id = 99")
+    lake.sql("DELETE FROM {lake}.db.t WHERE id = 99")
+    assert len(_table(lake).snapshots()) == snapshots
+
+
+def test_rows_that_are_deleted_are_told_whole_where_the_engine_needs_them(lake: Lake) -> None:
+    lake.sql(
+        "CREATE TABLE {lake}.db.t (id INT, v INT, s INT NOT NULL) "
+        f"{KEYED}, 'sequence.field' = 's', 'changelog-producer' = 'input')"
+    )
+    lake.sql("INSERT INTO {lake}.db.t VALUES (1, 10, 5), (2, 20, 5), (3, 30, 5), (4, 40, 5)")
+    lake.sql("DELETE FROM {lake}.db.t WHERE id = 1")
+    lake.sql(
+        "MERGE INTO {lake}.db.t t USING (SELECT * FROM VALUES (2, 'd'), (3, 'u') s(id, op)) s ON t.id = s.id "
+        "WHEN MATCHED AND op = 'd' THEN DELETE WHEN MATCHED THEN UPDATE SET v = -1"
+    )
+
+    assert lake.tuples("SELECT * FROM {lake}.db.t ORDER BY id") == [(3, -1, 5), (4, 40, 5)]
+    changes = _table(lake).changes(2, 3).to_arrow().sort_by("id").to_pylist()
+    assert [(c["_row_kind"], c["id"], c["v"], c["s"]) for c in changes] == [
+        (3, 1, 10, 5),
+        (3, 2, 20, 5),
+        (2, 3, -1, 5),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "refused"),
+    [
+        ("'merge-engine' = 'first-row'", {"DELETE": "first-row", "UPDATE": "first-row", "MERGE": "first-row"}),
+        (
+            "'merge-engine' = 'aggregation', 'fields.v.aggregate-function' = 'sum'",
+            {"DELETE": "aggregation.remove-record-on-delete", "UPDATE": "aggregation", "MERGE": "aggregation"},
+        ),
+        (
+            "'merge-engine' = 'partial-update'",
+            {"DELETE": "remove-record-on-delete", "MERGE": "remove-record-on-delete"},
+        ),
+        ("'ignore-delete' = 'true'", {"DELETE": "ignore-delete"}),
+    ],
+)
+def test_what_an_engine_cannot_do_is_refused_with_the_way_out(
+    lake: Lake, options: str, refused: dict[str, str]
+) -> None:
+    lake.sql(f"CREATE TABLE {{lake}}.db.t (id INT, v INT) {KEYED}, {options})")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (1, 10), (2, 20)")
+    snapshots = len(_table(lake).snapshots())
+    statements = {
+        "DELETE": "DELETE FROM {lake}.db.t WHERE v = 10",
+        "UPDATE": "UPDATE {lake}.db.t SET v = 1 WHERE v = 10",
+        "MERGE": "MERGE INTO {lake}.db.t t USING (SELECT 1 AS id) s ON t.id = s.id WHEN MATCHED THEN DELETE",
+    }
+    for statement, reason in refused.items():
+        with pytest.raises(Exception, match=reason):
+            lake.sql(statements[statement])
+    assert lake.tuples("SELECT * FROM {lake}.db.t ORDER BY id") == [(1, 10), (2, 20)]
+    assert len(_table(lake).snapshots()) == snapshots
+
+
+def test_engines_that_can_remove_records_do(lake: Lake) -> None:
+    for name, options in {
+        "a": "'merge-engine' = 'aggregation', 'aggregation.remove-record-on-delete' = 'true'",
+        "p": "'merge-engine' = 'partial-update', 'partial-update.remove-record-on-delete' = 'true'",
+    }.items():
+        lake.sql(f"CREATE TABLE {{lake}}.db.{name} (id INT, v INT) {KEYED}, {options})")
+        lake.sql(f"INSERT INTO {{lake}}.db.{name} VALUES (1, 10), (2, 20)")
+        lake.sql(f"DELETE FROM {{lake}}.db.{name} WHERE v = 10")
+        assert lake.tuples(f"SELECT * FROM {{lake}}.db.{name}") == [(2, 20)]
+
+
+def test_a_statement_that_cannot_be_right_changes_nothing_and_leaves_no_file(lake: Lake) -> None:
+    lake.sql(f"CREATE TABLE {{lake}}.db.t (id INT, v INT NOT NULL) {KEYED})")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (1, 10), (2, 20)")
+    files = lake.files("db.t")
+    for statement, reason in {
+        "MERGE INTO {lake}.db.t t USING (SELECT 1 AS id, explode(array(1, 2)) AS v) s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET *": "MERGE_CARDINALITY_VIOLATION",
+        "UPDATE {lake}.db.t SET id = id + 1": "primary key column 'id' can't be updated",
+        "UPDATE {lake}.db.t SET v = CAST(3000000000 AS BIGINT)": "CAST_OVERFLOW",
+        "UPDATE {lake}.db.t SET v = CAST(NULL AS INT) WHERE id = 2": "NOT_NULL_ASSERT_VIOLATION",
+        "DELETE FROM {lake}.db.`t$snapshots` WHERE snapshot_id = 1": r"t\$snapshots.*read only",
+        "DELETE FROM {lake}.db.`t$snapshots`": r"t\$snapshots.*read only",
+        "UPDATE {lake}.db.`t$snapshots` SET snapshot_id = 1": r"t\$snapshots.*read only",
+    }.items():
+        with pytest.raises(Exception, match=reason):
+            lake.sql(statement)
+    assert lake.tuples("SELECT * FROM {lake}.db.t ORDER BY id") == [(1, 10), (2, 20)]
+    assert lake.files("db.t") == files
+    assert len(_table(lake).snapshots()) == 1
+
+
+@pytest.mark.parametrize("vectors", ["false", "true"])
+def test_rows_of_append_tables_are_changed_by_file_and_position(lake: Lake, vectors: str) -> None:
+    run_script(
+        """
+        CREATE TABLE {lake}.db.t (id INT, v STRING, p STRING) PARTITIONED BY (p)
+          TBLPROPERTIES ('deletion-vectors.enabled' = '{vectors}');
+        INSERT INTO {lake}.db.t VALUES (1, 'a', 'x'), (2, 'b', 'x'), (3, 'c', 'x'), (4, 'd', 'y'), (5, NULL, NULL);
+        INSERT INTO {lake}.db.t VALUES (1, 'again', 'x');
+        SELECT id, __paimon_row_index FROM {lake}.db.t WHERE id = 3 AND __paimon_file_path LIKE '%/p=x/bucket-0/%';
+-- 3, 2
+        DELETE FROM {lake}.db.t WHERE v = 'b' OR v IS NULL;
+        UPDATE {lake}.db.t SET v = upper(v), p = 'z' WHERE id = (SELECT 1);
+        SELECT * FROM {lake}.db.t;
+-- 1, A, z
+-- 1, AGAIN, z
+-- 3, c, x
+-- 4, d, y
+        MERGE INTO {lake}.db.t t USING (SELECT * FROM VALUES (3, 'm'), (4, 'drop'), (6, 'n') AS s(id, v)) s
+          ON t.id = s.id AND t.p IN ('x', 'y')
+          WHEN MATCHED AND s.v = 'drop' THEN DELETE
+          WHEN MATCHED THEN UPDATE SET v = s.v
+          WHEN NOT MATCHED THEN INSERT (id, v, p) VALUES (s.id, s.v, 'new');
+        SELECT * FROM {lake}.db.t;
+-- 1, A, z
+-- 1, AGAIN, z
+-- 3, m, x
+-- 6, n, new
+        DELETE FROM {lake}.db.t WHERE id = 99;
+        DELETE FROM {lake}.db.t WHERE v = 'A';
+        SELECT count(*) FROM {lake}.db.t;
+-- 3
+        """.replace("{lake}", lake.name).replace("{vectors}", vectors),
+        lake.sql,
+    )
+    table = _table(lake)
+    assert len(table.snapshots()) == 6
+    deleted = [d for s in table.new_scan().plan().splits for d in s.deletion_files]
+    assert bool(deleted) == (vectors == "true")
+    rows = table.scan().to_arrow().num_rows
+    table.compact()
+    assert table.scan().to_arrow().num_rows == rows == 3
+
+
+def test_deleting_whole_partitions_reads_no_row(lake: Lake) -> None:
+    lake.sql("CREATE TABLE {lake}.db.t (id INT, dt STRING, h INT) PARTITIONED BY (dt, h)")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (1, 'a', 1), (2, 'a', 2), (3, 'b', 1), (4, NULL, 1)")
+    assert "DeleteFromTable" in lake.plan("DELETE FROM {lake}.db.t WHERE dt = 'a' AND h > 1")
+
+    lake.sql("DELETE FROM {lake}.db.t WHERE dt = 'a' AND h > 1")
+    assert lake.tuples("SELECT id FROM {lake}.db.t ORDER BY id") == [(1,), (3,), (4,)]
+    lake.sql("DELETE FROM {lake}.db.t WHERE dt IS NULL OR dt = 'zzz'")
+    assert lake.tuples("SELECT id FROM {lake}.db.t ORDER BY id") == [(1,), (3,)]
+    lake.sql("DELETE FROM {lake}.db.t WHERE dt = 'zzz'")
+    assert [s.commit_kind.value for s in _table(lake).snapshots()] == ["APPEND", "OVERWRITE", "OVERWRITE"]
+    lake.sql("TRUNCATE TABLE {lake}.db.t")
+    assert lake.tuples("SELECT * FROM {lake}.db.t") == []
+    lake.sql("INSERT INTO {lake}.db.t VALUES (5, 'a', 1)")
+    lake.sql("DELETE FROM {lake}.db.t")
+    assert lake.tuples("SELECT * FROM {lake}.db.t") == []
