@@ -133,17 +133,20 @@ class WriteMode(object):
     APPEND = 1
     OVERWRITE = 2
     OVERWRITE_DYNAMIC = 3
+    CHANGES = 4
 
     _VALUES_TO_NAMES = {
         1: "APPEND",
         2: "OVERWRITE",
         3: "OVERWRITE_DYNAMIC",
+        4: "CHANGES",
     }
 
     _NAMES_TO_VALUES = {
         "APPEND": 1,
         "OVERWRITE": 2,
         "OVERWRITE_DYNAMIC": 3,
+        "CHANGES": 4,
     }
 
 
@@ -718,6 +721,254 @@ class WriteClustering(object):
         return not (self == other)
 
 
+class HiddenColumn(object):
+    """
+    A column that tables have beside their own; it is read when it is asked for by name.
+
+    Attributes:
+     - name
+     - typeJson: Spark's DataType as JSON.
+     - nullable
+     - comment
+
+    """
+
+
+    def __init__(self, name=None, typeJson=None, nullable=None, comment=None,):
+        self.name = name
+        self.typeJson = typeJson
+        self.nullable = nullable
+        self.comment = comment
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.STRING:
+                    self.name = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 2:
+                if ftype == TType.STRING:
+                    self.typeJson = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 3:
+                if ftype == TType.BOOL:
+                    self.nullable = iprot.readBool()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 4:
+                if ftype == TType.STRING:
+                    self.comment = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('HiddenColumn')
+        if self.name is not None:
+            oprot.writeFieldBegin('name', TType.STRING, 1)
+            oprot.writeString(self.name.encode('utf-8') if sys.version_info[0] == 2 else self.name)
+            oprot.writeFieldEnd()
+        if self.typeJson is not None:
+            oprot.writeFieldBegin('typeJson', TType.STRING, 2)
+            oprot.writeString(self.typeJson.encode('utf-8') if sys.version_info[0] == 2 else self.typeJson)
+            oprot.writeFieldEnd()
+        if self.nullable is not None:
+            oprot.writeFieldBegin('nullable', TType.BOOL, 3)
+            oprot.writeBool(self.nullable)
+            oprot.writeFieldEnd()
+        if self.comment is not None:
+            oprot.writeFieldBegin('comment', TType.STRING, 4)
+            oprot.writeString(self.comment.encode('utf-8') if sys.version_info[0] == 2 else self.comment)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        if self.name is None:
+            raise TProtocolException(message='Required field name is unset!')
+        if self.typeJson is None:
+            raise TProtocolException(message='Required field typeJson is unset!')
+        if self.nullable is None:
+            raise TProtocolException(message='Required field nullable is unset!')
+        if self.comment is None:
+            raise TProtocolException(message='Required field comment is unset!')
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+
+
+class RowChanges(object):
+    """
+    How UPDATE, DELETE and MERGE INTO change rows of a table: by rows that go and rows that come.
+
+    Attributes:
+     - rowId: Columns by which a row is found again.
+     - toldOfRows: By statement (DELETE, UPDATE, MERGE): columns beside the row id that tell of rows that go.
+     - refusals: By statement: why the table can't take it.
+     - splitsUpdates: True when an updated row goes and comes, false when it takes the place of the old one.
+     - clustering: How changed rows are clustered; absent: as those of other writes.
+
+    """
+
+
+    def __init__(self, rowId=None, toldOfRows=None, refusals=None, splitsUpdates=None, clustering=None,):
+        self.rowId = rowId
+        self.toldOfRows = toldOfRows
+        self.refusals = refusals
+        self.splitsUpdates = splitsUpdates
+        self.clustering = clustering
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.LIST:
+                    self.rowId = []
+                    (_etype44, _size41) = iprot.readListBegin()
+                    for _i45 in range(_size41):
+                        _elem46 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.rowId.append(_elem46)
+                    iprot.readListEnd()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 2:
+                if ftype == TType.MAP:
+                    self.toldOfRows = {}
+                    (_ktype48, _vtype49, _size47) = iprot.readMapBegin()
+                    for _i51 in range(_size47):
+                        _key52 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val53 = []
+                        (_etype57, _size54) = iprot.readListBegin()
+                        for _i58 in range(_size54):
+                            _elem59 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                            _val53.append(_elem59)
+                        iprot.readListEnd()
+                        self.toldOfRows[_key52] = _val53
+                    iprot.readMapEnd()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 3:
+                if ftype == TType.MAP:
+                    self.refusals = {}
+                    (_ktype61, _vtype62, _size60) = iprot.readMapBegin()
+                    for _i64 in range(_size60):
+                        _key65 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val66 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.refusals[_key65] = _val66
+                    iprot.readMapEnd()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 4:
+                if ftype == TType.BOOL:
+                    self.splitsUpdates = iprot.readBool()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 5:
+                if ftype == TType.STRUCT:
+                    self.clustering = WriteClustering()
+                    self.clustering.read(iprot)
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('RowChanges')
+        if self.rowId is not None:
+            oprot.writeFieldBegin('rowId', TType.LIST, 1)
+            oprot.writeListBegin(TType.STRING, len(self.rowId))
+            for iter67 in self.rowId:
+                oprot.writeString(iter67.encode('utf-8') if sys.version_info[0] == 2 else iter67)
+            oprot.writeListEnd()
+            oprot.writeFieldEnd()
+        if self.toldOfRows is not None:
+            oprot.writeFieldBegin('toldOfRows', TType.MAP, 2)
+            oprot.writeMapBegin(TType.STRING, TType.LIST, len(self.toldOfRows))
+            for kiter68, viter69 in self.toldOfRows.items():
+                oprot.writeString(kiter68.encode('utf-8') if sys.version_info[0] == 2 else kiter68)
+                oprot.writeListBegin(TType.STRING, len(viter69))
+                for iter70 in viter69:
+                    oprot.writeString(iter70.encode('utf-8') if sys.version_info[0] == 2 else iter70)
+                oprot.writeListEnd()
+            oprot.writeMapEnd()
+            oprot.writeFieldEnd()
+        if self.refusals is not None:
+            oprot.writeFieldBegin('refusals', TType.MAP, 3)
+            oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.refusals))
+            for kiter71, viter72 in self.refusals.items():
+                oprot.writeString(kiter71.encode('utf-8') if sys.version_info[0] == 2 else kiter71)
+                oprot.writeString(viter72.encode('utf-8') if sys.version_info[0] == 2 else viter72)
+            oprot.writeMapEnd()
+            oprot.writeFieldEnd()
+        if self.splitsUpdates is not None:
+            oprot.writeFieldBegin('splitsUpdates', TType.BOOL, 4)
+            oprot.writeBool(self.splitsUpdates)
+            oprot.writeFieldEnd()
+        if self.clustering is not None:
+            oprot.writeFieldBegin('clustering', TType.STRUCT, 5)
+            self.clustering.write(oprot)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        if self.rowId is None:
+            raise TProtocolException(message='Required field rowId is unset!')
+        if self.toldOfRows is None:
+            raise TProtocolException(message='Required field toldOfRows is unset!')
+        if self.refusals is None:
+            raise TProtocolException(message='Required field refusals is unset!')
+        if self.splitsUpdates is None:
+            raise TProtocolException(message='Required field splitsUpdates is unset!')
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+
+
 class TableInfo(object):
     """
     Attributes:
@@ -728,11 +979,13 @@ class TableInfo(object):
      - snapshotId: 0 when the table has no snapshot yet.
      - clustering
      - handle: Opaque to the JVM, sent back with each question about the table.
+     - hiddenColumns
+     - rowChanges: Absent: rows of it can't be changed by statements (a system table).
 
     """
 
 
-    def __init__(self, schemaJson=None, partitionKeys=None, primaryKeys=None, properties=None, snapshotId=None, clustering=None, handle=None,):
+    def __init__(self, schemaJson=None, partitionKeys=None, primaryKeys=None, properties=None, snapshotId=None, clustering=None, handle=None, hiddenColumns=None, rowChanges=None,):
         self.schemaJson = schemaJson
         self.partitionKeys = partitionKeys
         self.primaryKeys = primaryKeys
@@ -740,6 +993,8 @@ class TableInfo(object):
         self.snapshotId = snapshotId
         self.clustering = clustering
         self.handle = handle
+        self.hiddenColumns = hiddenColumns
+        self.rowChanges = rowChanges
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -758,31 +1013,31 @@ class TableInfo(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.partitionKeys = []
-                    (_etype44, _size41) = iprot.readListBegin()
-                    for _i45 in range(_size41):
-                        _elem46 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.partitionKeys.append(_elem46)
+                    (_etype76, _size73) = iprot.readListBegin()
+                    for _i77 in range(_size73):
+                        _elem78 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.partitionKeys.append(_elem78)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
             elif fid == 3:
                 if ftype == TType.LIST:
                     self.primaryKeys = []
-                    (_etype50, _size47) = iprot.readListBegin()
-                    for _i51 in range(_size47):
-                        _elem52 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.primaryKeys.append(_elem52)
+                    (_etype82, _size79) = iprot.readListBegin()
+                    for _i83 in range(_size79):
+                        _elem84 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.primaryKeys.append(_elem84)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
             elif fid == 4:
                 if ftype == TType.MAP:
                     self.properties = {}
-                    (_ktype54, _vtype55, _size53) = iprot.readMapBegin()
-                    for _i57 in range(_size53):
-                        _key58 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val59 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.properties[_key58] = _val59
+                    (_ktype86, _vtype87, _size85) = iprot.readMapBegin()
+                    for _i89 in range(_size85):
+                        _key90 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val91 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.properties[_key90] = _val91
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
@@ -802,6 +1057,23 @@ class TableInfo(object):
                     self.handle = iprot.readBinary()
                 else:
                     iprot.skip(ftype)
+            elif fid == 8:
+                if ftype == TType.LIST:
+                    self.hiddenColumns = []
+                    (_etype95, _size92) = iprot.readListBegin()
+                    for _i96 in range(_size92):
+                        _elem97 = HiddenColumn()
+                        _elem97.read(iprot)
+                        self.hiddenColumns.append(_elem97)
+                    iprot.readListEnd()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 9:
+                if ftype == TType.STRUCT:
+                    self.rowChanges = RowChanges()
+                    self.rowChanges.read(iprot)
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -819,23 +1091,23 @@ class TableInfo(object):
         if self.partitionKeys is not None:
             oprot.writeFieldBegin('partitionKeys', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.partitionKeys))
-            for iter60 in self.partitionKeys:
-                oprot.writeString(iter60.encode('utf-8') if sys.version_info[0] == 2 else iter60)
+            for iter98 in self.partitionKeys:
+                oprot.writeString(iter98.encode('utf-8') if sys.version_info[0] == 2 else iter98)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.primaryKeys is not None:
             oprot.writeFieldBegin('primaryKeys', TType.LIST, 3)
             oprot.writeListBegin(TType.STRING, len(self.primaryKeys))
-            for iter61 in self.primaryKeys:
-                oprot.writeString(iter61.encode('utf-8') if sys.version_info[0] == 2 else iter61)
+            for iter99 in self.primaryKeys:
+                oprot.writeString(iter99.encode('utf-8') if sys.version_info[0] == 2 else iter99)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.properties is not None:
             oprot.writeFieldBegin('properties', TType.MAP, 4)
             oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.properties))
-            for kiter62, viter63 in self.properties.items():
-                oprot.writeString(kiter62.encode('utf-8') if sys.version_info[0] == 2 else kiter62)
-                oprot.writeString(viter63.encode('utf-8') if sys.version_info[0] == 2 else viter63)
+            for kiter100, viter101 in self.properties.items():
+                oprot.writeString(kiter100.encode('utf-8') if sys.version_info[0] == 2 else kiter100)
+                oprot.writeString(viter101.encode('utf-8') if sys.version_info[0] == 2 else viter101)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         if self.snapshotId is not None:
@@ -849,6 +1121,17 @@ class TableInfo(object):
         if self.handle is not None:
             oprot.writeFieldBegin('handle', TType.STRING, 7)
             oprot.writeBinary(self.handle)
+            oprot.writeFieldEnd()
+        if self.hiddenColumns is not None:
+            oprot.writeFieldBegin('hiddenColumns', TType.LIST, 8)
+            oprot.writeListBegin(TType.STRUCT, len(self.hiddenColumns))
+            for iter102 in self.hiddenColumns:
+                iter102.write(oprot)
+            oprot.writeListEnd()
+            oprot.writeFieldEnd()
+        if self.rowChanges is not None:
+            oprot.writeFieldBegin('rowChanges', TType.STRUCT, 9)
+            self.rowChanges.write(oprot)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -914,10 +1197,10 @@ class PartitionTransform(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.columns = []
-                    (_etype67, _size64) = iprot.readListBegin()
-                    for _i68 in range(_size64):
-                        _elem69 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.columns.append(_elem69)
+                    (_etype106, _size103) = iprot.readListBegin()
+                    for _i107 in range(_size103):
+                        _elem108 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.columns.append(_elem108)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -943,8 +1226,8 @@ class PartitionTransform(object):
         if self.columns is not None:
             oprot.writeFieldBegin('columns', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.columns))
-            for iter70 in self.columns:
-                oprot.writeString(iter70.encode('utf-8') if sys.version_info[0] == 2 else iter70)
+            for iter109 in self.columns:
+                oprot.writeString(iter109.encode('utf-8') if sys.version_info[0] == 2 else iter109)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.bucketCount is not None:
@@ -1005,22 +1288,22 @@ class CreateTable(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.partitioning = []
-                    (_etype74, _size71) = iprot.readListBegin()
-                    for _i75 in range(_size71):
-                        _elem76 = PartitionTransform()
-                        _elem76.read(iprot)
-                        self.partitioning.append(_elem76)
+                    (_etype113, _size110) = iprot.readListBegin()
+                    for _i114 in range(_size110):
+                        _elem115 = PartitionTransform()
+                        _elem115.read(iprot)
+                        self.partitioning.append(_elem115)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
             elif fid == 3:
                 if ftype == TType.MAP:
                     self.properties = {}
-                    (_ktype78, _vtype79, _size77) = iprot.readMapBegin()
-                    for _i81 in range(_size77):
-                        _key82 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val83 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.properties[_key82] = _val83
+                    (_ktype117, _vtype118, _size116) = iprot.readMapBegin()
+                    for _i120 in range(_size116):
+                        _key121 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val122 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.properties[_key121] = _val122
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
@@ -1041,16 +1324,16 @@ class CreateTable(object):
         if self.partitioning is not None:
             oprot.writeFieldBegin('partitioning', TType.LIST, 2)
             oprot.writeListBegin(TType.STRUCT, len(self.partitioning))
-            for iter84 in self.partitioning:
-                iter84.write(oprot)
+            for iter123 in self.partitioning:
+                iter123.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.properties is not None:
             oprot.writeFieldBegin('properties', TType.MAP, 3)
             oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.properties))
-            for kiter85, viter86 in self.properties.items():
-                oprot.writeString(kiter85.encode('utf-8') if sys.version_info[0] == 2 else kiter85)
-                oprot.writeString(viter86.encode('utf-8') if sys.version_info[0] == 2 else viter86)
+            for kiter124, viter125 in self.properties.items():
+                oprot.writeString(kiter124.encode('utf-8') if sys.version_info[0] == 2 else kiter124)
+                oprot.writeString(viter125.encode('utf-8') if sys.version_info[0] == 2 else viter125)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -1119,10 +1402,10 @@ class TableChange(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.path = []
-                    (_etype90, _size87) = iprot.readListBegin()
-                    for _i91 in range(_size87):
-                        _elem92 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.path.append(_elem92)
+                    (_etype129, _size126) = iprot.readListBegin()
+                    for _i130 in range(_size126):
+                        _elem131 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.path.append(_elem131)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -1173,8 +1456,8 @@ class TableChange(object):
         if self.path is not None:
             oprot.writeFieldBegin('path', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.path))
-            for iter93 in self.path:
-                oprot.writeString(iter93.encode('utf-8') if sys.version_info[0] == 2 else iter93)
+            for iter132 in self.path:
+                oprot.writeString(iter132.encode('utf-8') if sys.version_info[0] == 2 else iter132)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.value is not None:
@@ -1322,20 +1605,20 @@ class ScanRequest(object):
             if fid == 1:
                 if ftype == TType.LIST:
                     self.columns = []
-                    (_etype97, _size94) = iprot.readListBegin()
-                    for _i98 in range(_size94):
-                        _elem99 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.columns.append(_elem99)
+                    (_etype136, _size133) = iprot.readListBegin()
+                    for _i137 in range(_size133):
+                        _elem138 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.columns.append(_elem138)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.filters = []
-                    (_etype103, _size100) = iprot.readListBegin()
-                    for _i104 in range(_size100):
-                        _elem105 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.filters.append(_elem105)
+                    (_etype142, _size139) = iprot.readListBegin()
+                    for _i143 in range(_size139):
+                        _elem144 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.filters.append(_elem144)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -1347,11 +1630,11 @@ class ScanRequest(object):
             elif fid == 4:
                 if ftype == TType.MAP:
                     self.options = {}
-                    (_ktype107, _vtype108, _size106) = iprot.readMapBegin()
-                    for _i110 in range(_size106):
-                        _key111 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val112 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.options[_key111] = _val112
+                    (_ktype146, _vtype147, _size145) = iprot.readMapBegin()
+                    for _i149 in range(_size145):
+                        _key150 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val151 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.options[_key150] = _val151
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
@@ -1368,15 +1651,15 @@ class ScanRequest(object):
         if self.columns is not None:
             oprot.writeFieldBegin('columns', TType.LIST, 1)
             oprot.writeListBegin(TType.STRING, len(self.columns))
-            for iter113 in self.columns:
-                oprot.writeString(iter113.encode('utf-8') if sys.version_info[0] == 2 else iter113)
+            for iter152 in self.columns:
+                oprot.writeString(iter152.encode('utf-8') if sys.version_info[0] == 2 else iter152)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.filters is not None:
             oprot.writeFieldBegin('filters', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.filters))
-            for iter114 in self.filters:
-                oprot.writeString(iter114.encode('utf-8') if sys.version_info[0] == 2 else iter114)
+            for iter153 in self.filters:
+                oprot.writeString(iter153.encode('utf-8') if sys.version_info[0] == 2 else iter153)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.limit is not None:
@@ -1386,9 +1669,9 @@ class ScanRequest(object):
         if self.options is not None:
             oprot.writeFieldBegin('options', TType.MAP, 4)
             oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.options))
-            for kiter115, viter116 in self.options.items():
-                oprot.writeString(kiter115.encode('utf-8') if sys.version_info[0] == 2 else kiter115)
-                oprot.writeString(viter116.encode('utf-8') if sys.version_info[0] == 2 else viter116)
+            for kiter154, viter155 in self.options.items():
+                oprot.writeString(kiter154.encode('utf-8') if sys.version_info[0] == 2 else kiter154)
+                oprot.writeString(viter155.encode('utf-8') if sys.version_info[0] == 2 else viter155)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -1535,21 +1818,21 @@ class ScanSplit(object):
             elif fid == 4:
                 if ftype == TType.LIST:
                     self.nativeFiles = []
-                    (_etype120, _size117) = iprot.readListBegin()
-                    for _i121 in range(_size117):
-                        _elem122 = NativeFile()
-                        _elem122.read(iprot)
-                        self.nativeFiles.append(_elem122)
+                    (_etype159, _size156) = iprot.readListBegin()
+                    for _i160 in range(_size156):
+                        _elem161 = NativeFile()
+                        _elem161.read(iprot)
+                        self.nativeFiles.append(_elem161)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
             elif fid == 5:
                 if ftype == TType.LIST:
                     self.preferredHosts = []
-                    (_etype126, _size123) = iprot.readListBegin()
-                    for _i127 in range(_size123):
-                        _elem128 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.preferredHosts.append(_elem128)
+                    (_etype165, _size162) = iprot.readListBegin()
+                    for _i166 in range(_size162):
+                        _elem167 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.preferredHosts.append(_elem167)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -1578,15 +1861,15 @@ class ScanSplit(object):
         if self.nativeFiles is not None:
             oprot.writeFieldBegin('nativeFiles', TType.LIST, 4)
             oprot.writeListBegin(TType.STRUCT, len(self.nativeFiles))
-            for iter129 in self.nativeFiles:
-                iter129.write(oprot)
+            for iter168 in self.nativeFiles:
+                iter168.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.preferredHosts is not None:
             oprot.writeFieldBegin('preferredHosts', TType.LIST, 5)
             oprot.writeListBegin(TType.STRING, len(self.preferredHosts))
-            for iter130 in self.preferredHosts:
-                oprot.writeString(iter130.encode('utf-8') if sys.version_info[0] == 2 else iter130)
+            for iter169 in self.preferredHosts:
+                oprot.writeString(iter169.encode('utf-8') if sys.version_info[0] == 2 else iter169)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -1653,11 +1936,11 @@ class ScanPlan(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.splits = []
-                    (_etype134, _size131) = iprot.readListBegin()
-                    for _i135 in range(_size131):
-                        _elem136 = ScanSplit()
-                        _elem136.read(iprot)
-                        self.splits.append(_elem136)
+                    (_etype173, _size170) = iprot.readListBegin()
+                    for _i174 in range(_size170):
+                        _elem175 = ScanSplit()
+                        _elem175.read(iprot)
+                        self.splits.append(_elem175)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -1693,8 +1976,8 @@ class ScanPlan(object):
         if self.splits is not None:
             oprot.writeFieldBegin('splits', TType.LIST, 2)
             oprot.writeListBegin(TType.STRUCT, len(self.splits))
-            for iter137 in self.splits:
-                iter137.write(oprot)
+            for iter176 in self.splits:
+                iter176.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.rowCount is not None:
@@ -1980,16 +2263,20 @@ class WriteRequest(object):
      - schemaJson: Spark's StructType of the rows to come, as JSON.
      - queryId
      - options
+     - followsFromSnapshot: True when the rows follow from the table's rows at the handle's snapshot: no other writer may have changed those.
+     - scanned: Filters of the scan of those rows; absent when all of them matter.
 
     """
 
 
-    def __init__(self, mode=None, filters=None, schemaJson=None, queryId=None, options=None,):
+    def __init__(self, mode=None, filters=None, schemaJson=None, queryId=None, options=None, followsFromSnapshot=None, scanned=None,):
         self.mode = mode
         self.filters = filters
         self.schemaJson = schemaJson
         self.queryId = queryId
         self.options = options
+        self.followsFromSnapshot = followsFromSnapshot
+        self.scanned = scanned
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -2008,10 +2295,10 @@ class WriteRequest(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.filters = []
-                    (_etype141, _size138) = iprot.readListBegin()
-                    for _i142 in range(_size138):
-                        _elem143 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.filters.append(_elem143)
+                    (_etype180, _size177) = iprot.readListBegin()
+                    for _i181 in range(_size177):
+                        _elem182 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.filters.append(_elem182)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -2028,12 +2315,27 @@ class WriteRequest(object):
             elif fid == 5:
                 if ftype == TType.MAP:
                     self.options = {}
-                    (_ktype145, _vtype146, _size144) = iprot.readMapBegin()
-                    for _i148 in range(_size144):
-                        _key149 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val150 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.options[_key149] = _val150
+                    (_ktype184, _vtype185, _size183) = iprot.readMapBegin()
+                    for _i187 in range(_size183):
+                        _key188 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val189 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.options[_key188] = _val189
                     iprot.readMapEnd()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 6:
+                if ftype == TType.BOOL:
+                    self.followsFromSnapshot = iprot.readBool()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 7:
+                if ftype == TType.LIST:
+                    self.scanned = []
+                    (_etype193, _size190) = iprot.readListBegin()
+                    for _i194 in range(_size190):
+                        _elem195 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.scanned.append(_elem195)
+                    iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
             else:
@@ -2053,8 +2355,8 @@ class WriteRequest(object):
         if self.filters is not None:
             oprot.writeFieldBegin('filters', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.filters))
-            for iter151 in self.filters:
-                oprot.writeString(iter151.encode('utf-8') if sys.version_info[0] == 2 else iter151)
+            for iter196 in self.filters:
+                oprot.writeString(iter196.encode('utf-8') if sys.version_info[0] == 2 else iter196)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.schemaJson is not None:
@@ -2068,10 +2370,21 @@ class WriteRequest(object):
         if self.options is not None:
             oprot.writeFieldBegin('options', TType.MAP, 5)
             oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.options))
-            for kiter152, viter153 in self.options.items():
-                oprot.writeString(kiter152.encode('utf-8') if sys.version_info[0] == 2 else kiter152)
-                oprot.writeString(viter153.encode('utf-8') if sys.version_info[0] == 2 else viter153)
+            for kiter197, viter198 in self.options.items():
+                oprot.writeString(kiter197.encode('utf-8') if sys.version_info[0] == 2 else kiter197)
+                oprot.writeString(viter198.encode('utf-8') if sys.version_info[0] == 2 else viter198)
             oprot.writeMapEnd()
+            oprot.writeFieldEnd()
+        if self.followsFromSnapshot is not None:
+            oprot.writeFieldBegin('followsFromSnapshot', TType.BOOL, 6)
+            oprot.writeBool(self.followsFromSnapshot)
+            oprot.writeFieldEnd()
+        if self.scanned is not None:
+            oprot.writeFieldBegin('scanned', TType.LIST, 7)
+            oprot.writeListBegin(TType.STRING, len(self.scanned))
+            for iter199 in self.scanned:
+                oprot.writeString(iter199.encode('utf-8') if sys.version_info[0] == 2 else iter199)
+            oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -2371,11 +2684,11 @@ class ProcedureInfo(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.parameters = []
-                    (_etype157, _size154) = iprot.readListBegin()
-                    for _i158 in range(_size154):
-                        _elem159 = ProcedureParameter()
-                        _elem159.read(iprot)
-                        self.parameters.append(_elem159)
+                    (_etype203, _size200) = iprot.readListBegin()
+                    for _i204 in range(_size200):
+                        _elem205 = ProcedureParameter()
+                        _elem205.read(iprot)
+                        self.parameters.append(_elem205)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -2406,8 +2719,8 @@ class ProcedureInfo(object):
         if self.parameters is not None:
             oprot.writeFieldBegin('parameters', TType.LIST, 2)
             oprot.writeListBegin(TType.STRUCT, len(self.parameters))
-            for iter160 in self.parameters:
-                iter160.write(oprot)
+            for iter206 in self.parameters:
+                iter206.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.resultSchemaJson is not None:
@@ -2584,10 +2897,10 @@ class ProcedureJob(object):
             elif fid == 3:
                 if ftype == TType.LIST:
                     self.tasks = []
-                    (_etype164, _size161) = iprot.readListBegin()
-                    for _i165 in range(_size161):
-                        _elem166 = iprot.readBinary()
-                        self.tasks.append(_elem166)
+                    (_etype210, _size207) = iprot.readListBegin()
+                    for _i211 in range(_size207):
+                        _elem212 = iprot.readBinary()
+                        self.tasks.append(_elem212)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -2617,8 +2930,8 @@ class ProcedureJob(object):
         if self.tasks is not None:
             oprot.writeFieldBegin('tasks', TType.LIST, 3)
             oprot.writeListBegin(TType.STRING, len(self.tasks))
-            for iter167 in self.tasks:
-                oprot.writeBinary(iter167)
+            for iter213 in self.tasks:
+                oprot.writeBinary(iter213)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.token is not None:
@@ -2678,10 +2991,10 @@ class ProcedureAnswer(object):
             if fid == 1:
                 if ftype == TType.LIST:
                     self.rows = []
-                    (_etype171, _size168) = iprot.readListBegin()
-                    for _i172 in range(_size168):
-                        _elem173 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.rows.append(_elem173)
+                    (_etype217, _size214) = iprot.readListBegin()
+                    for _i218 in range(_size214):
+                        _elem219 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.rows.append(_elem219)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -2704,8 +3017,8 @@ class ProcedureAnswer(object):
         if self.rows is not None:
             oprot.writeFieldBegin('rows', TType.LIST, 1)
             oprot.writeListBegin(TType.STRING, len(self.rows))
-            for iter174 in self.rows:
-                oprot.writeString(iter174.encode('utf-8') if sys.version_info[0] == 2 else iter174)
+            for iter220 in self.rows:
+                oprot.writeString(iter220.encode('utf-8') if sys.version_info[0] == 2 else iter220)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.job is not None:
@@ -2770,6 +3083,23 @@ WriteClustering.thrift_spec = (
     (3, TType.LIST, 'bucketColumns', (TType.STRING, 'UTF8', False), None, ),  # 3
     (4, TType.BOOL, 'strict', None, None, ),  # 4
 )
+all_structs.append(HiddenColumn)
+HiddenColumn.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'name', 'UTF8', None, ),  # 1
+    (2, TType.STRING, 'typeJson', 'UTF8', None, ),  # 2
+    (3, TType.BOOL, 'nullable', None, None, ),  # 3
+    (4, TType.STRING, 'comment', 'UTF8', None, ),  # 4
+)
+all_structs.append(RowChanges)
+RowChanges.thrift_spec = (
+    None,  # 0
+    (1, TType.LIST, 'rowId', (TType.STRING, 'UTF8', False), None, ),  # 1
+    (2, TType.MAP, 'toldOfRows', (TType.STRING, 'UTF8', TType.LIST, (TType.STRING, 'UTF8', False), False), None, ),  # 2
+    (3, TType.MAP, 'refusals', (TType.STRING, 'UTF8', TType.STRING, 'UTF8', False), None, ),  # 3
+    (4, TType.BOOL, 'splitsUpdates', None, None, ),  # 4
+    (5, TType.STRUCT, 'clustering', [WriteClustering, None], None, ),  # 5
+)
 all_structs.append(TableInfo)
 TableInfo.thrift_spec = (
     None,  # 0
@@ -2780,6 +3110,8 @@ TableInfo.thrift_spec = (
     (5, TType.I64, 'snapshotId', None, None, ),  # 5
     (6, TType.STRUCT, 'clustering', [WriteClustering, None], None, ),  # 6
     (7, TType.STRING, 'handle', 'BINARY', None, ),  # 7
+    (8, TType.LIST, 'hiddenColumns', (TType.STRUCT, [HiddenColumn, None], False), None, ),  # 8
+    (9, TType.STRUCT, 'rowChanges', [RowChanges, None], None, ),  # 9
 )
 all_structs.append(PartitionTransform)
 PartitionTransform.thrift_spec = (
@@ -2873,6 +3205,8 @@ WriteRequest.thrift_spec = (
     (3, TType.STRING, 'schemaJson', 'UTF8', None, ),  # 3
     (4, TType.STRING, 'queryId', 'UTF8', None, ),  # 4
     (5, TType.MAP, 'options', (TType.STRING, 'UTF8', TType.STRING, 'UTF8', False), None, ),  # 5
+    (6, TType.BOOL, 'followsFromSnapshot', None, None, ),  # 6
+    (7, TType.LIST, 'scanned', (TType.STRING, 'UTF8', False), None, ),  # 7
 )
 all_structs.append(WritePlan)
 WritePlan.thrift_spec = (
