@@ -13,7 +13,7 @@ import pyarrow as pa
 from interbed.storage.predicate.expr import Predicate
 from interbed.storage.read.arrow_rows import ArrowRows
 from interbed.storage.read.change_read import ROW_KIND, ChangeRead
-from interbed.storage.scan.incremental import Between, plan_between
+from interbed.storage.scan.incremental import Between, plan_between, snapshot_changed
 from interbed.storage.scan.plan import Plan
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.support import check_readable
@@ -63,7 +63,7 @@ class ChangeQuery(ArrowRows):
     def snapshots(self) -> list[Snapshot]:
         """The snapshots whose changes are told, oldest first; raises SnapshotNotFoundError for one that has expired."""
         between = self._between
-        return [] if between is None else [self.store.snapshots.read(i) for i in between.snapshot_ids]
+        return [] if between is None else [snapshot_changed(self.store, i, between) for i in between.snapshot_ids]
 
     @property
     def schema(self) -> pa.Schema:

@@ -80,6 +80,10 @@ class TablePaths:
         """The file of a tag."""
         return self._of_branch(f"tag/tag-{name}")
 
+    def changelog(self, snapshot_id: int) -> str:
+        """The file of a changelog whose snapshot has expired."""
+        return self._of_branch(f"changelog/changelog-{snapshot_id}")
+
     def consumer(self, consumer_id: str) -> str:
         """The file of a consumer."""
         return self._of_branch(f"consumer/consumer-{consumer_id}")

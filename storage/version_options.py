@@ -36,6 +36,30 @@ class VersionOptions(OptionReader):
         return self.integer("snapshot.expire.limit", 50)
 
     @property
+    def changelog_retain_max(self) -> int:
+        """The most changelogs that an expiry leaves, counted with the snapshots."""
+        return self.integer("changelog.num-retained.max", self.snapshot_retain_max)
+
+    @property
+    def changelog_retain_min(self) -> int:
+        """The least changelogs that an expiry leaves, counted with the snapshots."""
+        return self.integer("changelog.num-retained.min", self.snapshot_retain_min)
+
+    @property
+    def changelog_time_retained_millis(self) -> int:
+        """How long a changelog stays after it was made."""
+        return self.duration_millis("changelog.time-retained", self.snapshot_time_retained_millis)
+
+    @property
+    def changelog_outlives_snapshots(self) -> bool:
+        """Whether changelogs stay when their snapshots expire."""
+        return (
+            self.changelog_retain_max > self.snapshot_retain_max
+            or self.changelog_retain_min > self.snapshot_retain_min
+            or self.changelog_time_retained_millis > self.snapshot_time_retained_millis
+        )
+
+    @property
     def tag_default_time_retained_millis(self) -> int | None:
         """How long new tags stay; None for ever."""
         return self.optional_duration_millis("tag.default-time-retained")

@@ -22,6 +22,7 @@ from interbed.storage.scan.change_plan import (
 )
 from interbed.storage.scan.plan import Plan, PlanStatistics
 from interbed.storage.scan.split import Split
+from interbed.storage.snapshot.changelog import ChangelogManager, earliest_changes
 from interbed.storage.snapshot.snapshot import FIRST_SNAPSHOT_ID, CommitKind, Snapshot
 from interbed.storage.store import TableStore
 from interbed.storage.stream_options import INCREMENTAL_BETWEEN, IncrementalScanMode
@@ -77,7 +78,7 @@ def plan_between(store: TableStore, files: SnapshotFiles, between: Between, mode
         return plan_of(last, _difference(store, files, first, last))
     rules = _rules(store, mode)
     splits: list[Split] = []
-    snapshots = [_existing(store, i, between) for i in between.snapshot_ids]
+    snapshots = [snapshot_changed(store, i, between) for i in between.snapshot_ids]
     for snapshot in snapshots:
         # Overwrites are left out, as Paimon leaves them out.
         if snapshot.commit_kind is not CommitKind.OVERWRITE:
@@ -139,7 +140,8 @@ def _at_or_before(store: TableStore, millis: int) -> int:
     try:
         return store.snapshots.by_time_millis(millis).id
     except SnapshotNotFoundError:
-        return (store.snapshots.earliest_id() or 1) - 1
+        before = [c.id for c in ChangelogManager(store.file_io, store.paths).all() if c.time_millis <= millis]
+        return max(before, default=(earliest_changes(store) or 1) - 1)
 
 
 def _rules(store: TableStore, mode: IncrementalScanMode) -> ChangeRules:
@@ -156,12 +158,22 @@ def _existing(store: TableStore, snapshot_id: int, between: Between) -> Snapshot
     if snapshot_id in between.tagged:
         return between.tagged[snapshot_id]
     try:
-        return store.snapshots.snapshot(snapshot_id)
+        # Read afresh: one that this process remembers may have expired meanwhile.
+        return store.snapshots.read(snapshot_id)
     except SnapshotNotFoundError as error:
         raise SnapshotNotFoundError(
             f"The changes after snapshot {between.first} up to {between.last} can't be read. {error} Give a range that "
             "the table has, with one snapshot before it for a comparison."
         ) from None
+
+
+def snapshot_changed(store: TableStore, snapshot_id: int, between: Between) -> Snapshot:
+    """The snapshot, or what its changelog has left of it; raises SnapshotNotFoundError."""
+    if snapshot_id not in between.tagged and not store.snapshots.exists(snapshot_id):
+        changelog = ChangelogManager(store.file_io, store.paths).find(snapshot_id)
+        if changelog is not None:
+            return changelog
+    return _existing(store, snapshot_id, between)
 
 
 def _compared(store: TableStore, between: Between) -> Snapshot | None:

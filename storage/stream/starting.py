@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from interbed.storage.errors import InvalidOptionError, SnapshotNotFoundError
 from interbed.storage.scan.starting_point import compacted_snapshot, files_since, first_since_creation
-from interbed.storage.snapshot.manager import SnapshotManager
+from interbed.storage.snapshot.changelog import ChangelogManager, earliest_changes
 from interbed.storage.snapshot.snapshot import FIRST_SNAPSHOT_ID
 from interbed.storage.store import TableStore
 from interbed.storage.stream_options import SCAN_MODE, SCAN_SNAPSHOT_ID, StartupMode
@@ -46,9 +46,9 @@ def stream_start(store: TableStore, *, was_empty: bool) -> StreamStart | None:
     return start(store, was_empty)
 
 
-def start_at(snapshots: SnapshotManager, snapshot_id: int) -> StreamStart | None:
+def start_at(store: TableStore, snapshot_id: int) -> StreamStart | None:
     """A stream of the changes from that snapshot on, or from the oldest there is; None while there is none."""
-    oldest = snapshots.earliest_id()
+    oldest = earliest_changes(store)
     return None if oldest is None else StreamStart(next_snapshot=max(snapshot_id, oldest))
 
 
@@ -76,7 +76,7 @@ def _changes_from_snapshot(store: TableStore, was_empty: bool) -> StreamStart | 
         raise InvalidOptionError(
             f"A stream starts at a snapshot by '{SCAN_SNAPSHOT_ID}' only, not at a tag, a version or a watermark."
         )
-    return start_at(store.snapshots, snapshot_id)
+    return start_at(store, snapshot_id)
 
 
 def _rows_of_snapshot(store: TableStore, was_empty: bool) -> StreamStart | None:
@@ -91,7 +91,8 @@ def _changes_since(store: TableStore, was_empty: bool) -> StreamStart | None:
     try:
         return StreamStart(next_snapshot=store.snapshots.by_time_millis(millis - 1).id + 1)
     except SnapshotNotFoundError:
-        return StreamStart(next_snapshot=oldest)
+        since = [c.id for c in ChangelogManager(store.file_io, store.paths).all() if c.time_millis >= millis]
+        return StreamStart(next_snapshot=min([oldest, *since]))
 
 
 def _rows_of_new_files(store: TableStore, was_empty: bool) -> StreamStart | None:

@@ -22,6 +22,7 @@ from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.split import Split
 from interbed.storage.scan.starting_point import files_since, travels
 from interbed.storage.scan.support import check_readable
+from interbed.storage.snapshot.changelog import ChangelogManager
 from interbed.storage.snapshot.consumer import ConsumerManager
 from interbed.storage.snapshot.snapshot import Snapshot
 from interbed.storage.store import TableStore
@@ -75,6 +76,7 @@ class StreamScan:
             postponed=self._tells_postponed,
         )
         self._consumers = ConsumerManager(store.file_io, store.paths)
+        self._changelogs = ChangelogManager(store.file_io, store.paths)
         self._next: int | None = None
         self._full: int | None = None
         self._files_since: int | None = None
@@ -155,7 +157,7 @@ class StreamScan:
         if options.consumer_id is not None and not options.consumer_ignore_progress:
             progress = self._consumers.next_snapshot(options.consumer_id)
             if progress is not None:
-                return start_at(self._store.snapshots, progress)
+                return start_at(self._store, progress)
         return stream_start(self._store, was_empty=self._was_empty)
 
     def _plan_full(self, snapshot_id: int) -> Plan:
@@ -200,10 +202,14 @@ class StreamScan:
     def _due(self, snapshot_id: int) -> Snapshot | None:
         """The snapshot, None when it is yet to come, or too young; ends the stream where it is bounded."""
         manager = self._store.snapshots
-        if not manager.exists(snapshot_id):
-            self._check_in_range(snapshot_id)
-            return None
-        snapshot = manager.snapshot(snapshot_id)
+        if manager.exists(snapshot_id):
+            snapshot = manager.snapshot(snapshot_id)
+        else:
+            changelog = self._changelogs.find(snapshot_id)
+            if changelog is None:
+                self._check_in_range(snapshot_id)
+                return None
+            snapshot = changelog
         if self._is_over(snapshot):
             self._finished = True
             return None

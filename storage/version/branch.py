@@ -7,6 +7,7 @@ FileSystemBranchManager.
 
 from interbed.storage.errors import BranchNotFoundError, InvalidInputError
 from interbed.storage.paths import MAIN_BRANCH
+from interbed.storage.snapshot.changelog import ChangelogManager
 from interbed.storage.store import TableStore
 from interbed.storage.version.lines import branch_names
 from interbed.storage.version.tag import TagManager
@@ -75,6 +76,8 @@ class BranchManager:
         gone += [main.paths.tag(tag.name) for tag in tags.all() if tag.snapshot.id >= begin]
         self._file_io.delete_quietly([main.paths.latest_hint])
         self._file_io.delete_quietly(gone)
+        changelogs = ChangelogManager(main.file_io, main.paths)
+        changelogs.delete([number for number in changelogs.ids() if number >= begin])
         # Schemas before snapshots: whoever sees a snapshot finds the schema that it names.
         for schema_id in branch.schemas.ids():
             self._copy(branch.paths.schema(schema_id), main.paths.schema(schema_id))

@@ -13,7 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from interbed.storage.errors import InvalidInputError, NotSupportedError
+from interbed.storage.lsm_options import ChangelogProducer
 from interbed.storage.options import CoreOptions
+from interbed.storage.snapshot.changelog import ChangelogManager
 from interbed.storage.snapshot.consumer import ConsumerManager
 from interbed.storage.snapshot.snapshot import Snapshot
 from interbed.storage.store import TableStore
@@ -125,11 +127,10 @@ class SnapshotExpiry:
     ) -> ExpiryResult:
         """Expire what the table's options and the arguments, which are stronger, say.
 
-        Raises InvalidInputError for arguments that contradict each other, NotSupportedError for a table whose changelog
-        lives longer than its snapshots, CorruptFileError when it can't be told what must be kept (nothing is deleted
-        then).
+        Raises InvalidInputError for arguments that contradict each other, NotSupportedError for a table whose changes
+        are to outlive its snapshots but have no changelog, CorruptFileError when it can't be told what must be kept
+        (nothing is deleted then).
         """
-        _check_changelog_retention(self.store)
         options = self.store.options
         retention = Retention.of(
             options,
@@ -150,7 +151,7 @@ class SnapshotExpiry:
         if not options.boolean("consumer.changelog-only", False):
             consumed = ConsumerManager(self.store.file_io, self.store.paths).min_next_snapshot()
         end = first_kept(earliest, latest, retention, self._time_of, consumed)
-        return self._expire(earliest, end)
+        return self._expire(earliest, end, keeps_changelog=_keeps_changelog(self.store))
 
     def _time_of(self, snapshot_id: int) -> int | None:
         try:
@@ -158,7 +159,7 @@ class SnapshotExpiry:
         except LookupError:
             return None
 
-    def _expire(self, begin: int, end: int) -> ExpiryResult:
+    def _expire(self, begin: int, end: int, *, keeps_changelog: bool) -> ExpiryResult:
         store = self.store
         going = [s for s in (self._find(i) for i in range(begin, end)) if s is not None]
         kept = self._find(end)
@@ -171,8 +172,10 @@ class SnapshotExpiry:
         kept_data = set().union(*(references.live_data(s) for s in (*tagged, *others)))
         kept_metadata = set().union(*(references.metadata(s, changelog=s is kept) for s in (kept, *tagged, *others)))
         data = set().union(*(references.deleted_data(s) for s in (*going[1:], kept))) - kept_data
-        data |= set().union(*(references.changelog_data(s) for s in going))
-        metadata = set().union(*(references.metadata(s, lenient=True) for s in going)) - kept_metadata
+        if not keeps_changelog:
+            data |= set().union(*(references.changelog_data(s) for s in going))
+        metadata = set().union(*(references.metadata(s, changelog=not keeps_changelog, lenient=True) for s in going))
+        metadata -= kept_metadata
         result = ExpiryResult(
             snapshots=tuple(s.id for s in going),
             data_files=len(data),
@@ -181,6 +184,9 @@ class SnapshotExpiry:
         )
         if self.dry_run:
             return result
+        if keeps_changelog:
+            # Before anything goes, so that no reader finds neither of the two.
+            ChangelogManager(store.file_io, store.paths).add(going)
         store.file_io.delete_quietly(sorted(data))
         store.file_io.delete_quietly(sorted(metadata))
         store.file_io.delete_quietly([store.paths.snapshot(s.id) for s in going])
@@ -201,12 +207,13 @@ def _needed_tags(tagged: Sequence[Snapshot], begin: int, end: int) -> list[Snaps
     return before[-1:] + [s for s in tagged if begin < s.id < end]
 
 
-def _check_changelog_retention(store: TableStore) -> None:
-    keys = ("changelog.num-retained.max", "changelog.num-retained.min", "changelog.time-retained")
-    for key in keys:
-        value = store.options.raw.get(key)
-        if value is not None and value != store.options.raw.get(key.replace("changelog.", "snapshot.")):
-            raise NotSupportedError(
-                f"The table at {store.location} has '{key}' = '{value}': interbed does not keep changelogs longer than "
-                "snapshots yet. Remove the option to expire both together."
-            )
+def _keeps_changelog(store: TableStore) -> bool:
+    """Whether changelogs stay; raises NotSupportedError where new files would have to stay in their place."""
+    if not store.options.changelog_outlives_snapshots:
+        return False
+    if store.options.changelog_producer is ChangelogProducer.NONE or not store.schema.has_primary_key:
+        raise NotSupportedError(
+            f"The table at {store.location} has options 'changelog.…' by which its changes outlive its snapshots, but "
+            "no changelog that could: set 'changelog-producer', or remove them to expire both together."
+        )
+    return True

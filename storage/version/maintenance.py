@@ -11,6 +11,7 @@ from datetime import datetime
 from interbed.storage.errors import InterbedError
 from interbed.storage.store import TableStore
 from interbed.storage.version.automatic_tags import create_automatic_tags
+from interbed.storage.version.changelog_expiry import expire_changelogs
 from interbed.storage.version.expire import SnapshotExpiry
 from interbed.storage.version.tag_deletion import expire_tags
 
@@ -27,6 +28,8 @@ def maintain(store: TableStore, clock: Callable[[], float] = time.time) -> None:
         # Tags first: a snapshot that is due for one stays readable by it when it expires.
         create_automatic_tags(store)
         gone = SnapshotExpiry(store, clock=clock).run().snapshots
+        if store.options.changelog_outlives_snapshots:
+            expire_changelogs(store, clock)
         # Whatever a tag keeps is only of importance when snapshots go, so tags are looked at then.
         if gone and store.options.tag_time_expire_enabled:
             expire_tags(store, datetime.fromtimestamp(clock()))

@@ -12,6 +12,7 @@ from typing import Any
 
 from interbed.storage.errors import InvalidInputError
 from interbed.storage.fileio.api import FileStatus
+from interbed.storage.snapshot.changelog import ChangelogManager
 from interbed.storage.store import TableStore
 from interbed.storage.version.lines import all_lines, tagged_snapshots
 from interbed.storage.version.references import References
@@ -75,7 +76,7 @@ def remove_orphan_files(
 
 
 def named_files(store: TableStore) -> Iterator[str]:
-    """The files that some snapshot or tag of any branch names, some of them several times; raises CorruptFileError."""
+    """The files that a snapshot, tag or changelog of any branch names, some several times; raises CorruptFileError."""
     for line in all_lines(store):
         references, known = References(line), set[str]()
         # Tags come second: by then the manifests that they share with snapshots are known.
@@ -83,6 +84,10 @@ def named_files(store: TableStore) -> Iterator[str]:
             for snapshot in snapshots:
                 yield from references.metadata(snapshot, changelog=with_changelog)
                 yield from references.named_data(snapshot, changelog=with_changelog, known=known)
+        # Changelogs come last: one whose snapshot expires meanwhile was noted before that went.
+        for changelog in ChangelogManager(line.file_io, line.paths).all():
+            yield from references.changelog_metadata(changelog)
+            yield from references.named_changelog_data(changelog)
 
 
 def _files(store: TableStore) -> Iterator[FileStatus]:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.errors import InvalidInputError
 from interbed.storage.paths import MAIN_BRANCH
+from interbed.storage.snapshot.changelog import ChangelogManager
 from interbed.storage.snapshot.consumer import ConsumerManager
 from interbed.storage.store import TableStore
 from interbed.storage.version.branch import BranchManager
@@ -33,6 +34,8 @@ def purge(store: TableStore, clock: Callable[[], float] = time.time) -> None:
     for name in tags.names():
         tags.delete(name)
     ConsumerManager(store.file_io, store.paths).clear()
+    changelogs = ChangelogManager(store.file_io, store.paths)
+    changelogs.delete(changelogs.ids())
     FileStoreCommit(store, str(uuid.uuid4()), new_user=True).truncate()
     now = int(clock() * 1000)
     SnapshotExpiry(store, clock=clock).run(retain_max=1, retain_min=1, older_than_millis=now, max_deletes=2**31 - 1)

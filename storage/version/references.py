@@ -2,7 +2,8 @@
 
 A process that was killed while it deleted a snapshot's files leaves a snapshot whose manifests are gone in part. Where
 files are to be deleted such manifests count as empty; where files are to be kept they are an error. A changelog goes
-with its snapshot, also when a tag keeps the rows. Source: paimon-core's FileDeletionBase.
+with its snapshot, also when a tag keeps the rows, unless changelogs outlive snapshots. Source:
+paimon-core's FileDeletionBase.
 """
 
 from collections.abc import Iterable, Iterator
@@ -52,6 +53,18 @@ class References:
             with suppress(CorruptFileError):
                 found |= self._paths(self._reader.manifest(manifest))
         return found
+
+    def changelog_metadata(self, snapshot: Snapshot) -> set[str]:
+        """The changelog's manifest list and manifests; raises CorruptFileError when they can't be told."""
+        if snapshot.changelog_manifest_list is None:
+            return set()
+        manifests = self._reader.changelog(snapshot)
+        names = [snapshot.changelog_manifest_list, *(manifest.file_name for manifest in manifests)]
+        return {self._store.paths.manifest(name) for name in names}
+
+    def named_changelog_data(self, snapshot: Snapshot) -> set[str]:
+        """Every changelog file of the snapshot; raises CorruptFileError when one can't be told."""
+        return set().union(*(self._paths(self._reader.manifest(m)) for m in self._reader.changelog(snapshot)))
 
     def named_data(self, snapshot: Snapshot, *, changelog: bool, known: set[str]) -> Iterator[str]:
         """Every data file, and with `changelog` changelog file, that a manifest of the snapshot names, deleted or not.

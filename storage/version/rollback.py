@@ -7,6 +7,7 @@ Source: paimon-core's RollbackHelper.
 
 from interbed.storage.errors import InvalidInputError, SnapshotNotFoundError
 from interbed.storage.scan.starting_point import snapshot_or_tagged
+from interbed.storage.snapshot.changelog import ChangelogManager
 from interbed.storage.snapshot.lock import NoLock
 from interbed.storage.snapshot.snapshot import Snapshot
 from interbed.storage.store import TableStore
@@ -56,6 +57,9 @@ def _take_back(store: TableStore, tags: TagManager, target: Snapshot) -> None:
         newer = [number for number in store.snapshots.ids() if number > target.id]
         for number in sorted(newer, reverse=True):
             store.file_io.delete(store.paths.snapshot(number))
+        # Changelogs of what is taken back are of versions that never were.
+        changelogs = ChangelogManager(store.file_io, store.paths)
+        changelogs.delete([number for number in changelogs.ids() if number > target.id])
         if expired:
             # All that was left was newer: the tag's snapshot is the only one from now on.
             store.file_io.create_exclusive(store.paths.snapshot(target.id), target.to_json().encode())

@@ -9,6 +9,7 @@ import pytest
 
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.errors import TagNotFoundError
+from interbed.storage.snapshot.changelog import ChangelogManager
 from interbed.storage.snapshot.snapshot import CommitKind
 from interbed.storage.version.orphans import remove_orphan_files
 from tests.support.peers_interbed import interbed_table
@@ -188,3 +189,26 @@ def test_merged_manifests_of_either_are_read_by_the_other(
     table.version("compact_manifests")
     ours.compact_manifests()
     assert len(ours.snapshots()) == 4
+
+
+@pytest.mark.parametrize("by_java", [True, False])
+def test_changelogs_that_outlive_snapshots_are_read_by_the_other(
+    java_paimon: JavaPaimon, tmp_path: Path, by_java: bool
+) -> None:
+    options = {"changelog-producer": "input", "write-only": "true", "changelog.time-retained": "9999 d"}
+    table = made_table(java_paimon, tmp_path, **options)
+    written(table, "a", "b", "c", "d")
+    ours = interbed_table(tmp_path, "d.t").load()
+    before = table.files()
+    if by_java:
+        table.version("expire_with_changelog", left=1)
+    else:
+        ours.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER)
+    assert [snapshot.id for snapshot in ours.snapshots()] == [4]
+    assert ChangelogManager(ours.store.file_io, ours.store.paths).ids() == [1, 2, 3]
+    assert table.files() == before
+    assert table.read().comparable() == both("d") == ours_read(ours)
+    kinds_and_values = [(row["_row_kind"], row["v"]) for row in ours.changes(2, 3).to_arrow().to_pylist()]
+    assert sorted(kinds_and_values) == [(0, "b"), (0, "b"), (0, "c"), (0, "c")]
+    streamed = table.stream(options={"scan.mode": "from-snapshot", "scan.snapshot-id": "2"})
+    assert "b" in str(streamed)

@@ -56,6 +56,18 @@ final class VersionCommands {
                                                 .build())
                                 .expire());
                 break;
+            case "expire_with_changelog":
+                table.newExpireSnapshots()
+                        .config(
+                                ExpireConfig.builder()
+                                        .snapshotRetainMax(command.get("left").intValue())
+                                        .snapshotRetainMin(command.get("left").intValue())
+                                        .snapshotTimeRetain(Duration.ofMillis(-60_000))
+                                        .changelogRetainMax(1000)
+                                        .changelogTimeRetain(Duration.ofDays(9999))
+                                        .build())
+                        .expire();
+                break;
             case "create_branch":
                 table.createBranch(name, command.get("tag").textValue());
                 break;
