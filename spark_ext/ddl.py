@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from interbed.spark_ext.defaults import default_from_spark
 from interbed.spark_ext.spark_types import schema_from_spark, type_from_spark
 from interbed.storage.errors import InvalidInputError, NotSupportedError
 from interbed.storage.options import BUCKET, BUCKET_KEY, PATH
@@ -16,11 +17,13 @@ from interbed.storage.schema.change import (
     SchemaChange,
     SetOption,
     UpdateColumnComment,
+    UpdateColumnDefault,
     UpdateColumnNullability,
     UpdateColumnPosition,
     UpdateColumnType,
     UpdateComment,
 )
+from interbed.storage.schema.nested import edit_field
 from interbed.storage.schema.table_schema import Schema, TableSchema
 from interbed.storage.types.data_type import DataField
 from interbed.thrift_idl.planner.ttypes import ChangeKind
@@ -106,7 +109,7 @@ def spark_properties(schema: TableSchema, location: str) -> dict[str, str]:
 def schema_changes(changes: Sequence[Any], columns: Mapping[str, DataField]) -> list[SchemaChange]:
     """The changes of an ALTER TABLE; `changes` are planner.thrift's TableChanges, `columns` the table's.
 
-    Raises NotSupportedError for changes inside nested columns and for those that the format has no counterpart for.
+    Raises NotSupportedError for those that the format has no counterpart for.
     """
     return [change for given in changes for change in _schema_changes(given, columns)]
 
@@ -114,29 +117,50 @@ def schema_changes(changes: Sequence[Any], columns: Mapping[str, DataField]) -> 
 def _schema_changes(given: Any, columns: Mapping[str, DataField]) -> list[SchemaChange]:
     if given.kind in (ChangeKind.SET_PROPERTY, ChangeKind.REMOVE_PROPERTY):
         return [_option_change(given)]
-    if len(given.path) != 1:
-        raise NotSupportedError(
-            f"The nested column '{'.'.join(given.path)}' can't be altered yet; only whole columns can."
-        )
-    name = given.path[0]
+    path = tuple(given.path)
+    told = ".".join(path)
     match given.kind:
         case ChangeKind.ADD_COLUMN:
-            added = type_from_spark(json.loads(given.value), column=name).with_nullable(given.nullable is not False)
-            return [AddColumn(name, added, given.comment, _position(given))]
+            if given.defaultValue is not None:
+                raise NotSupportedError(
+                    f"The column '{told}' can't be added with a default, which rows that exist would not get. Add it, "
+                    "then write ALTER COLUMN … SET DEFAULT for the rows to come."
+                )
+            added = type_from_spark(json.loads(given.value), column=told).with_nullable(given.nullable is not False)
+            return [AddColumn(path, added, given.comment, _position(given))]
         case ChangeKind.DROP_COLUMN:
-            return [] if given.ifExists and name not in columns else [DropColumn(name)]
+            return [] if given.ifExists and not _exists(path, columns) else [DropColumn(path)]
         case ChangeKind.RENAME_COLUMN:
-            return [RenameColumn(name, given.value)]
+            return [RenameColumn(path, given.value)]
         case ChangeKind.UPDATE_COLUMN_TYPE:
-            return [UpdateColumnType(name, type_from_spark(json.loads(given.value), column=name))]
+            return [UpdateColumnType(path, type_from_spark(json.loads(given.value), column=told))]
         case ChangeKind.UPDATE_COLUMN_NULLABILITY:
-            return [UpdateColumnNullability(name, bool(given.nullable))]
+            return [UpdateColumnNullability(path, bool(given.nullable))]
         case ChangeKind.UPDATE_COLUMN_COMMENT:
-            return [UpdateColumnComment(name, given.value or None)]
+            return [UpdateColumnComment(path, given.value or None)]
         case ChangeKind.UPDATE_COLUMN_POSITION:
-            return [UpdateColumnPosition(name, _position(given) or Position())]
+            return [UpdateColumnPosition(path, _position(given) or Position())]
+        case ChangeKind.UPDATE_COLUMN_DEFAULT:
+            return [_default_change(given, path, columns)]
         case _:
-            raise NotSupportedError(f"The default of the column '{name}' can't be altered yet.")
+            raise NotSupportedError(f"The change {given.kind} of the column '{told}' is not known.")
+
+
+def _exists(path: tuple[str, ...], columns: Mapping[str, DataField]) -> bool:
+    try:
+        edit_field(tuple(columns.values()), path, lambda field: field)
+    except (InvalidInputError, NotSupportedError):
+        return False
+    return True
+
+
+def _default_change(given: Any, path: tuple[str, ...], columns: Mapping[str, DataField]) -> UpdateColumnDefault:
+    column = columns.get(path[0])
+    if len(path) > 1 or column is None:
+        raise NotSupportedError(f"'{'.'.join(path)}' can't have a default; only whole columns of the table can.")
+    # Spark says by an empty text that a default is dropped.
+    default = default_from_spark(given.value, column.type, column=path[0]) if given.value else None
+    return UpdateColumnDefault(path[0], default)
 
 
 def _option_change(given: Any) -> SchemaChange:

@@ -10,6 +10,7 @@ from thrift.protocol.TBinaryProtocol import TBinaryProtocol
 
 from interbed.spark_ext.calls.base import CatalogPool
 from interbed.spark_ext.calls.namespaces import NamespaceCalls
+from interbed.spark_ext.calls.partitions import PartitionCalls
 from interbed.spark_ext.calls.procedures import ProcedureCalls
 from interbed.spark_ext.calls.row_changes import RowChangeCalls
 from interbed.spark_ext.calls.scans import ScanCalls
@@ -26,6 +27,7 @@ class PlannerHandler(
     ScanCalls,
     StreamCalls,
     WriteCalls,
+    PartitionCalls,
     ProcedureCalls,
     RowChangeCalls,
 ):

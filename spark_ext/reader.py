@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from interbed.spark_ext.handle import TableHandle
 from interbed.spark_ext.hidden_columns import read_with_hidden
+from interbed.spark_ext.narrowed import NarrowedFields
 from interbed.spark_ext.native import NativeFiles
 from interbed.spark_ext.predicates import conjunction_of
 from interbed.spark_ext.session_options import TRAVEL_KEYS, read_options
@@ -36,6 +37,7 @@ class ReadTask:
     handle: TableHandle
     columns: tuple[str, ...]
     filters: tuple[str, ...]
+    schema_json: str | None = None
 
     def to_bytes(self) -> bytes:
         """The task for the workers."""
@@ -44,6 +46,7 @@ class ReadTask:
                 "handle": b64encode(self.handle.to_bytes()).decode(),
                 "columns": self.columns,
                 "filters": self.filters,
+                "schema": self.schema_json,
             }
         ).encode()
 
@@ -56,6 +59,7 @@ class ReadTask:
                 handle=TableHandle.from_bytes(b64decode(value["handle"])),
                 columns=tuple(value["columns"]),
                 filters=tuple(value["filters"]),
+                schema_json=value["schema"],
             )
         except (ValueError, KeyError, TypeError) as error:
             raise InvalidInputError(f"Not a read task: {error}") from error
@@ -65,7 +69,12 @@ def plan_scan(handle: TableHandle, request: Any) -> ScanPlan:
     """The plan for planner.thrift's ScanRequest: splits of the handle's snapshot, pruned by filters and limit."""
     handle = _as_read(handle, request.options)
     predicate = conjunction_of(request.filters, handle.fields)
-    task = ReadTask(handle=handle, columns=tuple(request.columns), filters=tuple(request.filters))
+    task = ReadTask(
+        handle=handle,
+        columns=tuple(request.columns),
+        filters=tuple(request.filters),
+        schema_json=request.schemaJson,
+    )
     if handle.view is not None:
         return _plan_view(task, request.limit)
     if handle.snapshot_id is None:
@@ -138,10 +147,12 @@ def read_split(task: bytes, split: bytes) -> Iterator[pa.RecordBatch]:
     read_task = ReadTask.from_bytes(task)
     handle = read_task.handle
     by_name = {field.name: field for field in (*handle.fields, *handle.hidden_fields)}
-    arrow = arrow_schema_for_spark([by_name[name] for name in read_task.columns])
+    fields = [by_name[name] for name in read_task.columns]
+    narrow = NarrowedFields.of(fields, read_task.schema_json)
+    arrow = arrow_schema_for_spark(narrow.fields)
     for batch in _batches(read_task, conjunction_of(read_task.filters, handle.fields), split):
         if batch.num_rows:
-            yield batch_for_spark(batch, arrow)
+            yield batch_for_spark(narrow.apply(batch), arrow)
 
 
 def _batches(task: ReadTask, predicate: Predicate | None, split: bytes) -> Iterable[pa.RecordBatch]:

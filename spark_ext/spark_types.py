@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from interbed.spark_ext.defaults import default_from_spark, default_to_spark
 from interbed.storage.errors import InvalidInputError, NotSupportedError
 from interbed.storage.types.arrow import FieldIds, type_to_arrow
 from interbed.storage.types.data_type import (
@@ -109,7 +110,9 @@ def _field_to_spark(field: DataField) -> dict[str, Any]:
     if field.description:
         metadata[COMMENT] = field.description
     if field.default_value is not None:
-        metadata[CURRENT_DEFAULT] = field.default_value
+        default = default_to_spark(field.default_value, field.type, column=field.name)
+        if default is not None:
+            metadata[CURRENT_DEFAULT] = default
     return {
         "name": field.name,
         "type": type_to_spark(field.type),
@@ -161,12 +164,13 @@ def _field_from_spark(number: int, value: dict[str, Any], ids: FieldIds, prefix:
     # In a query's schema CHAR(n) is a string whose metadata remembers the declared type.
     declared = metadata.get(CHAR_VARCHAR, value["type"]) if value["type"] == "string" else value["type"]
     data_type = type_from_spark(declared, column=f"{prefix}{name}", ids=ids)
+    default = metadata.get(CURRENT_DEFAULT)
     return DataField(
         id=number,
         name=name,
         type=data_type.with_nullable(value["nullable"]),
         description=metadata.get(COMMENT),
-        default_value=metadata.get(CURRENT_DEFAULT),
+        default_value=None if default is None else default_from_spark(default, data_type, column=f"{prefix}{name}"),
     )
 
 

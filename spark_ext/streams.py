@@ -39,7 +39,7 @@ def open_stream(handle: TableHandle, request: Any) -> StreamInfo:
         )
     # Refused now, not when the first batch is planned.
     _ = table.options.startup_mode
-    task = ReadTask(handle=handle, columns=tuple(request.columns), filters=())
+    task = ReadTask(handle=handle, columns=tuple(request.columns), filters=(), schema_json=request.schemaJson)
     options = table.options
     min_rows, max_delay = options.min_rows_per_trigger or (None, None)
     limits = StreamLimits(

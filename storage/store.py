@@ -10,8 +10,9 @@ from interbed.storage.fileio.resolve import file_io_for
 from interbed.storage.manifest.index_file import IndexFileMeta
 from interbed.storage.options import BUCKET, DATA_FILE_PREFIX, CoreOptions
 from interbed.storage.paths import MAIN_BRANCH, TablePaths
-from interbed.storage.schema.change import SchemaChange, check_dynamic_options, check_together
+from interbed.storage.schema.change import SchemaChange
 from interbed.storage.schema.manager import SchemaManager
+from interbed.storage.schema.option_changes import check_dynamic_options, check_together
 from interbed.storage.schema.table_schema import TableSchema
 from interbed.storage.snapshot.lock import CatalogLock
 from interbed.storage.snapshot.manager import SnapshotManager

@@ -178,9 +178,9 @@ class Table(TableChanges, TableVersions, TableUpkeep):
         )
         return ids[-1] if ids else None
 
-    def truncate(self) -> int | None:
-        """Delete all rows; older snapshots keep them."""
-        ids = FileStoreCommit(self.store, _new_commit_user(), new_user=True).truncate()
+    def truncate(self, partitions: Sequence[Mapping[str, object]] | None = None) -> int | None:
+        """Delete all rows, or those of the (partial) partitions given; older snapshots keep them."""
+        ids = FileStoreCommit(self.store, _new_commit_user(), new_user=True).truncate(partitions)
         return ids[-1] if ids else None
 
     # -- read ------------------------------------------------------------------------------------------------------

@@ -155,6 +155,8 @@ struct TableChange {
   6: optional string after,
   7: optional string comment,
   8: optional bool ifExists,
+  /** The default of a column that is added, as SQL. */
+  9: optional string defaultValue,
 }
 
 struct NamespaceChange {
@@ -180,6 +182,8 @@ struct ScanRequest {
   3: optional i64 limit,
   /** Options of this read, of DataFrameReader.option. */
   4: required map<string, string> options,
+  /** The columns with their types, as Spark's StructType in JSON; nested ones may lack fields that are not needed. */
+  5: optional string schemaJson,
 }
 
 /** A Parquet file that Spark's own reader may read as it is. */
@@ -294,6 +298,13 @@ struct ProcedureCall {
   4: required string argumentsJson,
 }
 
+struct PartitionInfo {
+  /** An array of the partition columns' values, in the forms of literals in filters. */
+  1: required string valuesJson,
+  /** How much it holds: recordCount, fileSizeInBytes, fileCount, lastFileCreationTime. */
+  2: required map<string, string> figures,
+}
+
 /** Work for executors: each task is sent to a Python worker, whose result is bytes again. */
 struct ProcedureJob {
   /** Said by Spark's UI. */
@@ -331,6 +342,14 @@ service Planner {
   /** False when there is no such table. */
   bool dropTable(1: TableRef table) throws (1: PlannerError error),
   void renameTable(1: TableRef table, 2: string toDatabase, 3: string toTable) throws (1: PlannerError error),
+
+  // Partitions. A specification is an object of values by the names of partition columns; one may leave columns out.
+  list<PartitionInfo> listPartitions(1: binary handle, 2: string specJson) throws (1: PlannerError error),
+  void createPartitions(1: binary handle, 2: list<string> specsJson) throws (1: PlannerError error),
+  /** Deletes their rows, and what a metastore keeps of them. */
+  void dropPartitions(1: binary handle, 2: list<string> specsJson) throws (1: PlannerError error),
+  /** Deletes their rows only. */
+  void truncatePartitions(1: binary handle, 2: list<string> specsJson) throws (1: PlannerError error),
 
   list<FilterHandling> pushFilters(1: binary handle, 2: list<string> filters) throws (1: PlannerError error),
   ScanPlan planScan(1: binary handle, 2: ScanRequest request) throws (1: PlannerError error),

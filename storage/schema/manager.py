@@ -6,7 +6,8 @@ from threading import Lock
 from interbed.storage.errors import CommitFailedError, CorruptFileError, InvalidInputError
 from interbed.storage.fileio.api import FileIO
 from interbed.storage.paths import TablePaths
-from interbed.storage.schema.change import SchemaChange, apply_changes
+from interbed.storage.schema.apply import apply_changes
+from interbed.storage.schema.change import SchemaChange
 from interbed.storage.schema.option_rules import check_options
 from interbed.storage.schema.replacement import is_replacement
 from interbed.storage.schema.table_schema import Schema, TableSchema

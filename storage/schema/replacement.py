@@ -9,7 +9,7 @@ snapshot is of an older schema, ours take the schema before it. That is also wha
 from dataclasses import replace
 
 from interbed.storage.errors import InvalidInputError
-from interbed.storage.schema.change import numbered_fields
+from interbed.storage.schema.apply import numbered_fields
 from interbed.storage.schema.table_schema import TableSchema
 from interbed.storage.types.data_type import AtomicType, DataField
 

@@ -35,6 +35,7 @@ from interbed.storage.scan.support import check_writable
 from interbed.storage.snapshot.snapshot import CommitKind
 from interbed.storage.store import TableStore
 from interbed.storage.types.arrow import cast_to_schema
+from interbed.storage.types.default_value import default_scalar
 from interbed.storage.write.bucket_restore import BucketId, BucketRestore
 from interbed.storage.write.bucket_writer import BucketChanges, BucketWriter
 from interbed.storage.write.commit_message import CommitMessage
@@ -243,11 +244,9 @@ class TableWrite:
         for index, f in enumerate(self._schema.fields):
             if f.default_value is not None:
                 try:
-                    defaults[index] = pa.scalar(f.default_value).cast(schema.field(index).type)
-                except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-                    raise SchemaMismatchError(
-                        f"The default {f.default_value!r} of column {f.name!r} is no {schema.field(index).type}."
-                    ) from error
+                    defaults[index] = default_scalar(f.default_value, f.type, column=f.name)
+                except InvalidInputError as error:
+                    raise SchemaMismatchError(str(error)) from error
                 schema = schema.set(index, schema.field(index).with_nullable(True))
         return schema, defaults
 

@@ -131,6 +131,46 @@ class Iface(object):
         """
         pass
 
+    def listPartitions(self, handle, specJson):
+        """
+        Parameters:
+         - handle
+         - specJson
+
+        """
+        pass
+
+    def createPartitions(self, handle, specsJson):
+        """
+        Parameters:
+         - handle
+         - specsJson
+
+        """
+        pass
+
+    def dropPartitions(self, handle, specsJson):
+        """
+        Deletes their rows, and what a metastore keeps of them.
+
+        Parameters:
+         - handle
+         - specsJson
+
+        """
+        pass
+
+    def truncatePartitions(self, handle, specsJson):
+        """
+        Deletes their rows only.
+
+        Parameters:
+         - handle
+         - specsJson
+
+        """
+        pass
+
     def pushFilters(self, handle, filters):
         """
         Parameters:
@@ -796,6 +836,148 @@ class Client(Iface):
             iprot.readMessageEnd()
             raise x
         result = renameTable_result()
+        result.read(iprot)
+        iprot.readMessageEnd()
+        if result.error is not None:
+            raise result.error
+        return
+
+    def listPartitions(self, handle, specJson):
+        """
+        Parameters:
+         - handle
+         - specJson
+
+        """
+        self.send_listPartitions(handle, specJson)
+        return self.recv_listPartitions()
+
+    def send_listPartitions(self, handle, specJson):
+        self._oprot.writeMessageBegin('listPartitions', TMessageType.CALL, self._seqid)
+        args = listPartitions_args()
+        args.handle = handle
+        args.specJson = specJson
+        args.write(self._oprot)
+        self._oprot.writeMessageEnd()
+        self._oprot.trans.flush()
+
+    def recv_listPartitions(self):
+        iprot = self._iprot
+        (fname, mtype, rseqid) = iprot.readMessageBegin()
+        if mtype == TMessageType.EXCEPTION:
+            x = TApplicationException()
+            x.read(iprot)
+            iprot.readMessageEnd()
+            raise x
+        result = listPartitions_result()
+        result.read(iprot)
+        iprot.readMessageEnd()
+        if result.success is not None:
+            return result.success
+        if result.error is not None:
+            raise result.error
+        raise TApplicationException(TApplicationException.MISSING_RESULT, "listPartitions failed: unknown result")
+
+    def createPartitions(self, handle, specsJson):
+        """
+        Parameters:
+         - handle
+         - specsJson
+
+        """
+        self.send_createPartitions(handle, specsJson)
+        self.recv_createPartitions()
+
+    def send_createPartitions(self, handle, specsJson):
+        self._oprot.writeMessageBegin('createPartitions', TMessageType.CALL, self._seqid)
+        args = createPartitions_args()
+        args.handle = handle
+        args.specsJson = specsJson
+        args.write(self._oprot)
+        self._oprot.writeMessageEnd()
+        self._oprot.trans.flush()
+
+    def recv_createPartitions(self):
+        iprot = self._iprot
+        (fname, mtype, rseqid) = iprot.readMessageBegin()
+        if mtype == TMessageType.EXCEPTION:
+            x = TApplicationException()
+            x.read(iprot)
+            iprot.readMessageEnd()
+            raise x
+        result = createPartitions_result()
+        result.read(iprot)
+        iprot.readMessageEnd()
+        if result.error is not None:
+            raise result.error
+        return
+
+    def dropPartitions(self, handle, specsJson):
+        """
+        Deletes their rows, and what a metastore keeps of them.
+
+        Parameters:
+         - handle
+         - specsJson
+
+        """
+        self.send_dropPartitions(handle, specsJson)
+        self.recv_dropPartitions()
+
+    def send_dropPartitions(self, handle, specsJson):
+        self._oprot.writeMessageBegin('dropPartitions', TMessageType.CALL, self._seqid)
+        args = dropPartitions_args()
+        args.handle = handle
+        args.specsJson = specsJson
+        args.write(self._oprot)
+        self._oprot.writeMessageEnd()
+        self._oprot.trans.flush()
+
+    def recv_dropPartitions(self):
+        iprot = self._iprot
+        (fname, mtype, rseqid) = iprot.readMessageBegin()
+        if mtype == TMessageType.EXCEPTION:
+            x = TApplicationException()
+            x.read(iprot)
+            iprot.readMessageEnd()
+            raise x
+        result = dropPartitions_result()
+        result.read(iprot)
+        iprot.readMessageEnd()
+        if result.error is not None:
+            raise result.error
+        return
+
+    def truncatePartitions(self, handle, specsJson):
+        """
+        Deletes their rows only.
+
+        Parameters:
+         - handle
+         - specsJson
+
+        """
+        self.send_truncatePartitions(handle, specsJson)
+        self.recv_truncatePartitions()
+
+    def send_truncatePartitions(self, handle, specsJson):
+        self._oprot.writeMessageBegin('truncatePartitions', TMessageType.CALL, self._seqid)
+        args = truncatePartitions_args()
+        args.handle = handle
+        args.specsJson = specsJson
+        args.write(self._oprot)
+        self._oprot.writeMessageEnd()
+        self._oprot.trans.flush()
+
+    def recv_truncatePartitions(self):
+        iprot = self._iprot
+        (fname, mtype, rseqid) = iprot.readMessageBegin()
+        if mtype == TMessageType.EXCEPTION:
+            x = TApplicationException()
+            x.read(iprot)
+            iprot.readMessageEnd()
+            raise x
+        result = truncatePartitions_result()
         result.read(iprot)
         iprot.readMessageEnd()
         if result.error is not None:
@@ -1664,6 +1846,10 @@ class Processor(Iface, TProcessor):
         self._processMap["alterTable"] = Processor.process_alterTable
         self._processMap["dropTable"] = Processor.process_dropTable
         self._processMap["renameTable"] = Processor.process_renameTable
+        self._processMap["listPartitions"] = Processor.process_listPartitions
+        self._processMap["createPartitions"] = Processor.process_createPartitions
+        self._processMap["dropPartitions"] = Processor.process_dropPartitions
+        self._processMap["truncatePartitions"] = Processor.process_truncatePartitions
         self._processMap["pushFilters"] = Processor.process_pushFilters
         self._processMap["planScan"] = Processor.process_planScan
         self._processMap["planWrite"] = Processor.process_planWrite
@@ -2017,6 +2203,110 @@ class Processor(Iface, TProcessor):
             msg_type = TMessageType.EXCEPTION
             result = TApplicationException(TApplicationException.INTERNAL_ERROR, 'Internal error')
         oprot.writeMessageBegin("renameTable", msg_type, seqid)
+        result.write(oprot)
+        oprot.writeMessageEnd()
+        oprot.trans.flush()
+
+    def process_listPartitions(self, seqid, iprot, oprot):
+        args = listPartitions_args()
+        args.read(iprot)
+        iprot.readMessageEnd()
+        result = listPartitions_result()
+        try:
+            result.success = self._handler.listPartitions(args.handle, args.specJson)
+            msg_type = TMessageType.REPLY
+        except TTransport.TTransportException:
+            raise
+        except PlannerError as error:
+            msg_type = TMessageType.REPLY
+            result.error = error
+        except TApplicationException as ex:
+            logging.exception('TApplication exception in handler')
+            msg_type = TMessageType.EXCEPTION
+            result = ex
+        except Exception:
+            logging.exception('Unexpected exception in handler')
+            msg_type = TMessageType.EXCEPTION
+            result = TApplicationException(TApplicationException.INTERNAL_ERROR, 'Internal error')
+        oprot.writeMessageBegin("listPartitions", msg_type, seqid)
+        result.write(oprot)
+        oprot.writeMessageEnd()
+        oprot.trans.flush()
+
+    def process_createPartitions(self, seqid, iprot, oprot):
+        args = createPartitions_args()
+        args.read(iprot)
+        iprot.readMessageEnd()
+        result = createPartitions_result()
+        try:
+            self._handler.createPartitions(args.handle, args.specsJson)
+            msg_type = TMessageType.REPLY
+        except TTransport.TTransportException:
+            raise
+        except PlannerError as error:
+            msg_type = TMessageType.REPLY
+            result.error = error
+        except TApplicationException as ex:
+            logging.exception('TApplication exception in handler')
+            msg_type = TMessageType.EXCEPTION
+            result = ex
+        except Exception:
+            logging.exception('Unexpected exception in handler')
+            msg_type = TMessageType.EXCEPTION
+            result = TApplicationException(TApplicationException.INTERNAL_ERROR, 'Internal error')
+        oprot.writeMessageBegin("createPartitions", msg_type, seqid)
+        result.write(oprot)
+        oprot.writeMessageEnd()
+        oprot.trans.flush()
+
+    def process_dropPartitions(self, seqid, iprot, oprot):
+        args = dropPartitions_args()
+        args.read(iprot)
+        iprot.readMessageEnd()
+        result = dropPartitions_result()
+        try:
+            self._handler.dropPartitions(args.handle, args.specsJson)
+            msg_type = TMessageType.REPLY
+        except TTransport.TTransportException:
+            raise
+        except PlannerError as error:
+            msg_type = TMessageType.REPLY
+            result.error = error
+        except TApplicationException as ex:
+            logging.exception('TApplication exception in handler')
+            msg_type = TMessageType.EXCEPTION
+            result = ex
+        except Exception:
+            logging.exception('Unexpected exception in handler')
+            msg_type = TMessageType.EXCEPTION
+            result = TApplicationException(TApplicationException.INTERNAL_ERROR, 'Internal error')
+        oprot.writeMessageBegin("dropPartitions", msg_type, seqid)
+        result.write(oprot)
+        oprot.writeMessageEnd()
+        oprot.trans.flush()
+
+    def process_truncatePartitions(self, seqid, iprot, oprot):
+        args = truncatePartitions_args()
+        args.read(iprot)
+        iprot.readMessageEnd()
+        result = truncatePartitions_result()
+        try:
+            self._handler.truncatePartitions(args.handle, args.specsJson)
+            msg_type = TMessageType.REPLY
+        except TTransport.TTransportException:
+            raise
+        except PlannerError as error:
+            msg_type = TMessageType.REPLY
+            result.error = error
+        except TApplicationException as ex:
+            logging.exception('TApplication exception in handler')
+            msg_type = TMessageType.EXCEPTION
+            result = ex
+        except Exception:
+            logging.exception('Unexpected exception in handler')
+            msg_type = TMessageType.EXCEPTION
+            result = TApplicationException(TApplicationException.INTERNAL_ERROR, 'Internal error')
+        oprot.writeMessageBegin("truncatePartitions", msg_type, seqid)
         result.write(oprot)
         oprot.writeMessageEnd()
         oprot.trans.flush()
@@ -2835,10 +3125,10 @@ class listNamespaces_result(object):
             if fid == 0:
                 if ftype == TType.LIST:
                     self.success = []
-                    (_etype224, _size221) = iprot.readListBegin()
-                    for _i225 in range(_size221):
-                        _elem226 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.success.append(_elem226)
+                    (_etype233, _size230) = iprot.readListBegin()
+                    for _i234 in range(_size230):
+                        _elem235 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.success.append(_elem235)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -2860,8 +3150,8 @@ class listNamespaces_result(object):
         if self.success is not None:
             oprot.writeFieldBegin('success', TType.LIST, 0)
             oprot.writeListBegin(TType.STRING, len(self.success))
-            for iter227 in self.success:
-                oprot.writeString(iter227.encode('utf-8') if sys.version_info[0] == 2 else iter227)
+            for iter236 in self.success:
+                oprot.writeString(iter236.encode('utf-8') if sys.version_info[0] == 2 else iter236)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.error is not None:
@@ -3216,11 +3506,11 @@ class alterNamespace_args(object):
             elif fid == 3:
                 if ftype == TType.LIST:
                     self.changes = []
-                    (_etype231, _size228) = iprot.readListBegin()
-                    for _i232 in range(_size228):
-                        _elem233 = NamespaceChange()
-                        _elem233.read(iprot)
-                        self.changes.append(_elem233)
+                    (_etype240, _size237) = iprot.readListBegin()
+                    for _i241 in range(_size237):
+                        _elem242 = NamespaceChange()
+                        _elem242.read(iprot)
+                        self.changes.append(_elem242)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -3245,8 +3535,8 @@ class alterNamespace_args(object):
         if self.changes is not None:
             oprot.writeFieldBegin('changes', TType.LIST, 3)
             oprot.writeListBegin(TType.STRUCT, len(self.changes))
-            for iter234 in self.changes:
-                iter234.write(oprot)
+            for iter243 in self.changes:
+                iter243.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -3585,10 +3875,10 @@ class listTables_result(object):
             if fid == 0:
                 if ftype == TType.LIST:
                     self.success = []
-                    (_etype238, _size235) = iprot.readListBegin()
-                    for _i239 in range(_size235):
-                        _elem240 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.success.append(_elem240)
+                    (_etype247, _size244) = iprot.readListBegin()
+                    for _i248 in range(_size244):
+                        _elem249 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.success.append(_elem249)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -3610,8 +3900,8 @@ class listTables_result(object):
         if self.success is not None:
             oprot.writeFieldBegin('success', TType.LIST, 0)
             oprot.writeListBegin(TType.STRING, len(self.success))
-            for iter241 in self.success:
-                oprot.writeString(iter241.encode('utf-8') if sys.version_info[0] == 2 else iter241)
+            for iter250 in self.success:
+                oprot.writeString(iter250.encode('utf-8') if sys.version_info[0] == 2 else iter250)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.error is not None:
@@ -3972,11 +4262,11 @@ class alterTable_args(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.changes = []
-                    (_etype245, _size242) = iprot.readListBegin()
-                    for _i246 in range(_size242):
-                        _elem247 = TableChange()
-                        _elem247.read(iprot)
-                        self.changes.append(_elem247)
+                    (_etype254, _size251) = iprot.readListBegin()
+                    for _i255 in range(_size251):
+                        _elem256 = TableChange()
+                        _elem256.read(iprot)
+                        self.changes.append(_elem256)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -3997,8 +4287,8 @@ class alterTable_args(object):
         if self.changes is not None:
             oprot.writeFieldBegin('changes', TType.LIST, 2)
             oprot.writeListBegin(TType.STRUCT, len(self.changes))
-            for iter248 in self.changes:
-                iter248.write(oprot)
+            for iter257 in self.changes:
+                iter257.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -4384,6 +4674,594 @@ renameTable_result.thrift_spec = (
 )
 
 
+class listPartitions_args(object):
+    """
+    Attributes:
+     - handle
+     - specJson
+
+    """
+
+
+    def __init__(self, handle=None, specJson=None,):
+        self.handle = handle
+        self.specJson = specJson
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.STRING:
+                    self.handle = iprot.readBinary()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 2:
+                if ftype == TType.STRING:
+                    self.specJson = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('listPartitions_args')
+        if self.handle is not None:
+            oprot.writeFieldBegin('handle', TType.STRING, 1)
+            oprot.writeBinary(self.handle)
+            oprot.writeFieldEnd()
+        if self.specJson is not None:
+            oprot.writeFieldBegin('specJson', TType.STRING, 2)
+            oprot.writeString(self.specJson.encode('utf-8') if sys.version_info[0] == 2 else self.specJson)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+all_structs.append(listPartitions_args)
+listPartitions_args.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'handle', 'BINARY', None, ),  # 1
+    (2, TType.STRING, 'specJson', 'UTF8', None, ),  # 2
+)
+
+
+class listPartitions_result(object):
+    """
+    Attributes:
+     - success
+     - error
+
+    """
+
+
+    def __init__(self, success=None, error=None,):
+        self.success = success
+        self.error = error
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 0:
+                if ftype == TType.LIST:
+                    self.success = []
+                    (_etype261, _size258) = iprot.readListBegin()
+                    for _i262 in range(_size258):
+                        _elem263 = PartitionInfo()
+                        _elem263.read(iprot)
+                        self.success.append(_elem263)
+                    iprot.readListEnd()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 1:
+                if ftype == TType.STRUCT:
+                    self.error = PlannerError.read(iprot)
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('listPartitions_result')
+        if self.success is not None:
+            oprot.writeFieldBegin('success', TType.LIST, 0)
+            oprot.writeListBegin(TType.STRUCT, len(self.success))
+            for iter264 in self.success:
+                iter264.write(oprot)
+            oprot.writeListEnd()
+            oprot.writeFieldEnd()
+        if self.error is not None:
+            oprot.writeFieldBegin('error', TType.STRUCT, 1)
+            self.error.write(oprot)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+all_structs.append(listPartitions_result)
+listPartitions_result.thrift_spec = (
+    (0, TType.LIST, 'success', (TType.STRUCT, [PartitionInfo, None], False), None, ),  # 0
+    (1, TType.STRUCT, 'error', [PlannerError, None], None, ),  # 1
+)
+
+
+class createPartitions_args(object):
+    """
+    Attributes:
+     - handle
+     - specsJson
+
+    """
+
+
+    def __init__(self, handle=None, specsJson=None,):
+        self.handle = handle
+        self.specsJson = specsJson
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.STRING:
+                    self.handle = iprot.readBinary()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 2:
+                if ftype == TType.LIST:
+                    self.specsJson = []
+                    (_etype268, _size265) = iprot.readListBegin()
+                    for _i269 in range(_size265):
+                        _elem270 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.specsJson.append(_elem270)
+                    iprot.readListEnd()
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('createPartitions_args')
+        if self.handle is not None:
+            oprot.writeFieldBegin('handle', TType.STRING, 1)
+            oprot.writeBinary(self.handle)
+            oprot.writeFieldEnd()
+        if self.specsJson is not None:
+            oprot.writeFieldBegin('specsJson', TType.LIST, 2)
+            oprot.writeListBegin(TType.STRING, len(self.specsJson))
+            for iter271 in self.specsJson:
+                oprot.writeString(iter271.encode('utf-8') if sys.version_info[0] == 2 else iter271)
+            oprot.writeListEnd()
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+all_structs.append(createPartitions_args)
+createPartitions_args.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'handle', 'BINARY', None, ),  # 1
+    (2, TType.LIST, 'specsJson', (TType.STRING, 'UTF8', False), None, ),  # 2
+)
+
+
+class createPartitions_result(object):
+    """
+    Attributes:
+     - error
+
+    """
+
+
+    def __init__(self, error=None,):
+        self.error = error
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.STRUCT:
+                    self.error = PlannerError.read(iprot)
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('createPartitions_result')
+        if self.error is not None:
+            oprot.writeFieldBegin('error', TType.STRUCT, 1)
+            self.error.write(oprot)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+all_structs.append(createPartitions_result)
+createPartitions_result.thrift_spec = (
+    None,  # 0
+    (1, TType.STRUCT, 'error', [PlannerError, None], None, ),  # 1
+)
+
+
+class dropPartitions_args(object):
+    """
+    Attributes:
+     - handle
+     - specsJson
+
+    """
+
+
+    def __init__(self, handle=None, specsJson=None,):
+        self.handle = handle
+        self.specsJson = specsJson
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.STRING:
+                    self.handle = iprot.readBinary()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 2:
+                if ftype == TType.LIST:
+                    self.specsJson = []
+                    (_etype275, _size272) = iprot.readListBegin()
+                    for _i276 in range(_size272):
+                        _elem277 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.specsJson.append(_elem277)
+                    iprot.readListEnd()
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('dropPartitions_args')
+        if self.handle is not None:
+            oprot.writeFieldBegin('handle', TType.STRING, 1)
+            oprot.writeBinary(self.handle)
+            oprot.writeFieldEnd()
+        if self.specsJson is not None:
+            oprot.writeFieldBegin('specsJson', TType.LIST, 2)
+            oprot.writeListBegin(TType.STRING, len(self.specsJson))
+            for iter278 in self.specsJson:
+                oprot.writeString(iter278.encode('utf-8') if sys.version_info[0] == 2 else iter278)
+            oprot.writeListEnd()
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+all_structs.append(dropPartitions_args)
+dropPartitions_args.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'handle', 'BINARY', None, ),  # 1
+    (2, TType.LIST, 'specsJson', (TType.STRING, 'UTF8', False), None, ),  # 2
+)
+
+
+class dropPartitions_result(object):
+    """
+    Attributes:
+     - error
+
+    """
+
+
+    def __init__(self, error=None,):
+        self.error = error
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.STRUCT:
+                    self.error = PlannerError.read(iprot)
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('dropPartitions_result')
+        if self.error is not None:
+            oprot.writeFieldBegin('error', TType.STRUCT, 1)
+            self.error.write(oprot)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+all_structs.append(dropPartitions_result)
+dropPartitions_result.thrift_spec = (
+    None,  # 0
+    (1, TType.STRUCT, 'error', [PlannerError, None], None, ),  # 1
+)
+
+
+class truncatePartitions_args(object):
+    """
+    Attributes:
+     - handle
+     - specsJson
+
+    """
+
+
+    def __init__(self, handle=None, specsJson=None,):
+        self.handle = handle
+        self.specsJson = specsJson
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.STRING:
+                    self.handle = iprot.readBinary()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 2:
+                if ftype == TType.LIST:
+                    self.specsJson = []
+                    (_etype282, _size279) = iprot.readListBegin()
+                    for _i283 in range(_size279):
+                        _elem284 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.specsJson.append(_elem284)
+                    iprot.readListEnd()
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('truncatePartitions_args')
+        if self.handle is not None:
+            oprot.writeFieldBegin('handle', TType.STRING, 1)
+            oprot.writeBinary(self.handle)
+            oprot.writeFieldEnd()
+        if self.specsJson is not None:
+            oprot.writeFieldBegin('specsJson', TType.LIST, 2)
+            oprot.writeListBegin(TType.STRING, len(self.specsJson))
+            for iter285 in self.specsJson:
+                oprot.writeString(iter285.encode('utf-8') if sys.version_info[0] == 2 else iter285)
+            oprot.writeListEnd()
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+all_structs.append(truncatePartitions_args)
+truncatePartitions_args.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'handle', 'BINARY', None, ),  # 1
+    (2, TType.LIST, 'specsJson', (TType.STRING, 'UTF8', False), None, ),  # 2
+)
+
+
+class truncatePartitions_result(object):
+    """
+    Attributes:
+     - error
+
+    """
+
+
+    def __init__(self, error=None,):
+        self.error = error
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.STRUCT:
+                    self.error = PlannerError.read(iprot)
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('truncatePartitions_result')
+        if self.error is not None:
+            oprot.writeFieldBegin('error', TType.STRUCT, 1)
+            self.error.write(oprot)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+all_structs.append(truncatePartitions_result)
+truncatePartitions_result.thrift_spec = (
+    None,  # 0
+    (1, TType.STRUCT, 'error', [PlannerError, None], None, ),  # 1
+)
+
+
 class pushFilters_args(object):
     """
     Attributes:
@@ -4414,10 +5292,10 @@ class pushFilters_args(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.filters = []
-                    (_etype252, _size249) = iprot.readListBegin()
-                    for _i253 in range(_size249):
-                        _elem254 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.filters.append(_elem254)
+                    (_etype289, _size286) = iprot.readListBegin()
+                    for _i290 in range(_size286):
+                        _elem291 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.filters.append(_elem291)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -4438,8 +5316,8 @@ class pushFilters_args(object):
         if self.filters is not None:
             oprot.writeFieldBegin('filters', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.filters))
-            for iter255 in self.filters:
-                oprot.writeString(iter255.encode('utf-8') if sys.version_info[0] == 2 else iter255)
+            for iter292 in self.filters:
+                oprot.writeString(iter292.encode('utf-8') if sys.version_info[0] == 2 else iter292)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -4491,10 +5369,10 @@ class pushFilters_result(object):
             if fid == 0:
                 if ftype == TType.LIST:
                     self.success = []
-                    (_etype259, _size256) = iprot.readListBegin()
-                    for _i260 in range(_size256):
-                        _elem261 = iprot.readI32()
-                        self.success.append(_elem261)
+                    (_etype296, _size293) = iprot.readListBegin()
+                    for _i297 in range(_size293):
+                        _elem298 = iprot.readI32()
+                        self.success.append(_elem298)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -4516,8 +5394,8 @@ class pushFilters_result(object):
         if self.success is not None:
             oprot.writeFieldBegin('success', TType.LIST, 0)
             oprot.writeListBegin(TType.I32, len(self.success))
-            for iter262 in self.success:
-                oprot.writeI32(iter262)
+            for iter299 in self.success:
+                oprot.writeI32(iter299)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.error is not None:
@@ -4875,10 +5753,10 @@ class commitWrite_args(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.messages = []
-                    (_etype266, _size263) = iprot.readListBegin()
-                    for _i267 in range(_size263):
-                        _elem268 = iprot.readBinary()
-                        self.messages.append(_elem268)
+                    (_etype303, _size300) = iprot.readListBegin()
+                    for _i304 in range(_size300):
+                        _elem305 = iprot.readBinary()
+                        self.messages.append(_elem305)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -4899,8 +5777,8 @@ class commitWrite_args(object):
         if self.messages is not None:
             oprot.writeFieldBegin('messages', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.messages))
-            for iter269 in self.messages:
-                oprot.writeBinary(iter269)
+            for iter306 in self.messages:
+                oprot.writeBinary(iter306)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -5031,10 +5909,10 @@ class abortWrite_args(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.messages = []
-                    (_etype273, _size270) = iprot.readListBegin()
-                    for _i274 in range(_size270):
-                        _elem275 = iprot.readBinary()
-                        self.messages.append(_elem275)
+                    (_etype310, _size307) = iprot.readListBegin()
+                    for _i311 in range(_size307):
+                        _elem312 = iprot.readBinary()
+                        self.messages.append(_elem312)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -5055,8 +5933,8 @@ class abortWrite_args(object):
         if self.messages is not None:
             oprot.writeFieldBegin('messages', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.messages))
-            for iter276 in self.messages:
-                oprot.writeBinary(iter276)
+            for iter313 in self.messages:
+                oprot.writeBinary(iter313)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -5233,11 +6111,11 @@ class listProcedures_result(object):
             if fid == 0:
                 if ftype == TType.LIST:
                     self.success = []
-                    (_etype280, _size277) = iprot.readListBegin()
-                    for _i281 in range(_size277):
-                        _elem282 = ProcedureInfo()
-                        _elem282.read(iprot)
-                        self.success.append(_elem282)
+                    (_etype317, _size314) = iprot.readListBegin()
+                    for _i318 in range(_size314):
+                        _elem319 = ProcedureInfo()
+                        _elem319.read(iprot)
+                        self.success.append(_elem319)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -5259,8 +6137,8 @@ class listProcedures_result(object):
         if self.success is not None:
             oprot.writeFieldBegin('success', TType.LIST, 0)
             oprot.writeListBegin(TType.STRUCT, len(self.success))
-            for iter283 in self.success:
-                iter283.write(oprot)
+            for iter320 in self.success:
+                iter320.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.error is not None:
@@ -5465,10 +6343,10 @@ class continueProcedure_args(object):
             elif fid == 3:
                 if ftype == TType.LIST:
                     self.results = []
-                    (_etype287, _size284) = iprot.readListBegin()
-                    for _i288 in range(_size284):
-                        _elem289 = iprot.readBinary()
-                        self.results.append(_elem289)
+                    (_etype324, _size321) = iprot.readListBegin()
+                    for _i325 in range(_size321):
+                        _elem326 = iprot.readBinary()
+                        self.results.append(_elem326)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -5493,8 +6371,8 @@ class continueProcedure_args(object):
         if self.results is not None:
             oprot.writeFieldBegin('results', TType.LIST, 3)
             oprot.writeListBegin(TType.STRING, len(self.results))
-            for iter290 in self.results:
-                oprot.writeBinary(iter290)
+            for iter327 in self.results:
+                oprot.writeBinary(iter327)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -7230,10 +8108,10 @@ class commitEpoch_args(object):
             elif fid == 3:
                 if ftype == TType.LIST:
                     self.messages = []
-                    (_etype294, _size291) = iprot.readListBegin()
-                    for _i295 in range(_size291):
-                        _elem296 = iprot.readBinary()
-                        self.messages.append(_elem296)
+                    (_etype331, _size328) = iprot.readListBegin()
+                    for _i332 in range(_size328):
+                        _elem333 = iprot.readBinary()
+                        self.messages.append(_elem333)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -7258,8 +8136,8 @@ class commitEpoch_args(object):
         if self.messages is not None:
             oprot.writeFieldBegin('messages', TType.LIST, 3)
             oprot.writeListBegin(TType.STRING, len(self.messages))
-            for iter297 in self.messages:
-                oprot.writeBinary(iter297)
+            for iter334 in self.messages:
+                oprot.writeBinary(iter334)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -7527,10 +8405,10 @@ class canDeleteWhere_args(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.filters = []
-                    (_etype301, _size298) = iprot.readListBegin()
-                    for _i302 in range(_size298):
-                        _elem303 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.filters.append(_elem303)
+                    (_etype338, _size335) = iprot.readListBegin()
+                    for _i339 in range(_size335):
+                        _elem340 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.filters.append(_elem340)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -7551,8 +8429,8 @@ class canDeleteWhere_args(object):
         if self.filters is not None:
             oprot.writeFieldBegin('filters', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.filters))
-            for iter304 in self.filters:
-                oprot.writeString(iter304.encode('utf-8') if sys.version_info[0] == 2 else iter304)
+            for iter341 in self.filters:
+                oprot.writeString(iter341.encode('utf-8') if sys.version_info[0] == 2 else iter341)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -7682,10 +8560,10 @@ class deleteWhere_args(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.filters = []
-                    (_etype308, _size305) = iprot.readListBegin()
-                    for _i309 in range(_size305):
-                        _elem310 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.filters.append(_elem310)
+                    (_etype345, _size342) = iprot.readListBegin()
+                    for _i346 in range(_size342):
+                        _elem347 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.filters.append(_elem347)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -7706,8 +8584,8 @@ class deleteWhere_args(object):
         if self.filters is not None:
             oprot.writeFieldBegin('filters', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.filters))
-            for iter311 in self.filters:
-                oprot.writeString(iter311.encode('utf-8') if sys.version_info[0] == 2 else iter311)
+            for iter348 in self.filters:
+                oprot.writeString(iter348.encode('utf-8') if sys.version_info[0] == 2 else iter348)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()

@@ -1371,11 +1371,12 @@ class TableChange(object):
      - after
      - comment
      - ifExists
+     - defaultValue: The default of a column that is added, as SQL.
 
     """
 
 
-    def __init__(self, kind=None, path=None, value=None, nullable=None, position=None, after=None, comment=None, ifExists=None,):
+    def __init__(self, kind=None, path=None, value=None, nullable=None, position=None, after=None, comment=None, ifExists=None, defaultValue=None,):
         self.kind = kind
         self.path = path
         self.value = value
@@ -1384,6 +1385,7 @@ class TableChange(object):
         self.after = after
         self.comment = comment
         self.ifExists = ifExists
+        self.defaultValue = defaultValue
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -1439,6 +1441,11 @@ class TableChange(object):
                     self.ifExists = iprot.readBool()
                 else:
                     iprot.skip(ftype)
+            elif fid == 9:
+                if ftype == TType.STRING:
+                    self.defaultValue = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -1483,6 +1490,10 @@ class TableChange(object):
         if self.ifExists is not None:
             oprot.writeFieldBegin('ifExists', TType.BOOL, 8)
             oprot.writeBool(self.ifExists)
+            oprot.writeFieldEnd()
+        if self.defaultValue is not None:
+            oprot.writeFieldBegin('defaultValue', TType.STRING, 9)
+            oprot.writeString(self.defaultValue.encode('utf-8') if sys.version_info[0] == 2 else self.defaultValue)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -1583,15 +1594,17 @@ class ScanRequest(object):
      - filters: JSON trees of typed predicates, joined by AND.
      - limit
      - options: Options of this read, of DataFrameReader.option.
+     - schemaJson: The columns with their types, as Spark's StructType in JSON; nested ones may lack fields that are not needed.
 
     """
 
 
-    def __init__(self, columns=None, filters=None, limit=None, options=None,):
+    def __init__(self, columns=None, filters=None, limit=None, options=None, schemaJson=None,):
         self.columns = columns
         self.filters = filters
         self.limit = limit
         self.options = options
+        self.schemaJson = schemaJson
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -1638,6 +1651,11 @@ class ScanRequest(object):
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
+            elif fid == 5:
+                if ftype == TType.STRING:
+                    self.schemaJson = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -1673,6 +1691,10 @@ class ScanRequest(object):
                 oprot.writeString(kiter154.encode('utf-8') if sys.version_info[0] == 2 else kiter154)
                 oprot.writeString(viter155.encode('utf-8') if sys.version_info[0] == 2 else viter155)
             oprot.writeMapEnd()
+            oprot.writeFieldEnd()
+        if self.schemaJson is not None:
+            oprot.writeFieldBegin('schemaJson', TType.STRING, 5)
+            oprot.writeString(self.schemaJson.encode('utf-8') if sys.version_info[0] == 2 else self.schemaJson)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -2856,6 +2878,88 @@ class ProcedureCall(object):
         return not (self == other)
 
 
+class PartitionInfo(object):
+    """
+    Attributes:
+     - valuesJson: An array of the partition columns' values, in the forms of literals in filters.
+     - figures: How much it holds: recordCount, fileSizeInBytes, fileCount, lastFileCreationTime.
+
+    """
+
+
+    def __init__(self, valuesJson=None, figures=None,):
+        self.valuesJson = valuesJson
+        self.figures = figures
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.STRING:
+                    self.valuesJson = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 2:
+                if ftype == TType.MAP:
+                    self.figures = {}
+                    (_ktype208, _vtype209, _size207) = iprot.readMapBegin()
+                    for _i211 in range(_size207):
+                        _key212 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val213 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.figures[_key212] = _val213
+                    iprot.readMapEnd()
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('PartitionInfo')
+        if self.valuesJson is not None:
+            oprot.writeFieldBegin('valuesJson', TType.STRING, 1)
+            oprot.writeString(self.valuesJson.encode('utf-8') if sys.version_info[0] == 2 else self.valuesJson)
+            oprot.writeFieldEnd()
+        if self.figures is not None:
+            oprot.writeFieldBegin('figures', TType.MAP, 2)
+            oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.figures))
+            for kiter214, viter215 in self.figures.items():
+                oprot.writeString(kiter214.encode('utf-8') if sys.version_info[0] == 2 else kiter214)
+                oprot.writeString(viter215.encode('utf-8') if sys.version_info[0] == 2 else viter215)
+            oprot.writeMapEnd()
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        if self.valuesJson is None:
+            raise TProtocolException(message='Required field valuesJson is unset!')
+        if self.figures is None:
+            raise TProtocolException(message='Required field figures is unset!')
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+
+
 class ProcedureJob(object):
     """
     Work for executors: each task is sent to a Python worker, whose result is bytes again.
@@ -2897,10 +3001,10 @@ class ProcedureJob(object):
             elif fid == 3:
                 if ftype == TType.LIST:
                     self.tasks = []
-                    (_etype210, _size207) = iprot.readListBegin()
-                    for _i211 in range(_size207):
-                        _elem212 = iprot.readBinary()
-                        self.tasks.append(_elem212)
+                    (_etype219, _size216) = iprot.readListBegin()
+                    for _i220 in range(_size216):
+                        _elem221 = iprot.readBinary()
+                        self.tasks.append(_elem221)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -2930,8 +3034,8 @@ class ProcedureJob(object):
         if self.tasks is not None:
             oprot.writeFieldBegin('tasks', TType.LIST, 3)
             oprot.writeListBegin(TType.STRING, len(self.tasks))
-            for iter213 in self.tasks:
-                oprot.writeBinary(iter213)
+            for iter222 in self.tasks:
+                oprot.writeBinary(iter222)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.token is not None:
@@ -2991,10 +3095,10 @@ class ProcedureAnswer(object):
             if fid == 1:
                 if ftype == TType.LIST:
                     self.rows = []
-                    (_etype217, _size214) = iprot.readListBegin()
-                    for _i218 in range(_size214):
-                        _elem219 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.rows.append(_elem219)
+                    (_etype226, _size223) = iprot.readListBegin()
+                    for _i227 in range(_size223):
+                        _elem228 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.rows.append(_elem228)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -3017,8 +3121,8 @@ class ProcedureAnswer(object):
         if self.rows is not None:
             oprot.writeFieldBegin('rows', TType.LIST, 1)
             oprot.writeListBegin(TType.STRING, len(self.rows))
-            for iter220 in self.rows:
-                oprot.writeString(iter220.encode('utf-8') if sys.version_info[0] == 2 else iter220)
+            for iter229 in self.rows:
+                oprot.writeString(iter229.encode('utf-8') if sys.version_info[0] == 2 else iter229)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.job is not None:
@@ -3138,6 +3242,7 @@ TableChange.thrift_spec = (
     (6, TType.STRING, 'after', 'UTF8', None, ),  # 6
     (7, TType.STRING, 'comment', 'UTF8', None, ),  # 7
     (8, TType.BOOL, 'ifExists', None, None, ),  # 8
+    (9, TType.STRING, 'defaultValue', 'UTF8', None, ),  # 9
 )
 all_structs.append(NamespaceChange)
 NamespaceChange.thrift_spec = (
@@ -3152,6 +3257,7 @@ ScanRequest.thrift_spec = (
     (2, TType.LIST, 'filters', (TType.STRING, 'UTF8', False), None, ),  # 2
     (3, TType.I64, 'limit', None, None, ),  # 3
     (4, TType.MAP, 'options', (TType.STRING, 'UTF8', TType.STRING, 'UTF8', False), None, ),  # 4
+    (5, TType.STRING, 'schemaJson', 'UTF8', None, ),  # 5
 )
 all_structs.append(NativeFile)
 NativeFile.thrift_spec = (
@@ -3243,6 +3349,12 @@ ProcedureCall.thrift_spec = (
     (2, TType.STRING, 'procedure', 'UTF8', None, ),  # 2
     (3, TType.STRING, 'currentNamespace', 'UTF8', None, ),  # 3
     (4, TType.STRING, 'argumentsJson', 'UTF8', None, ),  # 4
+)
+all_structs.append(PartitionInfo)
+PartitionInfo.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'valuesJson', 'UTF8', None, ),  # 1
+    (2, TType.MAP, 'figures', (TType.STRING, 'UTF8', TType.STRING, 'UTF8', False), None, ),  # 2
 )
 all_structs.append(ProcedureJob)
 ProcedureJob.thrift_spec = (

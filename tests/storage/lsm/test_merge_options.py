@@ -7,7 +7,8 @@ import pytest
 
 from interbed.storage.errors import InvalidInputError, InvalidOptionError, NotSupportedError
 from interbed.storage.options import CoreOptions
-from interbed.storage.schema.change import SetOption, apply_changes
+from interbed.storage.schema.apply import apply_changes
+from interbed.storage.schema.change import SetOption
 from interbed.storage.schema.table_schema import Schema
 from interbed.storage.types.json import field_from_json
 from tests.support.peers_interbed import interbed_table

@@ -8,7 +8,8 @@ import pytest
 
 import interbed
 from interbed.storage.errors import InvalidInputError, InvalidOptionError
-from interbed.storage.schema.change import DropColumn, RemoveOption, RenameColumn, SetOption, apply_changes
+from interbed.storage.schema.apply import apply_changes
+from interbed.storage.schema.change import DropColumn, RemoveOption, RenameColumn, SetOption
 from interbed.storage.schema.option_rules import check_options
 from interbed.storage.schema.table_schema import Schema, TableSchema
 from tests.storage.schema.option_cases import CASES, COLUMNS, OptionCase

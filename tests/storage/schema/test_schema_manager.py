@@ -12,6 +12,7 @@ from interbed.storage.errors import (
     InvalidOptionError,
     NotSupportedError,
 )
+from interbed.storage.schema.apply import apply_changes
 from interbed.storage.schema.change import (
     AddColumn,
     DropColumn,
@@ -25,7 +26,6 @@ from interbed.storage.schema.change import (
     UpdateColumnPosition,
     UpdateColumnType,
     UpdateComment,
-    apply_changes,
 )
 from interbed.storage.schema.table_schema import Schema, TableSchema
 from interbed.storage.store import open_store, schema_manager

@@ -42,7 +42,7 @@ final class PredicateJson {
     }
     if (expression instanceof Literal<?> literal) {
       ObjectNode node = JSON.objectNode().put("type", literal.dataType().typeName());
-      return putValue(node, literal.value()) ? node : null;
+      return putValue(node, "value", literal.value()) ? node : null;
     }
     if (expression instanceof GeneralScalarExpression operation) {
       ObjectNode node = JSON.objectNode().put("op", operation.name());
@@ -59,19 +59,20 @@ final class PredicateJson {
     return null;
   }
 
-  private static boolean putValue(ObjectNode node, Object value) {
+  /** Puts a value of Spark's own form under the key; false for one that has no form in JSON. */
+  static boolean putValue(ObjectNode node, String key, Object value) {
     if (value == null) {
-      node.putNull("value");
+      node.putNull(key);
     } else if (value instanceof Boolean flag) {
-      node.put("value", flag);
+      node.put(key, flag);
     } else if (value instanceof Byte || value instanceof Short || value instanceof Integer || value instanceof Long) {
-      node.put("value", ((Number) value).longValue());
+      node.put(key, ((Number) value).longValue());
     } else if (value instanceof Float || value instanceof Double || value instanceof UTF8String) {
-      node.put("value", value.toString());
+      node.put(key, value.toString());
     } else if (value instanceof Decimal decimal) {
-      node.put("value", decimal.toJavaBigDecimal().toPlainString());
+      node.put(key, decimal.toJavaBigDecimal().toPlainString());
     } else if (value instanceof byte[] bytes) {
-      node.put("value", Base64.getEncoder().encodeToString(bytes));
+      node.put(key, Base64.getEncoder().encodeToString(bytes));
     } else {
       return false;
     }

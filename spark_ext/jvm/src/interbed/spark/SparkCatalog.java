@@ -22,6 +22,7 @@ import org.apache.spark.sql.connector.catalog.NamespaceChange;
 import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
+import org.apache.spark.sql.connector.catalog.TableCatalogCapability;
 import org.apache.spark.sql.connector.catalog.TableChange;
 import org.apache.spark.sql.connector.catalog.TableWritePrivilege;
 import org.apache.spark.sql.connector.catalog.functions.UnboundFunction;
@@ -34,7 +35,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * <p>Named by spark.sql.catalog.NAME, or made by CREATE CATALOG.
  */
 public class SparkCatalog
-    implements CatalogProcedures, StagedTables, TableCatalog, SupportsNamespaces, FunctionCatalog {
+    implements CatalogProcedures, StagedTables, ConstraintCatalog, TableCatalog, SupportsNamespaces, FunctionCatalog {
   private static final TimeTravel AS_THE_SESSION_SAYS = new TimeTravel();
   private static final TimeTravel NEWEST = new TimeTravel().setNewest(true);
 
@@ -63,6 +64,11 @@ public class SparkCatalog
   @Override
   public String[] defaultNamespace() {
     return new String[] {"default"};
+  }
+
+  @Override
+  public Set<TableCatalogCapability> capabilities() {
+    return Capabilities.OF_CATALOGS;
   }
 
   // Namespaces.

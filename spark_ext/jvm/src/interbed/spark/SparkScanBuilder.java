@@ -98,6 +98,7 @@ final class SparkScanBuilder
     ScanRequest request =
         new ScanRequest(
             Arrays.asList(readSchema.fieldNames()), filters, new HashMap<>(options.asCaseSensitiveMap()));
+    request.setSchemaJson(readSchema.json());
     if (limit != null) {
       request.setLimit(limit);
     }

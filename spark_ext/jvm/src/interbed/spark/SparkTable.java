@@ -23,7 +23,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * <p>It keeps the snapshot of that moment, so that all scans of one statement agree; from Spark 4.1 on, Spark loads the table
  * again for the next statement because {@link #version} tells it what it holds.
  */
-class SparkTable implements RowChangePart, DeletePart, SupportsRead, SupportsWrite {
+class SparkTable implements PartitionedTable, RowChangePart, DeletePart, SupportsRead, SupportsWrite {
   private static final Set<TableCapability> CAPABILITIES =
       Collections.unmodifiableSet(
           EnumSet.of(

@@ -45,6 +45,26 @@ public class Planner {
 
     public void renameTable(TableRef table, java.lang.String toDatabase, java.lang.String toTable) throws PlannerError, org.apache.thrift.TException;
 
+    public java.util.List<PartitionInfo> listPartitions(java.nio.ByteBuffer handle, java.lang.String specJson) throws PlannerError, org.apache.thrift.TException;
+
+    public void createPartitions(java.nio.ByteBuffer handle, java.util.List<java.lang.String> specsJson) throws PlannerError, org.apache.thrift.TException;
+
+    /**
+     * Deletes their rows, and what a metastore keeps of them.
+     * 
+     * @param handle
+     * @param specsJson
+     */
+    public void dropPartitions(java.nio.ByteBuffer handle, java.util.List<java.lang.String> specsJson) throws PlannerError, org.apache.thrift.TException;
+
+    /**
+     * Deletes their rows only.
+     * 
+     * @param handle
+     * @param specsJson
+     */
+    public void truncatePartitions(java.nio.ByteBuffer handle, java.util.List<java.lang.String> specsJson) throws PlannerError, org.apache.thrift.TException;
+
     public java.util.List<FilterHandling> pushFilters(java.nio.ByteBuffer handle, java.util.List<java.lang.String> filters) throws PlannerError, org.apache.thrift.TException;
 
     public ScanPlan planScan(java.nio.ByteBuffer handle, ScanRequest request) throws PlannerError, org.apache.thrift.TException;
@@ -205,6 +225,14 @@ public class Planner {
     public void dropTable(TableRef table, org.apache.thrift.async.AsyncMethodCallback<java.lang.Boolean> resultHandler) throws org.apache.thrift.TException;
 
     public void renameTable(TableRef table, java.lang.String toDatabase, java.lang.String toTable, org.apache.thrift.async.AsyncMethodCallback<Void> resultHandler) throws org.apache.thrift.TException;
+
+    public void listPartitions(java.nio.ByteBuffer handle, java.lang.String specJson, org.apache.thrift.async.AsyncMethodCallback<java.util.List<PartitionInfo>> resultHandler) throws org.apache.thrift.TException;
+
+    public void createPartitions(java.nio.ByteBuffer handle, java.util.List<java.lang.String> specsJson, org.apache.thrift.async.AsyncMethodCallback<Void> resultHandler) throws org.apache.thrift.TException;
+
+    public void dropPartitions(java.nio.ByteBuffer handle, java.util.List<java.lang.String> specsJson, org.apache.thrift.async.AsyncMethodCallback<Void> resultHandler) throws org.apache.thrift.TException;
+
+    public void truncatePartitions(java.nio.ByteBuffer handle, java.util.List<java.lang.String> specsJson, org.apache.thrift.async.AsyncMethodCallback<Void> resultHandler) throws org.apache.thrift.TException;
 
     public void pushFilters(java.nio.ByteBuffer handle, java.util.List<java.lang.String> filters, org.apache.thrift.async.AsyncMethodCallback<java.util.List<FilterHandling>> resultHandler) throws org.apache.thrift.TException;
 
@@ -591,6 +619,109 @@ public class Planner {
     {
       renameTable_result result = new renameTable_result();
       receiveBase(result, "renameTable");
+      if (result.error != null) {
+        throw result.error;
+      }
+      return;
+    }
+
+    @Override
+    public java.util.List<PartitionInfo> listPartitions(java.nio.ByteBuffer handle, java.lang.String specJson) throws PlannerError, org.apache.thrift.TException
+    {
+      send_listPartitions(handle, specJson);
+      return recv_listPartitions();
+    }
+
+    public void send_listPartitions(java.nio.ByteBuffer handle, java.lang.String specJson) throws org.apache.thrift.TException
+    {
+      listPartitions_args args = new listPartitions_args();
+      args.setHandle(handle);
+      args.setSpecJson(specJson);
+      sendBase("listPartitions", args);
+    }
+
+    public java.util.List<PartitionInfo> recv_listPartitions() throws PlannerError, org.apache.thrift.TException
+    {
+      listPartitions_result result = new listPartitions_result();
+      receiveBase(result, "listPartitions");
+      if (result.isSetSuccess()) {
+        return result.success;
+      }
+      if (result.error != null) {
+        throw result.error;
+      }
+      throw new org.apache.thrift.TApplicationException(org.apache.thrift.TApplicationException.MISSING_RESULT, "listPartitions failed: unknown result");
+    }
+
+    @Override
+    public void createPartitions(java.nio.ByteBuffer handle, java.util.List<java.lang.String> specsJson) throws PlannerError, org.apache.thrift.TException
+    {
+      send_createPartitions(handle, specsJson);
+      recv_createPartitions();
+    }
+
+    public void send_createPartitions(java.nio.ByteBuffer handle, java.util.List<java.lang.String> specsJson) throws org.apache.thrift.TException
+    {
+      createPartitions_args args = new createPartitions_args();
+      args.setHandle(handle);
+      args.setSpecsJson(specsJson);
+      sendBase("createPartitions", args);
+    }
+
+    public void recv_createPartitions() throws PlannerError, org.apache.thrift.TException
+    {
+      createPartitions_result result = new createPartitions_result();
+      receiveBase(result, "createPartitions");
+      if (result.error != null) {
+        throw result.error;
+      }
+      return;
+    }
+
+    @Override
+    public void dropPartitions(java.nio.ByteBuffer handle, java.util.List<java.lang.String> specsJson) throws PlannerError, org.apache.thrift.TException
+    {
+      send_dropPartitions(handle, specsJson);
+      recv_dropPartitions();
+    }
+
+    public void send_dropPartitions(java.nio.ByteBuffer handle, java.util.List<java.lang.String> specsJson) throws org.apache.thrift.TException
+    {
+      dropPartitions_args args = new dropPartitions_args();
+      args.setHandle(handle);
+      args.setSpecsJson(specsJson);
+      sendBase("dropPartitions", args);
+    }
+
+    public void recv_dropPartitions() throws PlannerError, org.apache.thrift.TException
+    {
+      dropPartitions_result result = new dropPartitions_result();
+      receiveBase(result, "dropPartitions");
+      if (result.error != null) {
+        throw result.error;
+      }
+      return;
+    }
+
+    @Override
+    public void truncatePartitions(java.nio.ByteBuffer handle, java.util.List<java.lang.String> specsJson) throws PlannerError, org.apache.thrift.TException
+    {
+      send_truncatePartitions(handle, specsJson);
+      recv_truncatePartitions();
+    }
+
+    public void send_truncatePartitions(java.nio.ByteBuffer handle, java.util.List<java.lang.String> specsJson) throws org.apache.thrift.TException
+    {
+      truncatePartitions_args args = new truncatePartitions_args();
+      args.setHandle(handle);
+      args.setSpecsJson(specsJson);
+      sendBase("truncatePartitions", args);
+    }
+
+    public void recv_truncatePartitions() throws PlannerError, org.apache.thrift.TException
+    {
+      truncatePartitions_result result = new truncatePartitions_result();
+      receiveBase(result, "truncatePartitions");
       if (result.error != null) {
         throw result.error;
       }
@@ -1702,6 +1833,161 @@ public class Planner {
     }
 
     @Override
+    public void listPartitions(java.nio.ByteBuffer handle, java.lang.String specJson, org.apache.thrift.async.AsyncMethodCallback<java.util.List<PartitionInfo>> resultHandler) throws org.apache.thrift.TException {
+      checkReady();
+      listPartitions_call method_call = new listPartitions_call(handle, specJson, resultHandler, this, ___protocolFactory, ___transport);
+      this.___currentMethod = method_call;
+      ___manager.call(method_call);
+    }
+
+    public static class listPartitions_call extends org.apache.thrift.async.TAsyncMethodCall<java.util.List<PartitionInfo>> {
+      private java.nio.ByteBuffer handle;
+      private java.lang.String specJson;
+      public listPartitions_call(java.nio.ByteBuffer handle, java.lang.String specJson, org.apache.thrift.async.AsyncMethodCallback<java.util.List<PartitionInfo>> resultHandler, org.apache.thrift.async.TAsyncClient client, org.apache.thrift.protocol.TProtocolFactory protocolFactory, org.apache.thrift.transport.TNonblockingTransport transport) throws org.apache.thrift.TException {
+        super(client, protocolFactory, transport, resultHandler, false);
+        this.handle = handle;
+        this.specJson = specJson;
+      }
+
+      @Override
+      public void write_args(org.apache.thrift.protocol.TProtocol prot) throws org.apache.thrift.TException {
+        prot.writeMessageBegin(new org.apache.thrift.protocol.TMessage("listPartitions", org.apache.thrift.protocol.TMessageType.CALL, 0));
+        listPartitions_args args = new listPartitions_args();
+        args.setHandle(handle);
+        args.setSpecJson(specJson);
+        args.write(prot);
+        prot.writeMessageEnd();
+      }
+
+      @Override
+      public java.util.List<PartitionInfo> getResult() throws PlannerError, org.apache.thrift.TException {
+        if (getState() != org.apache.thrift.async.TAsyncMethodCall.State.RESPONSE_READ) {
+          throw new java.lang.IllegalStateException("Method call not finished!");
+        }
+        org.apache.thrift.transport.TMemoryInputTransport memoryTransport = new org.apache.thrift.transport.TMemoryInputTransport(getFrameBuffer().array());
+        org.apache.thrift.protocol.TProtocol prot = client.getProtocolFactory().getProtocol(memoryTransport);
+        return (new Client(prot)).recv_listPartitions();
+      }
+    }
+
+    @Override
+    public void createPartitions(java.nio.ByteBuffer handle, java.util.List<java.lang.String> specsJson, org.apache.thrift.async.AsyncMethodCallback<Void> resultHandler) throws org.apache.thrift.TException {
+      checkReady();
+      createPartitions_call method_call = new createPartitions_call(handle, specsJson, resultHandler, this, ___protocolFactory, ___transport);
+      this.___currentMethod = method_call;
+      ___manager.call(method_call);
+    }
+
+    public static class createPartitions_call extends org.apache.thrift.async.TAsyncMethodCall<Void> {
+      private java.nio.ByteBuffer handle;
+      private java.util.List<java.lang.String> specsJson;
+      public createPartitions_call(java.nio.ByteBuffer handle, java.util.List<java.lang.String> specsJson, org.apache.thrift.async.AsyncMethodCallback<Void> resultHandler, org.apache.thrift.async.TAsyncClient client, org.apache.thrift.protocol.TProtocolFactory protocolFactory, org.apache.thrift.transport.TNonblockingTransport transport) throws org.apache.thrift.TException {
+        super(client, protocolFactory, transport, resultHandler, false);
+        this.handle = handle;
+        this.specsJson = specsJson;
+      }
+
+      @Override
+      public void write_args(org.apache.thrift.protocol.TProtocol prot) throws org.apache.thrift.TException {
+        prot.writeMessageBegin(new org.apache.thrift.protocol.TMessage("createPartitions", org.apache.thrift.protocol.TMessageType.CALL, 0));
+        createPartitions_args args = new createPartitions_args();
+        args.setHandle(handle);
+        args.setSpecsJson(specsJson);
+        args.write(prot);
+        prot.writeMessageEnd();
+      }
+
+      @Override
+      public Void getResult() throws PlannerError, org.apache.thrift.TException {
+        if (getState() != org.apache.thrift.async.TAsyncMethodCall.State.RESPONSE_READ) {
+          throw new java.lang.IllegalStateException("Method call not finished!");
+        }
+        org.apache.thrift.transport.TMemoryInputTransport memoryTransport = new org.apache.thrift.transport.TMemoryInputTransport(getFrameBuffer().array());
+        org.apache.thrift.protocol.TProtocol prot = client.getProtocolFactory().getProtocol(memoryTransport);
+        (new Client(prot)).recv_createPartitions();
+        return null;
+      }
+    }
+
+    @Override
+    public void dropPartitions(java.nio.ByteBuffer handle, java.util.List<java.lang.String> specsJson, org.apache.thrift.async.AsyncMethodCallback<Void> resultHandler) throws org.apache.thrift.TException {
+      checkReady();
+      dropPartitions_call method_call = new dropPartitions_call(handle, specsJson, resultHandler, this, ___protocolFactory, ___transport);
+      this.___currentMethod = method_call;
+      ___manager.call(method_call);
+    }
+
+    public static class dropPartitions_call extends org.apache.thrift.async.TAsyncMethodCall<Void> {
+      private java.nio.ByteBuffer handle;
+      private java.util.List<java.lang.String> specsJson;
+      public dropPartitions_call(java.nio.ByteBuffer handle, java.util.List<java.lang.String> specsJson, org.apache.thrift.async.AsyncMethodCallback<Void> resultHandler, org.apache.thrift.async.TAsyncClient client, org.apache.thrift.protocol.TProtocolFactory protocolFactory, org.apache.thrift.transport.TNonblockingTransport transport) throws org.apache.thrift.TException {
+        super(client, protocolFactory, transport, resultHandler, false);
+        this.handle = handle;
+        this.specsJson = specsJson;
+      }
+
+      @Override
+      public void write_args(org.apache.thrift.protocol.TProtocol prot) throws org.apache.thrift.TException {
+        prot.writeMessageBegin(new org.apache.thrift.protocol.TMessage("dropPartitions", org.apache.thrift.protocol.TMessageType.CALL, 0));
+        dropPartitions_args args = new dropPartitions_args();
+        args.setHandle(handle);
+        args.setSpecsJson(specsJson);
+        args.write(prot);
+        prot.writeMessageEnd();
+      }
+
+      @Override
+      public Void getResult() throws PlannerError, org.apache.thrift.TException {
+        if (getState() != org.apache.thrift.async.TAsyncMethodCall.State.RESPONSE_READ) {
+          throw new java.lang.IllegalStateException("Method call not finished!");
+        }
+        org.apache.thrift.transport.TMemoryInputTransport memoryTransport = new org.apache.thrift.transport.TMemoryInputTransport(getFrameBuffer().array());
+        org.apache.thrift.protocol.TProtocol prot = client.getProtocolFactory().getProtocol(memoryTransport);
+        (new Client(prot)).recv_dropPartitions();
+        return null;
+      }
+    }
+
+    @Override
+    public void truncatePartitions(java.nio.ByteBuffer handle, java.util.List<java.lang.String> specsJson, org.apache.thrift.async.AsyncMethodCallback<Void> resultHandler) throws org.apache.thrift.TException {
+      checkReady();
+      truncatePartitions_call method_call = new truncatePartitions_call(handle, specsJson, resultHandler, this, ___protocolFactory, ___transport);
+      this.___currentMethod = method_call;
+      ___manager.call(method_call);
+    }
+
+    public static class truncatePartitions_call extends org.apache.thrift.async.TAsyncMethodCall<Void> {
+      private java.nio.ByteBuffer handle;
+      private java.util.List<java.lang.String> specsJson;
+      public truncatePartitions_call(java.nio.ByteBuffer handle, java.util.List<java.lang.String> specsJson, org.apache.thrift.async.AsyncMethodCallback<Void> resultHandler, org.apache.thrift.async.TAsyncClient client, org.apache.thrift.protocol.TProtocolFactory protocolFactory, org.apache.thrift.transport.TNonblockingTransport transport) throws org.apache.thrift.TException {
+        super(client, protocolFactory, transport, resultHandler, false);
+        this.handle = handle;
+        this.specsJson = specsJson;
+      }
+
+      @Override
+      public void write_args(org.apache.thrift.protocol.TProtocol prot) throws org.apache.thrift.TException {
+        prot.writeMessageBegin(new org.apache.thrift.protocol.TMessage("truncatePartitions", org.apache.thrift.protocol.TMessageType.CALL, 0));
+        truncatePartitions_args args = new truncatePartitions_args();
+        args.setHandle(handle);
+        args.setSpecsJson(specsJson);
+        args.write(prot);
+        prot.writeMessageEnd();
+      }
+
+      @Override
+      public Void getResult() throws PlannerError, org.apache.thrift.TException {
+        if (getState() != org.apache.thrift.async.TAsyncMethodCall.State.RESPONSE_READ) {
+          throw new java.lang.IllegalStateException("Method call not finished!");
+        }
+        org.apache.thrift.transport.TMemoryInputTransport memoryTransport = new org.apache.thrift.transport.TMemoryInputTransport(getFrameBuffer().array());
+        org.apache.thrift.protocol.TProtocol prot = client.getProtocolFactory().getProtocol(memoryTransport);
+        (new Client(prot)).recv_truncatePartitions();
+        return null;
+      }
+    }
+
+    @Override
     public void pushFilters(java.nio.ByteBuffer handle, java.util.List<java.lang.String> filters, org.apache.thrift.async.AsyncMethodCallback<java.util.List<FilterHandling>> resultHandler) throws org.apache.thrift.TException {
       checkReady();
       pushFilters_call method_call = new pushFilters_call(handle, filters, resultHandler, this, ___protocolFactory, ___transport);
@@ -2610,6 +2896,10 @@ public class Planner {
       processMap.put("alterTable", new alterTable());
       processMap.put("dropTable", new dropTable());
       processMap.put("renameTable", new renameTable());
+      processMap.put("listPartitions", new listPartitions());
+      processMap.put("createPartitions", new createPartitions());
+      processMap.put("dropPartitions", new dropPartitions());
+      processMap.put("truncatePartitions", new truncatePartitions());
       processMap.put("pushFilters", new pushFilters());
       processMap.put("planScan", new planScan());
       processMap.put("planWrite", new planWrite());
@@ -3014,6 +3304,134 @@ public class Planner {
         renameTable_result result = new renameTable_result();
         try {
           iface.renameTable(args.table, args.toDatabase, args.toTable);
+        } catch (PlannerError error) {
+          result.error = error;
+        }
+        return result;
+      }
+    }
+
+    public static class listPartitions<I extends Iface> extends org.apache.thrift.ProcessFunction<I, listPartitions_args> {
+      public listPartitions() {
+        super("listPartitions");
+      }
+
+      @Override
+      public listPartitions_args getEmptyArgsInstance() {
+        return new listPartitions_args();
+      }
+
+      @Override
+      protected boolean isOneway() {
+        return false;
+      }
+
+      @Override
+      protected boolean rethrowUnhandledExceptions() {
+        return false;
+      }
+
+      @Override
+      public listPartitions_result getResult(I iface, listPartitions_args args) throws org.apache.thrift.TException {
+        listPartitions_result result = new listPartitions_result();
+        try {
+          result.success = iface.listPartitions(args.handle, args.specJson);
+        } catch (PlannerError error) {
+          result.error = error;
+        }
+        return result;
+      }
+    }
+
+    public static class createPartitions<I extends Iface> extends org.apache.thrift.ProcessFunction<I, createPartitions_args> {
+      public createPartitions() {
+        super("createPartitions");
+      }
+
+      @Override
+      public createPartitions_args getEmptyArgsInstance() {
+        return new createPartitions_args();
+      }
+
+      @Override
+      protected boolean isOneway() {
+        return false;
+      }
+
+      @Override
+      protected boolean rethrowUnhandledExceptions() {
+        return false;
+      }
+
+      @Override
+      public createPartitions_result getResult(I iface, createPartitions_args args) throws org.apache.thrift.TException {
+        createPartitions_result result = new createPartitions_result();
+        try {
+          iface.createPartitions(args.handle, args.specsJson);
+        } catch (PlannerError error) {
+          result.error = error;
+        }
+        return result;
+      }
+    }
+
+    public static class dropPartitions<I extends Iface> extends org.apache.thrift.ProcessFunction<I, dropPartitions_args> {
+      public dropPartitions() {
+        super("dropPartitions");
+      }
+
+      @Override
+      public dropPartitions_args getEmptyArgsInstance() {
+        return new dropPartitions_args();
+      }
+
+      @Override
+      protected boolean isOneway() {
+        return false;
+      }
+
+      @Override
+      protected boolean rethrowUnhandledExceptions() {
+        return false;
+      }
+
+      @Override
+      public dropPartitions_result getResult(I iface, dropPartitions_args args) throws org.apache.thrift.TException {
+        dropPartitions_result result = new dropPartitions_result();
+        try {
+          iface.dropPartitions(args.handle, args.specsJson);
+        } catch (PlannerError error) {
+          result.error = error;
+        }
+        return result;
+      }
+    }
+
+    public static class truncatePartitions<I extends Iface> extends org.apache.thrift.ProcessFunction<I, truncatePartitions_args> {
+      public truncatePartitions() {
+        super("truncatePartitions");
+      }
+
+      @Override
+      public truncatePartitions_args getEmptyArgsInstance() {
+        return new truncatePartitions_args();
+      }
+
+      @Override
+      protected boolean isOneway() {
+        return false;
+      }
+
+      @Override
+      protected boolean rethrowUnhandledExceptions() {
+        return false;
+      }
+
+      @Override
+      public truncatePartitions_result getResult(I iface, truncatePartitions_args args) throws org.apache.thrift.TException {
+        truncatePartitions_result result = new truncatePartitions_result();
+        try {
+          iface.truncatePartitions(args.handle, args.specsJson);
         } catch (PlannerError error) {
           result.error = error;
         }
@@ -3784,6 +4202,10 @@ public class Planner {
       processMap.put("alterTable", new alterTable());
       processMap.put("dropTable", new dropTable());
       processMap.put("renameTable", new renameTable());
+      processMap.put("listPartitions", new listPartitions());
+      processMap.put("createPartitions", new createPartitions());
+      processMap.put("dropPartitions", new dropPartitions());
+      processMap.put("truncatePartitions", new truncatePartitions());
       processMap.put("pushFilters", new pushFilters());
       processMap.put("planScan", new planScan());
       processMap.put("planWrite", new planWrite());
@@ -4655,6 +5077,287 @@ public class Planner {
       @Override
       public void start(I iface, renameTable_args args, org.apache.thrift.async.AsyncMethodCallback<Void> resultHandler) throws org.apache.thrift.TException {
         iface.renameTable(args.table, args.toDatabase, args.toTable,resultHandler);
+      }
+    }
+
+    public static class listPartitions<I extends AsyncIface> extends org.apache.thrift.AsyncProcessFunction<I, listPartitions_args, java.util.List<PartitionInfo>> {
+      public listPartitions() {
+        super("listPartitions");
+      }
+
+      @Override
+      public listPartitions_args getEmptyArgsInstance() {
+        return new listPartitions_args();
+      }
+
+      @Override
+      public org.apache.thrift.async.AsyncMethodCallback<java.util.List<PartitionInfo>> getResultHandler(final org.apache.thrift.server.AbstractNonblockingServer.AsyncFrameBuffer fb, final int seqid) {
+        final org.apache.thrift.AsyncProcessFunction fcall = this;
+        return new org.apache.thrift.async.AsyncMethodCallback<java.util.List<PartitionInfo>>() { 
+          @Override
+          public void onComplete(java.util.List<PartitionInfo> o) {
+            listPartitions_result result = new listPartitions_result();
+            result.success = o;
+            try {
+              fcall.sendResponse(fb, result, org.apache.thrift.protocol.TMessageType.REPLY,seqid);
+            } catch (org.apache.thrift.transport.TTransportException e) {
+              _LOGGER.error("TTransportException writing to internal frame buffer", e);
+              fb.close();
+            } catch (java.lang.Exception e) {
+              _LOGGER.error("Exception writing to internal frame buffer", e);
+              onError(e);
+            }
+          }
+          @Override
+          public void onError(java.lang.Exception e) {
+            byte msgType = org.apache.thrift.protocol.TMessageType.REPLY;
+            org.apache.thrift.TSerializable msg;
+            listPartitions_result result = new listPartitions_result();
+            if (e instanceof PlannerError) {
+              result.error = (PlannerError) e;
+              result.setErrorIsSet(true);
+              msg = result;
+            } else if (e instanceof org.apache.thrift.transport.TTransportException) {
+              _LOGGER.error("TTransportException inside handler", e);
+              fb.close();
+              return;
+            } else if (e instanceof org.apache.thrift.TApplicationException) {
+              _LOGGER.error("TApplicationException inside handler", e);
+              msgType = org.apache.thrift.protocol.TMessageType.EXCEPTION;
+              msg = (org.apache.thrift.TApplicationException)e;
+            } else {
+              _LOGGER.error("Exception inside handler", e);
+              msgType = org.apache.thrift.protocol.TMessageType.EXCEPTION;
+              msg = new org.apache.thrift.TApplicationException(org.apache.thrift.TApplicationException.INTERNAL_ERROR, e.getMessage());
+            }
+            try {
+              fcall.sendResponse(fb,msg,msgType,seqid);
+            } catch (java.lang.Exception ex) {
+              _LOGGER.error("Exception writing to internal frame buffer", ex);
+              fb.close();
+            }
+          }
+        };
+      }
+
+      @Override
+      protected boolean isOneway() {
+        return false;
+      }
+
+      @Override
+      public void start(I iface, listPartitions_args args, org.apache.thrift.async.AsyncMethodCallback<java.util.List<PartitionInfo>> resultHandler) throws org.apache.thrift.TException {
+        iface.listPartitions(args.handle, args.specJson,resultHandler);
+      }
+    }
+
+    public static class createPartitions<I extends AsyncIface> extends org.apache.thrift.AsyncProcessFunction<I, createPartitions_args, Void> {
+      public createPartitions() {
+        super("createPartitions");
+      }
+
+      @Override
+      public createPartitions_args getEmptyArgsInstance() {
+        return new createPartitions_args();
+      }
+
+      @Override
+      public org.apache.thrift.async.AsyncMethodCallback<Void> getResultHandler(final org.apache.thrift.server.AbstractNonblockingServer.AsyncFrameBuffer fb, final int seqid) {
+        final org.apache.thrift.AsyncProcessFunction fcall = this;
+        return new org.apache.thrift.async.AsyncMethodCallback<Void>() { 
+          @Override
+          public void onComplete(Void o) {
+            createPartitions_result result = new createPartitions_result();
+            try {
+              fcall.sendResponse(fb, result, org.apache.thrift.protocol.TMessageType.REPLY,seqid);
+            } catch (org.apache.thrift.transport.TTransportException e) {
+              _LOGGER.error("TTransportException writing to internal frame buffer", e);
+              fb.close();
+            } catch (java.lang.Exception e) {
+              _LOGGER.error("Exception writing to internal frame buffer", e);
+              onError(e);
+            }
+          }
+          @Override
+          public void onError(java.lang.Exception e) {
+            byte msgType = org.apache.thrift.protocol.TMessageType.REPLY;
+            org.apache.thrift.TSerializable msg;
+            createPartitions_result result = new createPartitions_result();
+            if (e instanceof PlannerError) {
+              result.error = (PlannerError) e;
+              result.setErrorIsSet(true);
+              msg = result;
+            } else if (e instanceof org.apache.thrift.transport.TTransportException) {
+              _LOGGER.error("TTransportException inside handler", e);
+              fb.close();
+              return;
+            } else if (e instanceof org.apache.thrift.TApplicationException) {
+              _LOGGER.error("TApplicationException inside handler", e);
+              msgType = org.apache.thrift.protocol.TMessageType.EXCEPTION;
+              msg = (org.apache.thrift.TApplicationException)e;
+            } else {
+              _LOGGER.error("Exception inside handler", e);
+              msgType = org.apache.thrift.protocol.TMessageType.EXCEPTION;
+              msg = new org.apache.thrift.TApplicationException(org.apache.thrift.TApplicationException.INTERNAL_ERROR, e.getMessage());
+            }
+            try {
+              fcall.sendResponse(fb,msg,msgType,seqid);
+            } catch (java.lang.Exception ex) {
+              _LOGGER.error("Exception writing to internal frame buffer", ex);
+              fb.close();
+            }
+          }
+        };
+      }
+
+      @Override
+      protected boolean isOneway() {
+        return false;
+      }
+
+      @Override
+      public void start(I iface, createPartitions_args args, org.apache.thrift.async.AsyncMethodCallback<Void> resultHandler) throws org.apache.thrift.TException {
+        iface.createPartitions(args.handle, args.specsJson,resultHandler);
+      }
+    }
+
+    public static class dropPartitions<I extends AsyncIface> extends org.apache.thrift.AsyncProcessFunction<I, dropPartitions_args, Void> {
+      public dropPartitions() {
+        super("dropPartitions");
+      }
+
+      @Override
+      public dropPartitions_args getEmptyArgsInstance() {
+        return new dropPartitions_args();
+      }
+
+      @Override
+      public org.apache.thrift.async.AsyncMethodCallback<Void> getResultHandler(final org.apache.thrift.server.AbstractNonblockingServer.AsyncFrameBuffer fb, final int seqid) {
+        final org.apache.thrift.AsyncProcessFunction fcall = this;
+        return new org.apache.thrift.async.AsyncMethodCallback<Void>() { 
+          @Override
+          public void onComplete(Void o) {
+            dropPartitions_result result = new dropPartitions_result();
+            try {
+              fcall.sendResponse(fb, result, org.apache.thrift.protocol.TMessageType.REPLY,seqid);
+            } catch (org.apache.thrift.transport.TTransportException e) {
+              _LOGGER.error("TTransportException writing to internal frame buffer", e);
+              fb.close();
+            } catch (java.lang.Exception e) {
+              _LOGGER.error("Exception writing to internal frame buffer", e);
+              onError(e);
+            }
+          }
+          @Override
+          public void onError(java.lang.Exception e) {
+            byte msgType = org.apache.thrift.protocol.TMessageType.REPLY;
+            org.apache.thrift.TSerializable msg;
+            dropPartitions_result result = new dropPartitions_result();
+            if (e instanceof PlannerError) {
+              result.error = (PlannerError) e;
+              result.setErrorIsSet(true);
+              msg = result;
+            } else if (e instanceof org.apache.thrift.transport.TTransportException) {
+              _LOGGER.error("TTransportException inside handler", e);
+              fb.close();
+              return;
+            } else if (e instanceof org.apache.thrift.TApplicationException) {
+              _LOGGER.error("TApplicationException inside handler", e);
+              msgType = org.apache.thrift.protocol.TMessageType.EXCEPTION;
+              msg = (org.apache.thrift.TApplicationException)e;
+            } else {
+              _LOGGER.error("Exception inside handler", e);
+              msgType = org.apache.thrift.protocol.TMessageType.EXCEPTION;
+              msg = new org.apache.thrift.TApplicationException(org.apache.thrift.TApplicationException.INTERNAL_ERROR, e.getMessage());
+            }
+            try {
+              fcall.sendResponse(fb,msg,msgType,seqid);
+            } catch (java.lang.Exception ex) {
+              _LOGGER.error("Exception writing to internal frame buffer", ex);
+              fb.close();
+            }
+          }
+        };
+      }
+
+      @Override
+      protected boolean isOneway() {
+        return false;
+      }
+
+      @Override
+      public void start(I iface, dropPartitions_args args, org.apache.thrift.async.AsyncMethodCallback<Void> resultHandler) throws org.apache.thrift.TException {
+        iface.dropPartitions(args.handle, args.specsJson,resultHandler);
+      }
+    }
+
+    public static class truncatePartitions<I extends AsyncIface> extends org.apache.thrift.AsyncProcessFunction<I, truncatePartitions_args, Void> {
+      public truncatePartitions() {
+        super("truncatePartitions");
+      }
+
+      @Override
+      public truncatePartitions_args getEmptyArgsInstance() {
+        return new truncatePartitions_args();
+      }
+
+      @Override
+      public org.apache.thrift.async.AsyncMethodCallback<Void> getResultHandler(final org.apache.thrift.server.AbstractNonblockingServer.AsyncFrameBuffer fb, final int seqid) {
+        final org.apache.thrift.AsyncProcessFunction fcall = this;
+        return new org.apache.thrift.async.AsyncMethodCallback<Void>() { 
+          @Override
+          public void onComplete(Void o) {
+            truncatePartitions_result result = new truncatePartitions_result();
+            try {
+              fcall.sendResponse(fb, result, org.apache.thrift.protocol.TMessageType.REPLY,seqid);
+            } catch (org.apache.thrift.transport.TTransportException e) {
+              _LOGGER.error("TTransportException writing to internal frame buffer", e);
+              fb.close();
+            } catch (java.lang.Exception e) {
+              _LOGGER.error("Exception writing to internal frame buffer", e);
+              onError(e);
+            }
+          }
+          @Override
+          public void onError(java.lang.Exception e) {
+            byte msgType = org.apache.thrift.protocol.TMessageType.REPLY;
+            org.apache.thrift.TSerializable msg;
+            truncatePartitions_result result = new truncatePartitions_result();
+            if (e instanceof PlannerError) {
+              result.error = (PlannerError) e;
+              result.setErrorIsSet(true);
+              msg = result;
+            } else if (e instanceof org.apache.thrift.transport.TTransportException) {
+              _LOGGER.error("TTransportException inside handler", e);
+              fb.close();
+              return;
+            } else if (e instanceof org.apache.thrift.TApplicationException) {
+              _LOGGER.error("TApplicationException inside handler", e);
+              msgType = org.apache.thrift.protocol.TMessageType.EXCEPTION;
+              msg = (org.apache.thrift.TApplicationException)e;
+            } else {
+              _LOGGER.error("Exception inside handler", e);
+              msgType = org.apache.thrift.protocol.TMessageType.EXCEPTION;
+              msg = new org.apache.thrift.TApplicationException(org.apache.thrift.TApplicationException.INTERNAL_ERROR, e.getMessage());
+            }
+            try {
+              fcall.sendResponse(fb,msg,msgType,seqid);
+            } catch (java.lang.Exception ex) {
+              _LOGGER.error("Exception writing to internal frame buffer", ex);
+              fb.close();
+            }
+          }
+        };
+      }
+
+      @Override
+      protected boolean isOneway() {
+        return false;
+      }
+
+      @Override
+      public void start(I iface, truncatePartitions_args args, org.apache.thrift.async.AsyncMethodCallback<Void> resultHandler) throws org.apache.thrift.TException {
+        iface.truncatePartitions(args.handle, args.specsJson,resultHandler);
       }
     }
 
@@ -7844,13 +8547,13 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list250 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<java.lang.String>(_list250.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem251;
-                  for (int _i252 = 0; _i252 < _list250.size; ++_i252)
+                  org.apache.thrift.protocol.TList _list260 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<java.lang.String>(_list260.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem261;
+                  for (int _i262 = 0; _i262 < _list260.size; ++_i262)
                   {
-                    _elem251 = iprot.readString();
-                    struct.success.add(_elem251);
+                    _elem261 = iprot.readString();
+                    struct.success.add(_elem261);
                   }
                   iprot.readListEnd();
                 }
@@ -7888,9 +8591,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.success.size()));
-            for (java.lang.String _iter253 : struct.success)
+            for (java.lang.String _iter263 : struct.success)
             {
-              oprot.writeString(_iter253);
+              oprot.writeString(_iter263);
             }
             oprot.writeListEnd();
           }
@@ -7930,9 +8633,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (java.lang.String _iter254 : struct.success)
+            for (java.lang.String _iter264 : struct.success)
             {
-              oprot.writeString(_iter254);
+              oprot.writeString(_iter264);
             }
           }
         }
@@ -7947,13 +8650,13 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list255 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.success = new java.util.ArrayList<java.lang.String>(_list255.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem256;
-            for (int _i257 = 0; _i257 < _list255.size; ++_i257)
+            org.apache.thrift.protocol.TList _list265 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.success = new java.util.ArrayList<java.lang.String>(_list265.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem266;
+            for (int _i267 = 0; _i267 < _list265.size; ++_i267)
             {
-              _elem256 = iprot.readString();
-              struct.success.add(_elem256);
+              _elem266 = iprot.readString();
+              struct.success.add(_elem266);
             }
           }
           struct.setSuccessIsSet(true);
@@ -10338,14 +11041,14 @@ public class Planner {
             case 3: // CHANGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list258 = iprot.readListBegin();
-                  struct.changes = new java.util.ArrayList<NamespaceChange>(_list258.size);
-                  @org.apache.thrift.annotation.Nullable NamespaceChange _elem259;
-                  for (int _i260 = 0; _i260 < _list258.size; ++_i260)
+                  org.apache.thrift.protocol.TList _list268 = iprot.readListBegin();
+                  struct.changes = new java.util.ArrayList<NamespaceChange>(_list268.size);
+                  @org.apache.thrift.annotation.Nullable NamespaceChange _elem269;
+                  for (int _i270 = 0; _i270 < _list268.size; ++_i270)
                   {
-                    _elem259 = new NamespaceChange();
-                    _elem259.read(iprot);
-                    struct.changes.add(_elem259);
+                    _elem269 = new NamespaceChange();
+                    _elem269.read(iprot);
+                    struct.changes.add(_elem269);
                   }
                   iprot.readListEnd();
                 }
@@ -10384,9 +11087,9 @@ public class Planner {
           oprot.writeFieldBegin(CHANGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.changes.size()));
-            for (NamespaceChange _iter261 : struct.changes)
+            for (NamespaceChange _iter271 : struct.changes)
             {
-              _iter261.write(oprot);
+              _iter271.write(oprot);
             }
             oprot.writeListEnd();
           }
@@ -10430,9 +11133,9 @@ public class Planner {
         if (struct.isSetChanges()) {
           {
             oprot.writeI32(struct.changes.size());
-            for (NamespaceChange _iter262 : struct.changes)
+            for (NamespaceChange _iter272 : struct.changes)
             {
-              _iter262.write(oprot);
+              _iter272.write(oprot);
             }
           }
         }
@@ -10453,14 +11156,14 @@ public class Planner {
         }
         if (incoming.get(2)) {
           {
-            org.apache.thrift.protocol.TList _list263 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-            struct.changes = new java.util.ArrayList<NamespaceChange>(_list263.size);
-            @org.apache.thrift.annotation.Nullable NamespaceChange _elem264;
-            for (int _i265 = 0; _i265 < _list263.size; ++_i265)
+            org.apache.thrift.protocol.TList _list273 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+            struct.changes = new java.util.ArrayList<NamespaceChange>(_list273.size);
+            @org.apache.thrift.annotation.Nullable NamespaceChange _elem274;
+            for (int _i275 = 0; _i275 < _list273.size; ++_i275)
             {
-              _elem264 = new NamespaceChange();
-              _elem264.read(iprot);
-              struct.changes.add(_elem264);
+              _elem274 = new NamespaceChange();
+              _elem274.read(iprot);
+              struct.changes.add(_elem274);
             }
           }
           struct.setChangesIsSet(true);
@@ -12719,13 +13422,13 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list266 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<java.lang.String>(_list266.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem267;
-                  for (int _i268 = 0; _i268 < _list266.size; ++_i268)
+                  org.apache.thrift.protocol.TList _list276 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<java.lang.String>(_list276.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem277;
+                  for (int _i278 = 0; _i278 < _list276.size; ++_i278)
                   {
-                    _elem267 = iprot.readString();
-                    struct.success.add(_elem267);
+                    _elem277 = iprot.readString();
+                    struct.success.add(_elem277);
                   }
                   iprot.readListEnd();
                 }
@@ -12763,9 +13466,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.success.size()));
-            for (java.lang.String _iter269 : struct.success)
+            for (java.lang.String _iter279 : struct.success)
             {
-              oprot.writeString(_iter269);
+              oprot.writeString(_iter279);
             }
             oprot.writeListEnd();
           }
@@ -12805,9 +13508,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (java.lang.String _iter270 : struct.success)
+            for (java.lang.String _iter280 : struct.success)
             {
-              oprot.writeString(_iter270);
+              oprot.writeString(_iter280);
             }
           }
         }
@@ -12822,13 +13525,13 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list271 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.success = new java.util.ArrayList<java.lang.String>(_list271.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem272;
-            for (int _i273 = 0; _i273 < _list271.size; ++_i273)
+            org.apache.thrift.protocol.TList _list281 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.success = new java.util.ArrayList<java.lang.String>(_list281.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem282;
+            for (int _i283 = 0; _i283 < _list281.size; ++_i283)
             {
-              _elem272 = iprot.readString();
-              struct.success.add(_elem272);
+              _elem282 = iprot.readString();
+              struct.success.add(_elem282);
             }
           }
           struct.setSuccessIsSet(true);
@@ -15238,14 +15941,14 @@ public class Planner {
             case 2: // CHANGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list274 = iprot.readListBegin();
-                  struct.changes = new java.util.ArrayList<TableChange>(_list274.size);
-                  @org.apache.thrift.annotation.Nullable TableChange _elem275;
-                  for (int _i276 = 0; _i276 < _list274.size; ++_i276)
+                  org.apache.thrift.protocol.TList _list284 = iprot.readListBegin();
+                  struct.changes = new java.util.ArrayList<TableChange>(_list284.size);
+                  @org.apache.thrift.annotation.Nullable TableChange _elem285;
+                  for (int _i286 = 0; _i286 < _list284.size; ++_i286)
                   {
-                    _elem275 = new TableChange();
-                    _elem275.read(iprot);
-                    struct.changes.add(_elem275);
+                    _elem285 = new TableChange();
+                    _elem285.read(iprot);
+                    struct.changes.add(_elem285);
                   }
                   iprot.readListEnd();
                 }
@@ -15279,9 +15982,9 @@ public class Planner {
           oprot.writeFieldBegin(CHANGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.changes.size()));
-            for (TableChange _iter277 : struct.changes)
+            for (TableChange _iter287 : struct.changes)
             {
-              _iter277.write(oprot);
+              _iter287.write(oprot);
             }
             oprot.writeListEnd();
           }
@@ -15319,9 +16022,9 @@ public class Planner {
         if (struct.isSetChanges()) {
           {
             oprot.writeI32(struct.changes.size());
-            for (TableChange _iter278 : struct.changes)
+            for (TableChange _iter288 : struct.changes)
             {
-              _iter278.write(oprot);
+              _iter288.write(oprot);
             }
           }
         }
@@ -15338,14 +16041,14 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list279 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-            struct.changes = new java.util.ArrayList<TableChange>(_list279.size);
-            @org.apache.thrift.annotation.Nullable TableChange _elem280;
-            for (int _i281 = 0; _i281 < _list279.size; ++_i281)
+            org.apache.thrift.protocol.TList _list289 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+            struct.changes = new java.util.ArrayList<TableChange>(_list289.size);
+            @org.apache.thrift.annotation.Nullable TableChange _elem290;
+            for (int _i291 = 0; _i291 < _list289.size; ++_i291)
             {
-              _elem280 = new TableChange();
-              _elem280.read(iprot);
-              struct.changes.add(_elem280);
+              _elem290 = new TableChange();
+              _elem290.read(iprot);
+              struct.changes.add(_elem290);
             }
           }
           struct.setChangesIsSet(true);
@@ -17689,6 +18392,3824 @@ public class Planner {
   }
 
   @SuppressWarnings({"cast", "rawtypes", "serial", "unchecked", "unused"})
+  public static class listPartitions_args implements org.apache.thrift.TBase<listPartitions_args, listPartitions_args._Fields>, java.io.Serializable, Cloneable, Comparable<listPartitions_args>   {
+    private static final org.apache.thrift.protocol.TStruct STRUCT_DESC = new org.apache.thrift.protocol.TStruct("listPartitions_args");
+
+    private static final org.apache.thrift.protocol.TField HANDLE_FIELD_DESC = new org.apache.thrift.protocol.TField("handle", org.apache.thrift.protocol.TType.STRING, (short)1);
+    private static final org.apache.thrift.protocol.TField SPEC_JSON_FIELD_DESC = new org.apache.thrift.protocol.TField("specJson", org.apache.thrift.protocol.TType.STRING, (short)2);
+
+    private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new listPartitions_argsStandardSchemeFactory();
+    private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new listPartitions_argsTupleSchemeFactory();
+
+    public @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer handle; // required
+    public @org.apache.thrift.annotation.Nullable java.lang.String specJson; // required
+
+    /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
+    public enum _Fields implements org.apache.thrift.TFieldIdEnum {
+      HANDLE((short)1, "handle"),
+      SPEC_JSON((short)2, "specJson");
+
+      private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
+
+      static {
+        for (_Fields field : java.util.EnumSet.allOf(_Fields.class)) {
+          byName.put(field.getFieldName(), field);
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByThriftId(int fieldId) {
+        switch(fieldId) {
+          case 1: // HANDLE
+            return HANDLE;
+          case 2: // SPEC_JSON
+            return SPEC_JSON;
+          default:
+            return null;
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, throwing an exception
+       * if it is not found.
+       */
+      public static _Fields findByThriftIdOrThrow(int fieldId) {
+        _Fields fields = findByThriftId(fieldId);
+        if (fields == null) throw new java.lang.IllegalArgumentException("Field " + fieldId + " doesn't exist!");
+        return fields;
+      }
+
+      /**
+       * Find the _Fields constant that matches name, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByName(java.lang.String name) {
+        return byName.get(name);
+      }
+
+      private final short _thriftId;
+      private final java.lang.String _fieldName;
+
+      _Fields(short thriftId, java.lang.String fieldName) {
+        _thriftId = thriftId;
+        _fieldName = fieldName;
+      }
+
+      @Override
+      public short getThriftFieldId() {
+        return _thriftId;
+      }
+
+      @Override
+      public java.lang.String getFieldName() {
+        return _fieldName;
+      }
+    }
+
+    // isset id assignments
+    public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
+    static {
+      java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
+      tmpMap.put(_Fields.HANDLE, new org.apache.thrift.meta_data.FieldMetaData("handle", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING          , true)));
+      tmpMap.put(_Fields.SPEC_JSON, new org.apache.thrift.meta_data.FieldMetaData("specJson", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING)));
+      metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
+      org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(listPartitions_args.class, metaDataMap);
+    }
+
+    public listPartitions_args() {
+    }
+
+    public listPartitions_args(
+      java.nio.ByteBuffer handle,
+      java.lang.String specJson)
+    {
+      this();
+      this.handle = org.apache.thrift.TBaseHelper.copyBinary(handle);
+      this.specJson = specJson;
+    }
+
+    /**
+     * Performs a deep copy on <i>other</i>.
+     */
+    public listPartitions_args(listPartitions_args other) {
+      if (other.isSetHandle()) {
+        this.handle = org.apache.thrift.TBaseHelper.copyBinary(other.handle);
+      }
+      if (other.isSetSpecJson()) {
+        this.specJson = other.specJson;
+      }
+    }
+
+    @Override
+    public listPartitions_args deepCopy() {
+      return new listPartitions_args(this);
+    }
+
+    @Override
+    public void clear() {
+      this.handle = null;
+      this.specJson = null;
+    }
+
+    public byte[] getHandle() {
+      setHandle(org.apache.thrift.TBaseHelper.rightSize(handle));
+      return handle == null ? null : handle.array();
+    }
+
+    public java.nio.ByteBuffer bufferForHandle() {
+      return org.apache.thrift.TBaseHelper.copyBinary(handle);
+    }
+
+    public listPartitions_args setHandle(byte[] handle) {
+      this.handle = handle == null ? (java.nio.ByteBuffer)null     : java.nio.ByteBuffer.wrap(handle.clone());
+      return this;
+    }
+
+    public listPartitions_args setHandle(@org.apache.thrift.annotation.Nullable java.nio.ByteBuffer handle) {
+      this.handle = org.apache.thrift.TBaseHelper.copyBinary(handle);
+      return this;
+    }
+
+    public void unsetHandle() {
+      this.handle = null;
+    }
+
+    /** Returns true if field handle is set (has been assigned a value) and false otherwise */
+    public boolean isSetHandle() {
+      return this.handle != null;
+    }
+
+    public void setHandleIsSet(boolean value) {
+      if (!value) {
+        this.handle = null;
+      }
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public java.lang.String getSpecJson() {
+      return this.specJson;
+    }
+
+    public listPartitions_args setSpecJson(@org.apache.thrift.annotation.Nullable java.lang.String specJson) {
+      this.specJson = specJson;
+      return this;
+    }
+
+    public void unsetSpecJson() {
+      this.specJson = null;
+    }
+
+    /** Returns true if field specJson is set (has been assigned a value) and false otherwise */
+    public boolean isSetSpecJson() {
+      return this.specJson != null;
+    }
+
+    public void setSpecJsonIsSet(boolean value) {
+      if (!value) {
+        this.specJson = null;
+      }
+    }
+
+    @Override
+    public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
+      switch (field) {
+      case HANDLE:
+        if (value == null) {
+          unsetHandle();
+        } else {
+          if (value instanceof byte[]) {
+            setHandle((byte[])value);
+          } else {
+            setHandle((java.nio.ByteBuffer)value);
+          }
+        }
+        break;
+
+      case SPEC_JSON:
+        if (value == null) {
+          unsetSpecJson();
+        } else {
+          setSpecJson((java.lang.String)value);
+        }
+        break;
+
+      }
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public java.lang.Object getFieldValue(_Fields field) {
+      switch (field) {
+      case HANDLE:
+        return getHandle();
+
+      case SPEC_JSON:
+        return getSpecJson();
+
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    /** Returns true if field corresponding to fieldID is set (has been assigned a value) and false otherwise */
+    @Override
+    public boolean isSet(_Fields field) {
+      if (field == null) {
+        throw new java.lang.IllegalArgumentException();
+      }
+
+      switch (field) {
+      case HANDLE:
+        return isSetHandle();
+      case SPEC_JSON:
+        return isSetSpecJson();
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    @Override
+    public boolean equals(java.lang.Object that) {
+      if (that instanceof listPartitions_args)
+        return this.equals((listPartitions_args)that);
+      return false;
+    }
+
+    public boolean equals(listPartitions_args that) {
+      if (that == null)
+        return false;
+      if (this == that)
+        return true;
+
+      boolean this_present_handle = true && this.isSetHandle();
+      boolean that_present_handle = true && that.isSetHandle();
+      if (this_present_handle || that_present_handle) {
+        if (!(this_present_handle && that_present_handle))
+          return false;
+        if (!this.handle.equals(that.handle))
+          return false;
+      }
+
+      boolean this_present_specJson = true && this.isSetSpecJson();
+      boolean that_present_specJson = true && that.isSetSpecJson();
+      if (this_present_specJson || that_present_specJson) {
+        if (!(this_present_specJson && that_present_specJson))
+          return false;
+        if (!this.specJson.equals(that.specJson))
+          return false;
+      }
+
+      return true;
+    }
+
+    @Override
+    public int hashCode() {
+      int hashCode = 1;
+
+      hashCode = hashCode * 8191 + ((isSetHandle()) ? 131071 : 524287);
+      if (isSetHandle())
+        hashCode = hashCode * 8191 + handle.hashCode();
+
+      hashCode = hashCode * 8191 + ((isSetSpecJson()) ? 131071 : 524287);
+      if (isSetSpecJson())
+        hashCode = hashCode * 8191 + specJson.hashCode();
+
+      return hashCode;
+    }
+
+    @Override
+    public int compareTo(listPartitions_args other) {
+      if (!getClass().equals(other.getClass())) {
+        return getClass().getName().compareTo(other.getClass().getName());
+      }
+
+      int lastComparison = 0;
+
+      lastComparison = java.lang.Boolean.compare(isSetHandle(), other.isSetHandle());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetHandle()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.handle, other.handle);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      lastComparison = java.lang.Boolean.compare(isSetSpecJson(), other.isSetSpecJson());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetSpecJson()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.specJson, other.specJson);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      return 0;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public _Fields fieldForId(int fieldId) {
+      return _Fields.findByThriftId(fieldId);
+    }
+
+    @Override
+    public void read(org.apache.thrift.protocol.TProtocol iprot) throws org.apache.thrift.TException {
+      scheme(iprot).read(iprot, this);
+    }
+
+    @Override
+    public void write(org.apache.thrift.protocol.TProtocol oprot) throws org.apache.thrift.TException {
+      scheme(oprot).write(oprot, this);
+    }
+
+    @Override
+    public java.lang.String toString() {
+      java.lang.StringBuilder sb = new java.lang.StringBuilder("listPartitions_args(");
+      boolean first = true;
+
+      sb.append("handle:");
+      if (this.handle == null) {
+        sb.append("null");
+      } else {
+        org.apache.thrift.TBaseHelper.toString(this.handle, sb);
+      }
+      first = false;
+      if (!first) sb.append(", ");
+      sb.append("specJson:");
+      if (this.specJson == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.specJson);
+      }
+      first = false;
+      sb.append(")");
+      return sb.toString();
+    }
+
+    public void validate() throws org.apache.thrift.TException {
+      // check for required fields
+      // check for sub-struct validity
+    }
+
+    private void writeObject(java.io.ObjectOutputStream out) throws java.io.IOException {
+      try {
+        write(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(out)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private void readObject(java.io.ObjectInputStream in) throws java.io.IOException, java.lang.ClassNotFoundException {
+      try {
+        read(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(in)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private static class listPartitions_argsStandardSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public listPartitions_argsStandardScheme getScheme() {
+        return new listPartitions_argsStandardScheme();
+      }
+    }
+
+    private static class listPartitions_argsStandardScheme extends org.apache.thrift.scheme.StandardScheme<listPartitions_args> {
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol iprot, listPartitions_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TField schemeField;
+        iprot.readStructBegin();
+        while (true)
+        {
+          schemeField = iprot.readFieldBegin();
+          if (schemeField.type == org.apache.thrift.protocol.TType.STOP) { 
+            break;
+          }
+          switch (schemeField.id) {
+            case 1: // HANDLE
+              if (schemeField.type == org.apache.thrift.protocol.TType.STRING) {
+                struct.handle = iprot.readBinary();
+                struct.setHandleIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            case 2: // SPEC_JSON
+              if (schemeField.type == org.apache.thrift.protocol.TType.STRING) {
+                struct.specJson = iprot.readString();
+                struct.setSpecJsonIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            default:
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+          }
+          iprot.readFieldEnd();
+        }
+        iprot.readStructEnd();
+
+        // check for required fields of primitive type, which can't be checked in the validate method
+        struct.validate();
+      }
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol oprot, listPartitions_args struct) throws org.apache.thrift.TException {
+        struct.validate();
+
+        oprot.writeStructBegin(STRUCT_DESC);
+        if (struct.handle != null) {
+          oprot.writeFieldBegin(HANDLE_FIELD_DESC);
+          oprot.writeBinary(struct.handle);
+          oprot.writeFieldEnd();
+        }
+        if (struct.specJson != null) {
+          oprot.writeFieldBegin(SPEC_JSON_FIELD_DESC);
+          oprot.writeString(struct.specJson);
+          oprot.writeFieldEnd();
+        }
+        oprot.writeFieldStop();
+        oprot.writeStructEnd();
+      }
+
+    }
+
+    private static class listPartitions_argsTupleSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public listPartitions_argsTupleScheme getScheme() {
+        return new listPartitions_argsTupleScheme();
+      }
+    }
+
+    private static class listPartitions_argsTupleScheme extends org.apache.thrift.scheme.TupleScheme<listPartitions_args> {
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol prot, listPartitions_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol oprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet optionals = new java.util.BitSet();
+        if (struct.isSetHandle()) {
+          optionals.set(0);
+        }
+        if (struct.isSetSpecJson()) {
+          optionals.set(1);
+        }
+        oprot.writeBitSet(optionals, 2);
+        if (struct.isSetHandle()) {
+          oprot.writeBinary(struct.handle);
+        }
+        if (struct.isSetSpecJson()) {
+          oprot.writeString(struct.specJson);
+        }
+      }
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol prot, listPartitions_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet incoming = iprot.readBitSet(2);
+        if (incoming.get(0)) {
+          struct.handle = iprot.readBinary();
+          struct.setHandleIsSet(true);
+        }
+        if (incoming.get(1)) {
+          struct.specJson = iprot.readString();
+          struct.setSpecJsonIsSet(true);
+        }
+      }
+    }
+
+    private static <S extends org.apache.thrift.scheme.IScheme> S scheme(org.apache.thrift.protocol.TProtocol proto) {
+      return (org.apache.thrift.scheme.StandardScheme.class.equals(proto.getScheme()) ? STANDARD_SCHEME_FACTORY : TUPLE_SCHEME_FACTORY).getScheme();
+    }
+  }
+
+  @SuppressWarnings({"cast", "rawtypes", "serial", "unchecked", "unused"})
+  public static class listPartitions_result implements org.apache.thrift.TBase<listPartitions_result, listPartitions_result._Fields>, java.io.Serializable, Cloneable, Comparable<listPartitions_result>   {
+    private static final org.apache.thrift.protocol.TStruct STRUCT_DESC = new org.apache.thrift.protocol.TStruct("listPartitions_result");
+
+    private static final org.apache.thrift.protocol.TField SUCCESS_FIELD_DESC = new org.apache.thrift.protocol.TField("success", org.apache.thrift.protocol.TType.LIST, (short)0);
+    private static final org.apache.thrift.protocol.TField ERROR_FIELD_DESC = new org.apache.thrift.protocol.TField("error", org.apache.thrift.protocol.TType.STRUCT, (short)1);
+
+    private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new listPartitions_resultStandardSchemeFactory();
+    private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new listPartitions_resultTupleSchemeFactory();
+
+    public @org.apache.thrift.annotation.Nullable java.util.List<PartitionInfo> success; // required
+    public @org.apache.thrift.annotation.Nullable PlannerError error; // required
+
+    /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
+    public enum _Fields implements org.apache.thrift.TFieldIdEnum {
+      SUCCESS((short)0, "success"),
+      ERROR((short)1, "error");
+
+      private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
+
+      static {
+        for (_Fields field : java.util.EnumSet.allOf(_Fields.class)) {
+          byName.put(field.getFieldName(), field);
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByThriftId(int fieldId) {
+        switch(fieldId) {
+          case 0: // SUCCESS
+            return SUCCESS;
+          case 1: // ERROR
+            return ERROR;
+          default:
+            return null;
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, throwing an exception
+       * if it is not found.
+       */
+      public static _Fields findByThriftIdOrThrow(int fieldId) {
+        _Fields fields = findByThriftId(fieldId);
+        if (fields == null) throw new java.lang.IllegalArgumentException("Field " + fieldId + " doesn't exist!");
+        return fields;
+      }
+
+      /**
+       * Find the _Fields constant that matches name, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByName(java.lang.String name) {
+        return byName.get(name);
+      }
+
+      private final short _thriftId;
+      private final java.lang.String _fieldName;
+
+      _Fields(short thriftId, java.lang.String fieldName) {
+        _thriftId = thriftId;
+        _fieldName = fieldName;
+      }
+
+      @Override
+      public short getThriftFieldId() {
+        return _thriftId;
+      }
+
+      @Override
+      public java.lang.String getFieldName() {
+        return _fieldName;
+      }
+    }
+
+    // isset id assignments
+    public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
+    static {
+      java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
+      tmpMap.put(_Fields.SUCCESS, new org.apache.thrift.meta_data.FieldMetaData("success", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.ListMetaData(org.apache.thrift.protocol.TType.LIST, 
+              new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, PartitionInfo.class))));
+      tmpMap.put(_Fields.ERROR, new org.apache.thrift.meta_data.FieldMetaData("error", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, PlannerError.class)));
+      metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
+      org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(listPartitions_result.class, metaDataMap);
+    }
+
+    public listPartitions_result() {
+    }
+
+    public listPartitions_result(
+      java.util.List<PartitionInfo> success,
+      PlannerError error)
+    {
+      this();
+      this.success = success;
+      this.error = error;
+    }
+
+    /**
+     * Performs a deep copy on <i>other</i>.
+     */
+    public listPartitions_result(listPartitions_result other) {
+      if (other.isSetSuccess()) {
+        java.util.List<PartitionInfo> __this__success = new java.util.ArrayList<PartitionInfo>(other.success.size());
+        for (PartitionInfo other_element : other.success) {
+          __this__success.add(new PartitionInfo(other_element));
+        }
+        this.success = __this__success;
+      }
+      if (other.isSetError()) {
+        this.error = new PlannerError(other.error);
+      }
+    }
+
+    @Override
+    public listPartitions_result deepCopy() {
+      return new listPartitions_result(this);
+    }
+
+    @Override
+    public void clear() {
+      this.success = null;
+      this.error = null;
+    }
+
+    public int getSuccessSize() {
+      return (this.success == null) ? 0 : this.success.size();
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public java.util.Iterator<PartitionInfo> getSuccessIterator() {
+      return (this.success == null) ? null : this.success.iterator();
+    }
+
+    public void addToSuccess(PartitionInfo elem) {
+      if (this.success == null) {
+        this.success = new java.util.ArrayList<PartitionInfo>();
+      }
+      this.success.add(elem);
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public java.util.List<PartitionInfo> getSuccess() {
+      return this.success;
+    }
+
+    public listPartitions_result setSuccess(@org.apache.thrift.annotation.Nullable java.util.List<PartitionInfo> success) {
+      this.success = success;
+      return this;
+    }
+
+    public void unsetSuccess() {
+      this.success = null;
+    }
+
+    /** Returns true if field success is set (has been assigned a value) and false otherwise */
+    public boolean isSetSuccess() {
+      return this.success != null;
+    }
+
+    public void setSuccessIsSet(boolean value) {
+      if (!value) {
+        this.success = null;
+      }
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public PlannerError getError() {
+      return this.error;
+    }
+
+    public listPartitions_result setError(@org.apache.thrift.annotation.Nullable PlannerError error) {
+      this.error = error;
+      return this;
+    }
+
+    public void unsetError() {
+      this.error = null;
+    }
+
+    /** Returns true if field error is set (has been assigned a value) and false otherwise */
+    public boolean isSetError() {
+      return this.error != null;
+    }
+
+    public void setErrorIsSet(boolean value) {
+      if (!value) {
+        this.error = null;
+      }
+    }
+
+    @Override
+    public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
+      switch (field) {
+      case SUCCESS:
+        if (value == null) {
+          unsetSuccess();
+        } else {
+          setSuccess((java.util.List<PartitionInfo>)value);
+        }
+        break;
+
+      case ERROR:
+        if (value == null) {
+          unsetError();
+        } else {
+          setError((PlannerError)value);
+        }
+        break;
+
+      }
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public java.lang.Object getFieldValue(_Fields field) {
+      switch (field) {
+      case SUCCESS:
+        return getSuccess();
+
+      case ERROR:
+        return getError();
+
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    /** Returns true if field corresponding to fieldID is set (has been assigned a value) and false otherwise */
+    @Override
+    public boolean isSet(_Fields field) {
+      if (field == null) {
+        throw new java.lang.IllegalArgumentException();
+      }
+
+      switch (field) {
+      case SUCCESS:
+        return isSetSuccess();
+      case ERROR:
+        return isSetError();
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    @Override
+    public boolean equals(java.lang.Object that) {
+      if (that instanceof listPartitions_result)
+        return this.equals((listPartitions_result)that);
+      return false;
+    }
+
+    public boolean equals(listPartitions_result that) {
+      if (that == null)
+        return false;
+      if (this == that)
+        return true;
+
+      boolean this_present_success = true && this.isSetSuccess();
+      boolean that_present_success = true && that.isSetSuccess();
+      if (this_present_success || that_present_success) {
+        if (!(this_present_success && that_present_success))
+          return false;
+        if (!this.success.equals(that.success))
+          return false;
+      }
+
+      boolean this_present_error = true && this.isSetError();
+      boolean that_present_error = true && that.isSetError();
+      if (this_present_error || that_present_error) {
+        if (!(this_present_error && that_present_error))
+          return false;
+        if (!this.error.equals(that.error))
+          return false;
+      }
+
+      return true;
+    }
+
+    @Override
+    public int hashCode() {
+      int hashCode = 1;
+
+      hashCode = hashCode * 8191 + ((isSetSuccess()) ? 131071 : 524287);
+      if (isSetSuccess())
+        hashCode = hashCode * 8191 + success.hashCode();
+
+      hashCode = hashCode * 8191 + ((isSetError()) ? 131071 : 524287);
+      if (isSetError())
+        hashCode = hashCode * 8191 + error.hashCode();
+
+      return hashCode;
+    }
+
+    @Override
+    public int compareTo(listPartitions_result other) {
+      if (!getClass().equals(other.getClass())) {
+        return getClass().getName().compareTo(other.getClass().getName());
+      }
+
+      int lastComparison = 0;
+
+      lastComparison = java.lang.Boolean.compare(isSetSuccess(), other.isSetSuccess());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetSuccess()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.success, other.success);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      lastComparison = java.lang.Boolean.compare(isSetError(), other.isSetError());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetError()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.error, other.error);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      return 0;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public _Fields fieldForId(int fieldId) {
+      return _Fields.findByThriftId(fieldId);
+    }
+
+    @Override
+    public void read(org.apache.thrift.protocol.TProtocol iprot) throws org.apache.thrift.TException {
+      scheme(iprot).read(iprot, this);
+    }
+
+    public void write(org.apache.thrift.protocol.TProtocol oprot) throws org.apache.thrift.TException {
+      scheme(oprot).write(oprot, this);
+      }
+
+    @Override
+    public java.lang.String toString() {
+      java.lang.StringBuilder sb = new java.lang.StringBuilder("listPartitions_result(");
+      boolean first = true;
+
+      sb.append("success:");
+      if (this.success == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.success);
+      }
+      first = false;
+      if (!first) sb.append(", ");
+      sb.append("error:");
+      if (this.error == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.error);
+      }
+      first = false;
+      sb.append(")");
+      return sb.toString();
+    }
+
+    public void validate() throws org.apache.thrift.TException {
+      // check for required fields
+      // check for sub-struct validity
+    }
+
+    private void writeObject(java.io.ObjectOutputStream out) throws java.io.IOException {
+      try {
+        write(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(out)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private void readObject(java.io.ObjectInputStream in) throws java.io.IOException, java.lang.ClassNotFoundException {
+      try {
+        read(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(in)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private static class listPartitions_resultStandardSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public listPartitions_resultStandardScheme getScheme() {
+        return new listPartitions_resultStandardScheme();
+      }
+    }
+
+    private static class listPartitions_resultStandardScheme extends org.apache.thrift.scheme.StandardScheme<listPartitions_result> {
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol iprot, listPartitions_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TField schemeField;
+        iprot.readStructBegin();
+        while (true)
+        {
+          schemeField = iprot.readFieldBegin();
+          if (schemeField.type == org.apache.thrift.protocol.TType.STOP) { 
+            break;
+          }
+          switch (schemeField.id) {
+            case 0: // SUCCESS
+              if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
+                {
+                  org.apache.thrift.protocol.TList _list292 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<PartitionInfo>(_list292.size);
+                  @org.apache.thrift.annotation.Nullable PartitionInfo _elem293;
+                  for (int _i294 = 0; _i294 < _list292.size; ++_i294)
+                  {
+                    _elem293 = new PartitionInfo();
+                    _elem293.read(iprot);
+                    struct.success.add(_elem293);
+                  }
+                  iprot.readListEnd();
+                }
+                struct.setSuccessIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            case 1: // ERROR
+              if (schemeField.type == org.apache.thrift.protocol.TType.STRUCT) {
+                struct.error = new PlannerError();
+                struct.error.read(iprot);
+                struct.setErrorIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            default:
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+          }
+          iprot.readFieldEnd();
+        }
+        iprot.readStructEnd();
+
+        // check for required fields of primitive type, which can't be checked in the validate method
+        struct.validate();
+      }
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol oprot, listPartitions_result struct) throws org.apache.thrift.TException {
+        struct.validate();
+
+        oprot.writeStructBegin(STRUCT_DESC);
+        if (struct.success != null) {
+          oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
+          {
+            oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.success.size()));
+            for (PartitionInfo _iter295 : struct.success)
+            {
+              _iter295.write(oprot);
+            }
+            oprot.writeListEnd();
+          }
+          oprot.writeFieldEnd();
+        }
+        if (struct.error != null) {
+          oprot.writeFieldBegin(ERROR_FIELD_DESC);
+          struct.error.write(oprot);
+          oprot.writeFieldEnd();
+        }
+        oprot.writeFieldStop();
+        oprot.writeStructEnd();
+      }
+
+    }
+
+    private static class listPartitions_resultTupleSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public listPartitions_resultTupleScheme getScheme() {
+        return new listPartitions_resultTupleScheme();
+      }
+    }
+
+    private static class listPartitions_resultTupleScheme extends org.apache.thrift.scheme.TupleScheme<listPartitions_result> {
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol prot, listPartitions_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol oprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet optionals = new java.util.BitSet();
+        if (struct.isSetSuccess()) {
+          optionals.set(0);
+        }
+        if (struct.isSetError()) {
+          optionals.set(1);
+        }
+        oprot.writeBitSet(optionals, 2);
+        if (struct.isSetSuccess()) {
+          {
+            oprot.writeI32(struct.success.size());
+            for (PartitionInfo _iter296 : struct.success)
+            {
+              _iter296.write(oprot);
+            }
+          }
+        }
+        if (struct.isSetError()) {
+          struct.error.write(oprot);
+        }
+      }
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol prot, listPartitions_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet incoming = iprot.readBitSet(2);
+        if (incoming.get(0)) {
+          {
+            org.apache.thrift.protocol.TList _list297 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+            struct.success = new java.util.ArrayList<PartitionInfo>(_list297.size);
+            @org.apache.thrift.annotation.Nullable PartitionInfo _elem298;
+            for (int _i299 = 0; _i299 < _list297.size; ++_i299)
+            {
+              _elem298 = new PartitionInfo();
+              _elem298.read(iprot);
+              struct.success.add(_elem298);
+            }
+          }
+          struct.setSuccessIsSet(true);
+        }
+        if (incoming.get(1)) {
+          struct.error = new PlannerError();
+          struct.error.read(iprot);
+          struct.setErrorIsSet(true);
+        }
+      }
+    }
+
+    private static <S extends org.apache.thrift.scheme.IScheme> S scheme(org.apache.thrift.protocol.TProtocol proto) {
+      return (org.apache.thrift.scheme.StandardScheme.class.equals(proto.getScheme()) ? STANDARD_SCHEME_FACTORY : TUPLE_SCHEME_FACTORY).getScheme();
+    }
+  }
+
+  @SuppressWarnings({"cast", "rawtypes", "serial", "unchecked", "unused"})
+  public static class createPartitions_args implements org.apache.thrift.TBase<createPartitions_args, createPartitions_args._Fields>, java.io.Serializable, Cloneable, Comparable<createPartitions_args>   {
+    private static final org.apache.thrift.protocol.TStruct STRUCT_DESC = new org.apache.thrift.protocol.TStruct("createPartitions_args");
+
+    private static final org.apache.thrift.protocol.TField HANDLE_FIELD_DESC = new org.apache.thrift.protocol.TField("handle", org.apache.thrift.protocol.TType.STRING, (short)1);
+    private static final org.apache.thrift.protocol.TField SPECS_JSON_FIELD_DESC = new org.apache.thrift.protocol.TField("specsJson", org.apache.thrift.protocol.TType.LIST, (short)2);
+
+    private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new createPartitions_argsStandardSchemeFactory();
+    private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new createPartitions_argsTupleSchemeFactory();
+
+    public @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer handle; // required
+    public @org.apache.thrift.annotation.Nullable java.util.List<java.lang.String> specsJson; // required
+
+    /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
+    public enum _Fields implements org.apache.thrift.TFieldIdEnum {
+      HANDLE((short)1, "handle"),
+      SPECS_JSON((short)2, "specsJson");
+
+      private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
+
+      static {
+        for (_Fields field : java.util.EnumSet.allOf(_Fields.class)) {
+          byName.put(field.getFieldName(), field);
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByThriftId(int fieldId) {
+        switch(fieldId) {
+          case 1: // HANDLE
+            return HANDLE;
+          case 2: // SPECS_JSON
+            return SPECS_JSON;
+          default:
+            return null;
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, throwing an exception
+       * if it is not found.
+       */
+      public static _Fields findByThriftIdOrThrow(int fieldId) {
+        _Fields fields = findByThriftId(fieldId);
+        if (fields == null) throw new java.lang.IllegalArgumentException("Field " + fieldId + " doesn't exist!");
+        return fields;
+      }
+
+      /**
+       * Find the _Fields constant that matches name, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByName(java.lang.String name) {
+        return byName.get(name);
+      }
+
+      private final short _thriftId;
+      private final java.lang.String _fieldName;
+
+      _Fields(short thriftId, java.lang.String fieldName) {
+        _thriftId = thriftId;
+        _fieldName = fieldName;
+      }
+
+      @Override
+      public short getThriftFieldId() {
+        return _thriftId;
+      }
+
+      @Override
+      public java.lang.String getFieldName() {
+        return _fieldName;
+      }
+    }
+
+    // isset id assignments
+    public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
+    static {
+      java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
+      tmpMap.put(_Fields.HANDLE, new org.apache.thrift.meta_data.FieldMetaData("handle", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING          , true)));
+      tmpMap.put(_Fields.SPECS_JSON, new org.apache.thrift.meta_data.FieldMetaData("specsJson", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.ListMetaData(org.apache.thrift.protocol.TType.LIST, 
+              new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING))));
+      metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
+      org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(createPartitions_args.class, metaDataMap);
+    }
+
+    public createPartitions_args() {
+    }
+
+    public createPartitions_args(
+      java.nio.ByteBuffer handle,
+      java.util.List<java.lang.String> specsJson)
+    {
+      this();
+      this.handle = org.apache.thrift.TBaseHelper.copyBinary(handle);
+      this.specsJson = specsJson;
+    }
+
+    /**
+     * Performs a deep copy on <i>other</i>.
+     */
+    public createPartitions_args(createPartitions_args other) {
+      if (other.isSetHandle()) {
+        this.handle = org.apache.thrift.TBaseHelper.copyBinary(other.handle);
+      }
+      if (other.isSetSpecsJson()) {
+        java.util.List<java.lang.String> __this__specsJson = new java.util.ArrayList<java.lang.String>(other.specsJson);
+        this.specsJson = __this__specsJson;
+      }
+    }
+
+    @Override
+    public createPartitions_args deepCopy() {
+      return new createPartitions_args(this);
+    }
+
+    @Override
+    public void clear() {
+      this.handle = null;
+      this.specsJson = null;
+    }
+
+    public byte[] getHandle() {
+      setHandle(org.apache.thrift.TBaseHelper.rightSize(handle));
+      return handle == null ? null : handle.array();
+    }
+
+    public java.nio.ByteBuffer bufferForHandle() {
+      return org.apache.thrift.TBaseHelper.copyBinary(handle);
+    }
+
+    public createPartitions_args setHandle(byte[] handle) {
+      this.handle = handle == null ? (java.nio.ByteBuffer)null     : java.nio.ByteBuffer.wrap(handle.clone());
+      return this;
+    }
+
+    public createPartitions_args setHandle(@org.apache.thrift.annotation.Nullable java.nio.ByteBuffer handle) {
+      this.handle = org.apache.thrift.TBaseHelper.copyBinary(handle);
+      return this;
+    }
+
+    public void unsetHandle() {
+      this.handle = null;
+    }
+
+    /** Returns true if field handle is set (has been assigned a value) and false otherwise */
+    public boolean isSetHandle() {
+      return this.handle != null;
+    }
+
+    public void setHandleIsSet(boolean value) {
+      if (!value) {
+        this.handle = null;
+      }
+    }
+
+    public int getSpecsJsonSize() {
+      return (this.specsJson == null) ? 0 : this.specsJson.size();
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public java.util.Iterator<java.lang.String> getSpecsJsonIterator() {
+      return (this.specsJson == null) ? null : this.specsJson.iterator();
+    }
+
+    public void addToSpecsJson(java.lang.String elem) {
+      if (this.specsJson == null) {
+        this.specsJson = new java.util.ArrayList<java.lang.String>();
+      }
+      this.specsJson.add(elem);
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public java.util.List<java.lang.String> getSpecsJson() {
+      return this.specsJson;
+    }
+
+    public createPartitions_args setSpecsJson(@org.apache.thrift.annotation.Nullable java.util.List<java.lang.String> specsJson) {
+      this.specsJson = specsJson;
+      return this;
+    }
+
+    public void unsetSpecsJson() {
+      this.specsJson = null;
+    }
+
+    /** Returns true if field specsJson is set (has been assigned a value) and false otherwise */
+    public boolean isSetSpecsJson() {
+      return this.specsJson != null;
+    }
+
+    public void setSpecsJsonIsSet(boolean value) {
+      if (!value) {
+        this.specsJson = null;
+      }
+    }
+
+    @Override
+    public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
+      switch (field) {
+      case HANDLE:
+        if (value == null) {
+          unsetHandle();
+        } else {
+          if (value instanceof byte[]) {
+            setHandle((byte[])value);
+          } else {
+            setHandle((java.nio.ByteBuffer)value);
+          }
+        }
+        break;
+
+      case SPECS_JSON:
+        if (value == null) {
+          unsetSpecsJson();
+        } else {
+          setSpecsJson((java.util.List<java.lang.String>)value);
+        }
+        break;
+
+      }
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public java.lang.Object getFieldValue(_Fields field) {
+      switch (field) {
+      case HANDLE:
+        return getHandle();
+
+      case SPECS_JSON:
+        return getSpecsJson();
+
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    /** Returns true if field corresponding to fieldID is set (has been assigned a value) and false otherwise */
+    @Override
+    public boolean isSet(_Fields field) {
+      if (field == null) {
+        throw new java.lang.IllegalArgumentException();
+      }
+
+      switch (field) {
+      case HANDLE:
+        return isSetHandle();
+      case SPECS_JSON:
+        return isSetSpecsJson();
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    @Override
+    public boolean equals(java.lang.Object that) {
+      if (that instanceof createPartitions_args)
+        return this.equals((createPartitions_args)that);
+      return false;
+    }
+
+    public boolean equals(createPartitions_args that) {
+      if (that == null)
+        return false;
+      if (this == that)
+        return true;
+
+      boolean this_present_handle = true && this.isSetHandle();
+      boolean that_present_handle = true && that.isSetHandle();
+      if (this_present_handle || that_present_handle) {
+        if (!(this_present_handle && that_present_handle))
+          return false;
+        if (!this.handle.equals(that.handle))
+          return false;
+      }
+
+      boolean this_present_specsJson = true && this.isSetSpecsJson();
+      boolean that_present_specsJson = true && that.isSetSpecsJson();
+      if (this_present_specsJson || that_present_specsJson) {
+        if (!(this_present_specsJson && that_present_specsJson))
+          return false;
+        if (!this.specsJson.equals(that.specsJson))
+          return false;
+      }
+
+      return true;
+    }
+
+    @Override
+    public int hashCode() {
+      int hashCode = 1;
+
+      hashCode = hashCode * 8191 + ((isSetHandle()) ? 131071 : 524287);
+      if (isSetHandle())
+        hashCode = hashCode * 8191 + handle.hashCode();
+
+      hashCode = hashCode * 8191 + ((isSetSpecsJson()) ? 131071 : 524287);
+      if (isSetSpecsJson())
+        hashCode = hashCode * 8191 + specsJson.hashCode();
+
+      return hashCode;
+    }
+
+    @Override
+    public int compareTo(createPartitions_args other) {
+      if (!getClass().equals(other.getClass())) {
+        return getClass().getName().compareTo(other.getClass().getName());
+      }
+
+      int lastComparison = 0;
+
+      lastComparison = java.lang.Boolean.compare(isSetHandle(), other.isSetHandle());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetHandle()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.handle, other.handle);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      lastComparison = java.lang.Boolean.compare(isSetSpecsJson(), other.isSetSpecsJson());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetSpecsJson()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.specsJson, other.specsJson);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      return 0;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public _Fields fieldForId(int fieldId) {
+      return _Fields.findByThriftId(fieldId);
+    }
+
+    @Override
+    public void read(org.apache.thrift.protocol.TProtocol iprot) throws org.apache.thrift.TException {
+      scheme(iprot).read(iprot, this);
+    }
+
+    @Override
+    public void write(org.apache.thrift.protocol.TProtocol oprot) throws org.apache.thrift.TException {
+      scheme(oprot).write(oprot, this);
+    }
+
+    @Override
+    public java.lang.String toString() {
+      java.lang.StringBuilder sb = new java.lang.StringBuilder("createPartitions_args(");
+      boolean first = true;
+
+      sb.append("handle:");
+      if (this.handle == null) {
+        sb.append("null");
+      } else {
+        org.apache.thrift.TBaseHelper.toString(this.handle, sb);
+      }
+      first = false;
+      if (!first) sb.append(", ");
+      sb.append("specsJson:");
+      if (this.specsJson == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.specsJson);
+      }
+      first = false;
+      sb.append(")");
+      return sb.toString();
+    }
+
+    public void validate() throws org.apache.thrift.TException {
+      // check for required fields
+      // check for sub-struct validity
+    }
+
+    private void writeObject(java.io.ObjectOutputStream out) throws java.io.IOException {
+      try {
+        write(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(out)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private void readObject(java.io.ObjectInputStream in) throws java.io.IOException, java.lang.ClassNotFoundException {
+      try {
+        read(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(in)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private static class createPartitions_argsStandardSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public createPartitions_argsStandardScheme getScheme() {
+        return new createPartitions_argsStandardScheme();
+      }
+    }
+
+    private static class createPartitions_argsStandardScheme extends org.apache.thrift.scheme.StandardScheme<createPartitions_args> {
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol iprot, createPartitions_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TField schemeField;
+        iprot.readStructBegin();
+        while (true)
+        {
+          schemeField = iprot.readFieldBegin();
+          if (schemeField.type == org.apache.thrift.protocol.TType.STOP) { 
+            break;
+          }
+          switch (schemeField.id) {
+            case 1: // HANDLE
+              if (schemeField.type == org.apache.thrift.protocol.TType.STRING) {
+                struct.handle = iprot.readBinary();
+                struct.setHandleIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            case 2: // SPECS_JSON
+              if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
+                {
+                  org.apache.thrift.protocol.TList _list300 = iprot.readListBegin();
+                  struct.specsJson = new java.util.ArrayList<java.lang.String>(_list300.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem301;
+                  for (int _i302 = 0; _i302 < _list300.size; ++_i302)
+                  {
+                    _elem301 = iprot.readString();
+                    struct.specsJson.add(_elem301);
+                  }
+                  iprot.readListEnd();
+                }
+                struct.setSpecsJsonIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            default:
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+          }
+          iprot.readFieldEnd();
+        }
+        iprot.readStructEnd();
+
+        // check for required fields of primitive type, which can't be checked in the validate method
+        struct.validate();
+      }
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol oprot, createPartitions_args struct) throws org.apache.thrift.TException {
+        struct.validate();
+
+        oprot.writeStructBegin(STRUCT_DESC);
+        if (struct.handle != null) {
+          oprot.writeFieldBegin(HANDLE_FIELD_DESC);
+          oprot.writeBinary(struct.handle);
+          oprot.writeFieldEnd();
+        }
+        if (struct.specsJson != null) {
+          oprot.writeFieldBegin(SPECS_JSON_FIELD_DESC);
+          {
+            oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.specsJson.size()));
+            for (java.lang.String _iter303 : struct.specsJson)
+            {
+              oprot.writeString(_iter303);
+            }
+            oprot.writeListEnd();
+          }
+          oprot.writeFieldEnd();
+        }
+        oprot.writeFieldStop();
+        oprot.writeStructEnd();
+      }
+
+    }
+
+    private static class createPartitions_argsTupleSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public createPartitions_argsTupleScheme getScheme() {
+        return new createPartitions_argsTupleScheme();
+      }
+    }
+
+    private static class createPartitions_argsTupleScheme extends org.apache.thrift.scheme.TupleScheme<createPartitions_args> {
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol prot, createPartitions_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol oprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet optionals = new java.util.BitSet();
+        if (struct.isSetHandle()) {
+          optionals.set(0);
+        }
+        if (struct.isSetSpecsJson()) {
+          optionals.set(1);
+        }
+        oprot.writeBitSet(optionals, 2);
+        if (struct.isSetHandle()) {
+          oprot.writeBinary(struct.handle);
+        }
+        if (struct.isSetSpecsJson()) {
+          {
+            oprot.writeI32(struct.specsJson.size());
+            for (java.lang.String _iter304 : struct.specsJson)
+            {
+              oprot.writeString(_iter304);
+            }
+          }
+        }
+      }
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol prot, createPartitions_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet incoming = iprot.readBitSet(2);
+        if (incoming.get(0)) {
+          struct.handle = iprot.readBinary();
+          struct.setHandleIsSet(true);
+        }
+        if (incoming.get(1)) {
+          {
+            org.apache.thrift.protocol.TList _list305 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.specsJson = new java.util.ArrayList<java.lang.String>(_list305.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem306;
+            for (int _i307 = 0; _i307 < _list305.size; ++_i307)
+            {
+              _elem306 = iprot.readString();
+              struct.specsJson.add(_elem306);
+            }
+          }
+          struct.setSpecsJsonIsSet(true);
+        }
+      }
+    }
+
+    private static <S extends org.apache.thrift.scheme.IScheme> S scheme(org.apache.thrift.protocol.TProtocol proto) {
+      return (org.apache.thrift.scheme.StandardScheme.class.equals(proto.getScheme()) ? STANDARD_SCHEME_FACTORY : TUPLE_SCHEME_FACTORY).getScheme();
+    }
+  }
+
+  @SuppressWarnings({"cast", "rawtypes", "serial", "unchecked", "unused"})
+  public static class createPartitions_result implements org.apache.thrift.TBase<createPartitions_result, createPartitions_result._Fields>, java.io.Serializable, Cloneable, Comparable<createPartitions_result>   {
+    private static final org.apache.thrift.protocol.TStruct STRUCT_DESC = new org.apache.thrift.protocol.TStruct("createPartitions_result");
+
+    private static final org.apache.thrift.protocol.TField ERROR_FIELD_DESC = new org.apache.thrift.protocol.TField("error", org.apache.thrift.protocol.TType.STRUCT, (short)1);
+
+    private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new createPartitions_resultStandardSchemeFactory();
+    private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new createPartitions_resultTupleSchemeFactory();
+
+    public @org.apache.thrift.annotation.Nullable PlannerError error; // required
+
+    /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
+    public enum _Fields implements org.apache.thrift.TFieldIdEnum {
+      ERROR((short)1, "error");
+
+      private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
+
+      static {
+        for (_Fields field : java.util.EnumSet.allOf(_Fields.class)) {
+          byName.put(field.getFieldName(), field);
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByThriftId(int fieldId) {
+        switch(fieldId) {
+          case 1: // ERROR
+            return ERROR;
+          default:
+            return null;
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, throwing an exception
+       * if it is not found.
+       */
+      public static _Fields findByThriftIdOrThrow(int fieldId) {
+        _Fields fields = findByThriftId(fieldId);
+        if (fields == null) throw new java.lang.IllegalArgumentException("Field " + fieldId + " doesn't exist!");
+        return fields;
+      }
+
+      /**
+       * Find the _Fields constant that matches name, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByName(java.lang.String name) {
+        return byName.get(name);
+      }
+
+      private final short _thriftId;
+      private final java.lang.String _fieldName;
+
+      _Fields(short thriftId, java.lang.String fieldName) {
+        _thriftId = thriftId;
+        _fieldName = fieldName;
+      }
+
+      @Override
+      public short getThriftFieldId() {
+        return _thriftId;
+      }
+
+      @Override
+      public java.lang.String getFieldName() {
+        return _fieldName;
+      }
+    }
+
+    // isset id assignments
+    public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
+    static {
+      java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
+      tmpMap.put(_Fields.ERROR, new org.apache.thrift.meta_data.FieldMetaData("error", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, PlannerError.class)));
+      metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
+      org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(createPartitions_result.class, metaDataMap);
+    }
+
+    public createPartitions_result() {
+    }
+
+    public createPartitions_result(
+      PlannerError error)
+    {
+      this();
+      this.error = error;
+    }
+
+    /**
+     * Performs a deep copy on <i>other</i>.
+     */
+    public createPartitions_result(createPartitions_result other) {
+      if (other.isSetError()) {
+        this.error = new PlannerError(other.error);
+      }
+    }
+
+    @Override
+    public createPartitions_result deepCopy() {
+      return new createPartitions_result(this);
+    }
+
+    @Override
+    public void clear() {
+      this.error = null;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public PlannerError getError() {
+      return this.error;
+    }
+
+    public createPartitions_result setError(@org.apache.thrift.annotation.Nullable PlannerError error) {
+      this.error = error;
+      return this;
+    }
+
+    public void unsetError() {
+      this.error = null;
+    }
+
+    /** Returns true if field error is set (has been assigned a value) and false otherwise */
+    public boolean isSetError() {
+      return this.error != null;
+    }
+
+    public void setErrorIsSet(boolean value) {
+      if (!value) {
+        this.error = null;
+      }
+    }
+
+    @Override
+    public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
+      switch (field) {
+      case ERROR:
+        if (value == null) {
+          unsetError();
+        } else {
+          setError((PlannerError)value);
+        }
+        break;
+
+      }
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public java.lang.Object getFieldValue(_Fields field) {
+      switch (field) {
+      case ERROR:
+        return getError();
+
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    /** Returns true if field corresponding to fieldID is set (has been assigned a value) and false otherwise */
+    @Override
+    public boolean isSet(_Fields field) {
+      if (field == null) {
+        throw new java.lang.IllegalArgumentException();
+      }
+
+      switch (field) {
+      case ERROR:
+        return isSetError();
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    @Override
+    public boolean equals(java.lang.Object that) {
+      if (that instanceof createPartitions_result)
+        return this.equals((createPartitions_result)that);
+      return false;
+    }
+
+    public boolean equals(createPartitions_result that) {
+      if (that == null)
+        return false;
+      if (this == that)
+        return true;
+
+      boolean this_present_error = true && this.isSetError();
+      boolean that_present_error = true && that.isSetError();
+      if (this_present_error || that_present_error) {
+        if (!(this_present_error && that_present_error))
+          return false;
+        if (!this.error.equals(that.error))
+          return false;
+      }
+
+      return true;
+    }
+
+    @Override
+    public int hashCode() {
+      int hashCode = 1;
+
+      hashCode = hashCode * 8191 + ((isSetError()) ? 131071 : 524287);
+      if (isSetError())
+        hashCode = hashCode * 8191 + error.hashCode();
+
+      return hashCode;
+    }
+
+    @Override
+    public int compareTo(createPartitions_result other) {
+      if (!getClass().equals(other.getClass())) {
+        return getClass().getName().compareTo(other.getClass().getName());
+      }
+
+      int lastComparison = 0;
+
+      lastComparison = java.lang.Boolean.compare(isSetError(), other.isSetError());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetError()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.error, other.error);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      return 0;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public _Fields fieldForId(int fieldId) {
+      return _Fields.findByThriftId(fieldId);
+    }
+
+    @Override
+    public void read(org.apache.thrift.protocol.TProtocol iprot) throws org.apache.thrift.TException {
+      scheme(iprot).read(iprot, this);
+    }
+
+    public void write(org.apache.thrift.protocol.TProtocol oprot) throws org.apache.thrift.TException {
+      scheme(oprot).write(oprot, this);
+      }
+
+    @Override
+    public java.lang.String toString() {
+      java.lang.StringBuilder sb = new java.lang.StringBuilder("createPartitions_result(");
+      boolean first = true;
+
+      sb.append("error:");
+      if (this.error == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.error);
+      }
+      first = false;
+      sb.append(")");
+      return sb.toString();
+    }
+
+    public void validate() throws org.apache.thrift.TException {
+      // check for required fields
+      // check for sub-struct validity
+    }
+
+    private void writeObject(java.io.ObjectOutputStream out) throws java.io.IOException {
+      try {
+        write(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(out)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private void readObject(java.io.ObjectInputStream in) throws java.io.IOException, java.lang.ClassNotFoundException {
+      try {
+        read(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(in)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private static class createPartitions_resultStandardSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public createPartitions_resultStandardScheme getScheme() {
+        return new createPartitions_resultStandardScheme();
+      }
+    }
+
+    private static class createPartitions_resultStandardScheme extends org.apache.thrift.scheme.StandardScheme<createPartitions_result> {
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol iprot, createPartitions_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TField schemeField;
+        iprot.readStructBegin();
+        while (true)
+        {
+          schemeField = iprot.readFieldBegin();
+          if (schemeField.type == org.apache.thrift.protocol.TType.STOP) { 
+            break;
+          }
+          switch (schemeField.id) {
+            case 1: // ERROR
+              if (schemeField.type == org.apache.thrift.protocol.TType.STRUCT) {
+                struct.error = new PlannerError();
+                struct.error.read(iprot);
+                struct.setErrorIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            default:
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+          }
+          iprot.readFieldEnd();
+        }
+        iprot.readStructEnd();
+
+        // check for required fields of primitive type, which can't be checked in the validate method
+        struct.validate();
+      }
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol oprot, createPartitions_result struct) throws org.apache.thrift.TException {
+        struct.validate();
+
+        oprot.writeStructBegin(STRUCT_DESC);
+        if (struct.error != null) {
+          oprot.writeFieldBegin(ERROR_FIELD_DESC);
+          struct.error.write(oprot);
+          oprot.writeFieldEnd();
+        }
+        oprot.writeFieldStop();
+        oprot.writeStructEnd();
+      }
+
+    }
+
+    private static class createPartitions_resultTupleSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public createPartitions_resultTupleScheme getScheme() {
+        return new createPartitions_resultTupleScheme();
+      }
+    }
+
+    private static class createPartitions_resultTupleScheme extends org.apache.thrift.scheme.TupleScheme<createPartitions_result> {
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol prot, createPartitions_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol oprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet optionals = new java.util.BitSet();
+        if (struct.isSetError()) {
+          optionals.set(0);
+        }
+        oprot.writeBitSet(optionals, 1);
+        if (struct.isSetError()) {
+          struct.error.write(oprot);
+        }
+      }
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol prot, createPartitions_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet incoming = iprot.readBitSet(1);
+        if (incoming.get(0)) {
+          struct.error = new PlannerError();
+          struct.error.read(iprot);
+          struct.setErrorIsSet(true);
+        }
+      }
+    }
+
+    private static <S extends org.apache.thrift.scheme.IScheme> S scheme(org.apache.thrift.protocol.TProtocol proto) {
+      return (org.apache.thrift.scheme.StandardScheme.class.equals(proto.getScheme()) ? STANDARD_SCHEME_FACTORY : TUPLE_SCHEME_FACTORY).getScheme();
+    }
+  }
+
+  @SuppressWarnings({"cast", "rawtypes", "serial", "unchecked", "unused"})
+  public static class dropPartitions_args implements org.apache.thrift.TBase<dropPartitions_args, dropPartitions_args._Fields>, java.io.Serializable, Cloneable, Comparable<dropPartitions_args>   {
+    private static final org.apache.thrift.protocol.TStruct STRUCT_DESC = new org.apache.thrift.protocol.TStruct("dropPartitions_args");
+
+    private static final org.apache.thrift.protocol.TField HANDLE_FIELD_DESC = new org.apache.thrift.protocol.TField("handle", org.apache.thrift.protocol.TType.STRING, (short)1);
+    private static final org.apache.thrift.protocol.TField SPECS_JSON_FIELD_DESC = new org.apache.thrift.protocol.TField("specsJson", org.apache.thrift.protocol.TType.LIST, (short)2);
+
+    private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new dropPartitions_argsStandardSchemeFactory();
+    private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new dropPartitions_argsTupleSchemeFactory();
+
+    public @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer handle; // required
+    public @org.apache.thrift.annotation.Nullable java.util.List<java.lang.String> specsJson; // required
+
+    /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
+    public enum _Fields implements org.apache.thrift.TFieldIdEnum {
+      HANDLE((short)1, "handle"),
+      SPECS_JSON((short)2, "specsJson");
+
+      private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
+
+      static {
+        for (_Fields field : java.util.EnumSet.allOf(_Fields.class)) {
+          byName.put(field.getFieldName(), field);
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByThriftId(int fieldId) {
+        switch(fieldId) {
+          case 1: // HANDLE
+            return HANDLE;
+          case 2: // SPECS_JSON
+            return SPECS_JSON;
+          default:
+            return null;
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, throwing an exception
+       * if it is not found.
+       */
+      public static _Fields findByThriftIdOrThrow(int fieldId) {
+        _Fields fields = findByThriftId(fieldId);
+        if (fields == null) throw new java.lang.IllegalArgumentException("Field " + fieldId + " doesn't exist!");
+        return fields;
+      }
+
+      /**
+       * Find the _Fields constant that matches name, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByName(java.lang.String name) {
+        return byName.get(name);
+      }
+
+      private final short _thriftId;
+      private final java.lang.String _fieldName;
+
+      _Fields(short thriftId, java.lang.String fieldName) {
+        _thriftId = thriftId;
+        _fieldName = fieldName;
+      }
+
+      @Override
+      public short getThriftFieldId() {
+        return _thriftId;
+      }
+
+      @Override
+      public java.lang.String getFieldName() {
+        return _fieldName;
+      }
+    }
+
+    // isset id assignments
+    public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
+    static {
+      java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
+      tmpMap.put(_Fields.HANDLE, new org.apache.thrift.meta_data.FieldMetaData("handle", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING          , true)));
+      tmpMap.put(_Fields.SPECS_JSON, new org.apache.thrift.meta_data.FieldMetaData("specsJson", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.ListMetaData(org.apache.thrift.protocol.TType.LIST, 
+              new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING))));
+      metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
+      org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(dropPartitions_args.class, metaDataMap);
+    }
+
+    public dropPartitions_args() {
+    }
+
+    public dropPartitions_args(
+      java.nio.ByteBuffer handle,
+      java.util.List<java.lang.String> specsJson)
+    {
+      this();
+      this.handle = org.apache.thrift.TBaseHelper.copyBinary(handle);
+      this.specsJson = specsJson;
+    }
+
+    /**
+     * Performs a deep copy on <i>other</i>.
+     */
+    public dropPartitions_args(dropPartitions_args other) {
+      if (other.isSetHandle()) {
+        this.handle = org.apache.thrift.TBaseHelper.copyBinary(other.handle);
+      }
+      if (other.isSetSpecsJson()) {
+        java.util.List<java.lang.String> __this__specsJson = new java.util.ArrayList<java.lang.String>(other.specsJson);
+        this.specsJson = __this__specsJson;
+      }
+    }
+
+    @Override
+    public dropPartitions_args deepCopy() {
+      return new dropPartitions_args(this);
+    }
+
+    @Override
+    public void clear() {
+      this.handle = null;
+      this.specsJson = null;
+    }
+
+    public byte[] getHandle() {
+      setHandle(org.apache.thrift.TBaseHelper.rightSize(handle));
+      return handle == null ? null : handle.array();
+    }
+
+    public java.nio.ByteBuffer bufferForHandle() {
+      return org.apache.thrift.TBaseHelper.copyBinary(handle);
+    }
+
+    public dropPartitions_args setHandle(byte[] handle) {
+      this.handle = handle == null ? (java.nio.ByteBuffer)null     : java.nio.ByteBuffer.wrap(handle.clone());
+      return this;
+    }
+
+    public dropPartitions_args setHandle(@org.apache.thrift.annotation.Nullable java.nio.ByteBuffer handle) {
+      this.handle = org.apache.thrift.TBaseHelper.copyBinary(handle);
+      return this;
+    }
+
+    public void unsetHandle() {
+      this.handle = null;
+    }
+
+    /** Returns true if field handle is set (has been assigned a value) and false otherwise */
+    public boolean isSetHandle() {
+      return this.handle != null;
+    }
+
+    public void setHandleIsSet(boolean value) {
+      if (!value) {
+        this.handle = null;
+      }
+    }
+
+    public int getSpecsJsonSize() {
+      return (this.specsJson == null) ? 0 : this.specsJson.size();
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public java.util.Iterator<java.lang.String> getSpecsJsonIterator() {
+      return (this.specsJson == null) ? null : this.specsJson.iterator();
+    }
+
+    public void addToSpecsJson(java.lang.String elem) {
+      if (this.specsJson == null) {
+        this.specsJson = new java.util.ArrayList<java.lang.String>();
+      }
+      this.specsJson.add(elem);
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public java.util.List<java.lang.String> getSpecsJson() {
+      return this.specsJson;
+    }
+
+    public dropPartitions_args setSpecsJson(@org.apache.thrift.annotation.Nullable java.util.List<java.lang.String> specsJson) {
+      this.specsJson = specsJson;
+      return this;
+    }
+
+    public void unsetSpecsJson() {
+      this.specsJson = null;
+    }
+
+    /** Returns true if field specsJson is set (has been assigned a value) and false otherwise */
+    public boolean isSetSpecsJson() {
+      return this.specsJson != null;
+    }
+
+    public void setSpecsJsonIsSet(boolean value) {
+      if (!value) {
+        this.specsJson = null;
+      }
+    }
+
+    @Override
+    public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
+      switch (field) {
+      case HANDLE:
+        if (value == null) {
+          unsetHandle();
+        } else {
+          if (value instanceof byte[]) {
+            setHandle((byte[])value);
+          } else {
+            setHandle((java.nio.ByteBuffer)value);
+          }
+        }
+        break;
+
+      case SPECS_JSON:
+        if (value == null) {
+          unsetSpecsJson();
+        } else {
+          setSpecsJson((java.util.List<java.lang.String>)value);
+        }
+        break;
+
+      }
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public java.lang.Object getFieldValue(_Fields field) {
+      switch (field) {
+      case HANDLE:
+        return getHandle();
+
+      case SPECS_JSON:
+        return getSpecsJson();
+
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    /** Returns true if field corresponding to fieldID is set (has been assigned a value) and false otherwise */
+    @Override
+    public boolean isSet(_Fields field) {
+      if (field == null) {
+        throw new java.lang.IllegalArgumentException();
+      }
+
+      switch (field) {
+      case HANDLE:
+        return isSetHandle();
+      case SPECS_JSON:
+        return isSetSpecsJson();
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    @Override
+    public boolean equals(java.lang.Object that) {
+      if (that instanceof dropPartitions_args)
+        return this.equals((dropPartitions_args)that);
+      return false;
+    }
+
+    public boolean equals(dropPartitions_args that) {
+      if (that == null)
+        return false;
+      if (this == that)
+        return true;
+
+      boolean this_present_handle = true && this.isSetHandle();
+      boolean that_present_handle = true && that.isSetHandle();
+      if (this_present_handle || that_present_handle) {
+        if (!(this_present_handle && that_present_handle))
+          return false;
+        if (!this.handle.equals(that.handle))
+          return false;
+      }
+
+      boolean this_present_specsJson = true && this.isSetSpecsJson();
+      boolean that_present_specsJson = true && that.isSetSpecsJson();
+      if (this_present_specsJson || that_present_specsJson) {
+        if (!(this_present_specsJson && that_present_specsJson))
+          return false;
+        if (!this.specsJson.equals(that.specsJson))
+          return false;
+      }
+
+      return true;
+    }
+
+    @Override
+    public int hashCode() {
+      int hashCode = 1;
+
+      hashCode = hashCode * 8191 + ((isSetHandle()) ? 131071 : 524287);
+      if (isSetHandle())
+        hashCode = hashCode * 8191 + handle.hashCode();
+
+      hashCode = hashCode * 8191 + ((isSetSpecsJson()) ? 131071 : 524287);
+      if (isSetSpecsJson())
+        hashCode = hashCode * 8191 + specsJson.hashCode();
+
+      return hashCode;
+    }
+
+    @Override
+    public int compareTo(dropPartitions_args other) {
+      if (!getClass().equals(other.getClass())) {
+        return getClass().getName().compareTo(other.getClass().getName());
+      }
+
+      int lastComparison = 0;
+
+      lastComparison = java.lang.Boolean.compare(isSetHandle(), other.isSetHandle());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetHandle()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.handle, other.handle);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      lastComparison = java.lang.Boolean.compare(isSetSpecsJson(), other.isSetSpecsJson());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetSpecsJson()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.specsJson, other.specsJson);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      return 0;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public _Fields fieldForId(int fieldId) {
+      return _Fields.findByThriftId(fieldId);
+    }
+
+    @Override
+    public void read(org.apache.thrift.protocol.TProtocol iprot) throws org.apache.thrift.TException {
+      scheme(iprot).read(iprot, this);
+    }
+
+    @Override
+    public void write(org.apache.thrift.protocol.TProtocol oprot) throws org.apache.thrift.TException {
+      scheme(oprot).write(oprot, this);
+    }
+
+    @Override
+    public java.lang.String toString() {
+      java.lang.StringBuilder sb = new java.lang.StringBuilder("dropPartitions_args(");
+      boolean first = true;
+
+      sb.append("handle:");
+      if (this.handle == null) {
+        sb.append("null");
+      } else {
+        org.apache.thrift.TBaseHelper.toString(this.handle, sb);
+      }
+      first = false;
+      if (!first) sb.append(", ");
+      sb.append("specsJson:");
+      if (this.specsJson == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.specsJson);
+      }
+      first = false;
+      sb.append(")");
+      return sb.toString();
+    }
+
+    public void validate() throws org.apache.thrift.TException {
+      // check for required fields
+      // check for sub-struct validity
+    }
+
+    private void writeObject(java.io.ObjectOutputStream out) throws java.io.IOException {
+      try {
+        write(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(out)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private void readObject(java.io.ObjectInputStream in) throws java.io.IOException, java.lang.ClassNotFoundException {
+      try {
+        read(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(in)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private static class dropPartitions_argsStandardSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public dropPartitions_argsStandardScheme getScheme() {
+        return new dropPartitions_argsStandardScheme();
+      }
+    }
+
+    private static class dropPartitions_argsStandardScheme extends org.apache.thrift.scheme.StandardScheme<dropPartitions_args> {
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol iprot, dropPartitions_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TField schemeField;
+        iprot.readStructBegin();
+        while (true)
+        {
+          schemeField = iprot.readFieldBegin();
+          if (schemeField.type == org.apache.thrift.protocol.TType.STOP) { 
+            break;
+          }
+          switch (schemeField.id) {
+            case 1: // HANDLE
+              if (schemeField.type == org.apache.thrift.protocol.TType.STRING) {
+                struct.handle = iprot.readBinary();
+                struct.setHandleIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            case 2: // SPECS_JSON
+              if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
+                {
+                  org.apache.thrift.protocol.TList _list308 = iprot.readListBegin();
+                  struct.specsJson = new java.util.ArrayList<java.lang.String>(_list308.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem309;
+                  for (int _i310 = 0; _i310 < _list308.size; ++_i310)
+                  {
+                    _elem309 = iprot.readString();
+                    struct.specsJson.add(_elem309);
+                  }
+                  iprot.readListEnd();
+                }
+                struct.setSpecsJsonIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            default:
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+          }
+          iprot.readFieldEnd();
+        }
+        iprot.readStructEnd();
+
+        // check for required fields of primitive type, which can't be checked in the validate method
+        struct.validate();
+      }
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol oprot, dropPartitions_args struct) throws org.apache.thrift.TException {
+        struct.validate();
+
+        oprot.writeStructBegin(STRUCT_DESC);
+        if (struct.handle != null) {
+          oprot.writeFieldBegin(HANDLE_FIELD_DESC);
+          oprot.writeBinary(struct.handle);
+          oprot.writeFieldEnd();
+        }
+        if (struct.specsJson != null) {
+          oprot.writeFieldBegin(SPECS_JSON_FIELD_DESC);
+          {
+            oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.specsJson.size()));
+            for (java.lang.String _iter311 : struct.specsJson)
+            {
+              oprot.writeString(_iter311);
+            }
+            oprot.writeListEnd();
+          }
+          oprot.writeFieldEnd();
+        }
+        oprot.writeFieldStop();
+        oprot.writeStructEnd();
+      }
+
+    }
+
+    private static class dropPartitions_argsTupleSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public dropPartitions_argsTupleScheme getScheme() {
+        return new dropPartitions_argsTupleScheme();
+      }
+    }
+
+    private static class dropPartitions_argsTupleScheme extends org.apache.thrift.scheme.TupleScheme<dropPartitions_args> {
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol prot, dropPartitions_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol oprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet optionals = new java.util.BitSet();
+        if (struct.isSetHandle()) {
+          optionals.set(0);
+        }
+        if (struct.isSetSpecsJson()) {
+          optionals.set(1);
+        }
+        oprot.writeBitSet(optionals, 2);
+        if (struct.isSetHandle()) {
+          oprot.writeBinary(struct.handle);
+        }
+        if (struct.isSetSpecsJson()) {
+          {
+            oprot.writeI32(struct.specsJson.size());
+            for (java.lang.String _iter312 : struct.specsJson)
+            {
+              oprot.writeString(_iter312);
+            }
+          }
+        }
+      }
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol prot, dropPartitions_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet incoming = iprot.readBitSet(2);
+        if (incoming.get(0)) {
+          struct.handle = iprot.readBinary();
+          struct.setHandleIsSet(true);
+        }
+        if (incoming.get(1)) {
+          {
+            org.apache.thrift.protocol.TList _list313 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.specsJson = new java.util.ArrayList<java.lang.String>(_list313.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem314;
+            for (int _i315 = 0; _i315 < _list313.size; ++_i315)
+            {
+              _elem314 = iprot.readString();
+              struct.specsJson.add(_elem314);
+            }
+          }
+          struct.setSpecsJsonIsSet(true);
+        }
+      }
+    }
+
+    private static <S extends org.apache.thrift.scheme.IScheme> S scheme(org.apache.thrift.protocol.TProtocol proto) {
+      return (org.apache.thrift.scheme.StandardScheme.class.equals(proto.getScheme()) ? STANDARD_SCHEME_FACTORY : TUPLE_SCHEME_FACTORY).getScheme();
+    }
+  }
+
+  @SuppressWarnings({"cast", "rawtypes", "serial", "unchecked", "unused"})
+  public static class dropPartitions_result implements org.apache.thrift.TBase<dropPartitions_result, dropPartitions_result._Fields>, java.io.Serializable, Cloneable, Comparable<dropPartitions_result>   {
+    private static final org.apache.thrift.protocol.TStruct STRUCT_DESC = new org.apache.thrift.protocol.TStruct("dropPartitions_result");
+
+    private static final org.apache.thrift.protocol.TField ERROR_FIELD_DESC = new org.apache.thrift.protocol.TField("error", org.apache.thrift.protocol.TType.STRUCT, (short)1);
+
+    private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new dropPartitions_resultStandardSchemeFactory();
+    private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new dropPartitions_resultTupleSchemeFactory();
+
+    public @org.apache.thrift.annotation.Nullable PlannerError error; // required
+
+    /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
+    public enum _Fields implements org.apache.thrift.TFieldIdEnum {
+      ERROR((short)1, "error");
+
+      private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
+
+      static {
+        for (_Fields field : java.util.EnumSet.allOf(_Fields.class)) {
+          byName.put(field.getFieldName(), field);
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByThriftId(int fieldId) {
+        switch(fieldId) {
+          case 1: // ERROR
+            return ERROR;
+          default:
+            return null;
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, throwing an exception
+       * if it is not found.
+       */
+      public static _Fields findByThriftIdOrThrow(int fieldId) {
+        _Fields fields = findByThriftId(fieldId);
+        if (fields == null) throw new java.lang.IllegalArgumentException("Field " + fieldId + " doesn't exist!");
+        return fields;
+      }
+
+      /**
+       * Find the _Fields constant that matches name, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByName(java.lang.String name) {
+        return byName.get(name);
+      }
+
+      private final short _thriftId;
+      private final java.lang.String _fieldName;
+
+      _Fields(short thriftId, java.lang.String fieldName) {
+        _thriftId = thriftId;
+        _fieldName = fieldName;
+      }
+
+      @Override
+      public short getThriftFieldId() {
+        return _thriftId;
+      }
+
+      @Override
+      public java.lang.String getFieldName() {
+        return _fieldName;
+      }
+    }
+
+    // isset id assignments
+    public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
+    static {
+      java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
+      tmpMap.put(_Fields.ERROR, new org.apache.thrift.meta_data.FieldMetaData("error", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, PlannerError.class)));
+      metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
+      org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(dropPartitions_result.class, metaDataMap);
+    }
+
+    public dropPartitions_result() {
+    }
+
+    public dropPartitions_result(
+      PlannerError error)
+    {
+      this();
+      this.error = error;
+    }
+
+    /**
+     * Performs a deep copy on <i>other</i>.
+     */
+    public dropPartitions_result(dropPartitions_result other) {
+      if (other.isSetError()) {
+        this.error = new PlannerError(other.error);
+      }
+    }
+
+    @Override
+    public dropPartitions_result deepCopy() {
+      return new dropPartitions_result(this);
+    }
+
+    @Override
+    public void clear() {
+      this.error = null;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public PlannerError getError() {
+      return this.error;
+    }
+
+    public dropPartitions_result setError(@org.apache.thrift.annotation.Nullable PlannerError error) {
+      this.error = error;
+      return this;
+    }
+
+    public void unsetError() {
+      this.error = null;
+    }
+
+    /** Returns true if field error is set (has been assigned a value) and false otherwise */
+    public boolean isSetError() {
+      return this.error != null;
+    }
+
+    public void setErrorIsSet(boolean value) {
+      if (!value) {
+        this.error = null;
+      }
+    }
+
+    @Override
+    public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
+      switch (field) {
+      case ERROR:
+        if (value == null) {
+          unsetError();
+        } else {
+          setError((PlannerError)value);
+        }
+        break;
+
+      }
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public java.lang.Object getFieldValue(_Fields field) {
+      switch (field) {
+      case ERROR:
+        return getError();
+
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    /** Returns true if field corresponding to fieldID is set (has been assigned a value) and false otherwise */
+    @Override
+    public boolean isSet(_Fields field) {
+      if (field == null) {
+        throw new java.lang.IllegalArgumentException();
+      }
+
+      switch (field) {
+      case ERROR:
+        return isSetError();
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    @Override
+    public boolean equals(java.lang.Object that) {
+      if (that instanceof dropPartitions_result)
+        return this.equals((dropPartitions_result)that);
+      return false;
+    }
+
+    public boolean equals(dropPartitions_result that) {
+      if (that == null)
+        return false;
+      if (this == that)
+        return true;
+
+      boolean this_present_error = true && this.isSetError();
+      boolean that_present_error = true && that.isSetError();
+      if (this_present_error || that_present_error) {
+        if (!(this_present_error && that_present_error))
+          return false;
+        if (!this.error.equals(that.error))
+          return false;
+      }
+
+      return true;
+    }
+
+    @Override
+    public int hashCode() {
+      int hashCode = 1;
+
+      hashCode = hashCode * 8191 + ((isSetError()) ? 131071 : 524287);
+      if (isSetError())
+        hashCode = hashCode * 8191 + error.hashCode();
+
+      return hashCode;
+    }
+
+    @Override
+    public int compareTo(dropPartitions_result other) {
+      if (!getClass().equals(other.getClass())) {
+        return getClass().getName().compareTo(other.getClass().getName());
+      }
+
+      int lastComparison = 0;
+
+      lastComparison = java.lang.Boolean.compare(isSetError(), other.isSetError());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetError()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.error, other.error);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      return 0;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public _Fields fieldForId(int fieldId) {
+      return _Fields.findByThriftId(fieldId);
+    }
+
+    @Override
+    public void read(org.apache.thrift.protocol.TProtocol iprot) throws org.apache.thrift.TException {
+      scheme(iprot).read(iprot, this);
+    }
+
+    public void write(org.apache.thrift.protocol.TProtocol oprot) throws org.apache.thrift.TException {
+      scheme(oprot).write(oprot, this);
+      }
+
+    @Override
+    public java.lang.String toString() {
+      java.lang.StringBuilder sb = new java.lang.StringBuilder("dropPartitions_result(");
+      boolean first = true;
+
+      sb.append("error:");
+      if (this.error == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.error);
+      }
+      first = false;
+      sb.append(")");
+      return sb.toString();
+    }
+
+    public void validate() throws org.apache.thrift.TException {
+      // check for required fields
+      // check for sub-struct validity
+    }
+
+    private void writeObject(java.io.ObjectOutputStream out) throws java.io.IOException {
+      try {
+        write(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(out)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private void readObject(java.io.ObjectInputStream in) throws java.io.IOException, java.lang.ClassNotFoundException {
+      try {
+        read(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(in)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private static class dropPartitions_resultStandardSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public dropPartitions_resultStandardScheme getScheme() {
+        return new dropPartitions_resultStandardScheme();
+      }
+    }
+
+    private static class dropPartitions_resultStandardScheme extends org.apache.thrift.scheme.StandardScheme<dropPartitions_result> {
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol iprot, dropPartitions_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TField schemeField;
+        iprot.readStructBegin();
+        while (true)
+        {
+          schemeField = iprot.readFieldBegin();
+          if (schemeField.type == org.apache.thrift.protocol.TType.STOP) { 
+            break;
+          }
+          switch (schemeField.id) {
+            case 1: // ERROR
+              if (schemeField.type == org.apache.thrift.protocol.TType.STRUCT) {
+                struct.error = new PlannerError();
+                struct.error.read(iprot);
+                struct.setErrorIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            default:
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+          }
+          iprot.readFieldEnd();
+        }
+        iprot.readStructEnd();
+
+        // check for required fields of primitive type, which can't be checked in the validate method
+        struct.validate();
+      }
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol oprot, dropPartitions_result struct) throws org.apache.thrift.TException {
+        struct.validate();
+
+        oprot.writeStructBegin(STRUCT_DESC);
+        if (struct.error != null) {
+          oprot.writeFieldBegin(ERROR_FIELD_DESC);
+          struct.error.write(oprot);
+          oprot.writeFieldEnd();
+        }
+        oprot.writeFieldStop();
+        oprot.writeStructEnd();
+      }
+
+    }
+
+    private static class dropPartitions_resultTupleSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public dropPartitions_resultTupleScheme getScheme() {
+        return new dropPartitions_resultTupleScheme();
+      }
+    }
+
+    private static class dropPartitions_resultTupleScheme extends org.apache.thrift.scheme.TupleScheme<dropPartitions_result> {
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol prot, dropPartitions_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol oprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet optionals = new java.util.BitSet();
+        if (struct.isSetError()) {
+          optionals.set(0);
+        }
+        oprot.writeBitSet(optionals, 1);
+        if (struct.isSetError()) {
+          struct.error.write(oprot);
+        }
+      }
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol prot, dropPartitions_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet incoming = iprot.readBitSet(1);
+        if (incoming.get(0)) {
+          struct.error = new PlannerError();
+          struct.error.read(iprot);
+          struct.setErrorIsSet(true);
+        }
+      }
+    }
+
+    private static <S extends org.apache.thrift.scheme.IScheme> S scheme(org.apache.thrift.protocol.TProtocol proto) {
+      return (org.apache.thrift.scheme.StandardScheme.class.equals(proto.getScheme()) ? STANDARD_SCHEME_FACTORY : TUPLE_SCHEME_FACTORY).getScheme();
+    }
+  }
+
+  @SuppressWarnings({"cast", "rawtypes", "serial", "unchecked", "unused"})
+  public static class truncatePartitions_args implements org.apache.thrift.TBase<truncatePartitions_args, truncatePartitions_args._Fields>, java.io.Serializable, Cloneable, Comparable<truncatePartitions_args>   {
+    private static final org.apache.thrift.protocol.TStruct STRUCT_DESC = new org.apache.thrift.protocol.TStruct("truncatePartitions_args");
+
+    private static final org.apache.thrift.protocol.TField HANDLE_FIELD_DESC = new org.apache.thrift.protocol.TField("handle", org.apache.thrift.protocol.TType.STRING, (short)1);
+    private static final org.apache.thrift.protocol.TField SPECS_JSON_FIELD_DESC = new org.apache.thrift.protocol.TField("specsJson", org.apache.thrift.protocol.TType.LIST, (short)2);
+
+    private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new truncatePartitions_argsStandardSchemeFactory();
+    private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new truncatePartitions_argsTupleSchemeFactory();
+
+    public @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer handle; // required
+    public @org.apache.thrift.annotation.Nullable java.util.List<java.lang.String> specsJson; // required
+
+    /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
+    public enum _Fields implements org.apache.thrift.TFieldIdEnum {
+      HANDLE((short)1, "handle"),
+      SPECS_JSON((short)2, "specsJson");
+
+      private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
+
+      static {
+        for (_Fields field : java.util.EnumSet.allOf(_Fields.class)) {
+          byName.put(field.getFieldName(), field);
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByThriftId(int fieldId) {
+        switch(fieldId) {
+          case 1: // HANDLE
+            return HANDLE;
+          case 2: // SPECS_JSON
+            return SPECS_JSON;
+          default:
+            return null;
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, throwing an exception
+       * if it is not found.
+       */
+      public static _Fields findByThriftIdOrThrow(int fieldId) {
+        _Fields fields = findByThriftId(fieldId);
+        if (fields == null) throw new java.lang.IllegalArgumentException("Field " + fieldId + " doesn't exist!");
+        return fields;
+      }
+
+      /**
+       * Find the _Fields constant that matches name, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByName(java.lang.String name) {
+        return byName.get(name);
+      }
+
+      private final short _thriftId;
+      private final java.lang.String _fieldName;
+
+      _Fields(short thriftId, java.lang.String fieldName) {
+        _thriftId = thriftId;
+        _fieldName = fieldName;
+      }
+
+      @Override
+      public short getThriftFieldId() {
+        return _thriftId;
+      }
+
+      @Override
+      public java.lang.String getFieldName() {
+        return _fieldName;
+      }
+    }
+
+    // isset id assignments
+    public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
+    static {
+      java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
+      tmpMap.put(_Fields.HANDLE, new org.apache.thrift.meta_data.FieldMetaData("handle", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING          , true)));
+      tmpMap.put(_Fields.SPECS_JSON, new org.apache.thrift.meta_data.FieldMetaData("specsJson", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.ListMetaData(org.apache.thrift.protocol.TType.LIST, 
+              new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING))));
+      metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
+      org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(truncatePartitions_args.class, metaDataMap);
+    }
+
+    public truncatePartitions_args() {
+    }
+
+    public truncatePartitions_args(
+      java.nio.ByteBuffer handle,
+      java.util.List<java.lang.String> specsJson)
+    {
+      this();
+      this.handle = org.apache.thrift.TBaseHelper.copyBinary(handle);
+      this.specsJson = specsJson;
+    }
+
+    /**
+     * Performs a deep copy on <i>other</i>.
+     */
+    public truncatePartitions_args(truncatePartitions_args other) {
+      if (other.isSetHandle()) {
+        this.handle = org.apache.thrift.TBaseHelper.copyBinary(other.handle);
+      }
+      if (other.isSetSpecsJson()) {
+        java.util.List<java.lang.String> __this__specsJson = new java.util.ArrayList<java.lang.String>(other.specsJson);
+        this.specsJson = __this__specsJson;
+      }
+    }
+
+    @Override
+    public truncatePartitions_args deepCopy() {
+      return new truncatePartitions_args(this);
+    }
+
+    @Override
+    public void clear() {
+      this.handle = null;
+      this.specsJson = null;
+    }
+
+    public byte[] getHandle() {
+      setHandle(org.apache.thrift.TBaseHelper.rightSize(handle));
+      return handle == null ? null : handle.array();
+    }
+
+    public java.nio.ByteBuffer bufferForHandle() {
+      return org.apache.thrift.TBaseHelper.copyBinary(handle);
+    }
+
+    public truncatePartitions_args setHandle(byte[] handle) {
+      this.handle = handle == null ? (java.nio.ByteBuffer)null     : java.nio.ByteBuffer.wrap(handle.clone());
+      return this;
+    }
+
+    public truncatePartitions_args setHandle(@org.apache.thrift.annotation.Nullable java.nio.ByteBuffer handle) {
+      this.handle = org.apache.thrift.TBaseHelper.copyBinary(handle);
+      return this;
+    }
+
+    public void unsetHandle() {
+      this.handle = null;
+    }
+
+    /** Returns true if field handle is set (has been assigned a value) and false otherwise */
+    public boolean isSetHandle() {
+      return this.handle != null;
+    }
+
+    public void setHandleIsSet(boolean value) {
+      if (!value) {
+        this.handle = null;
+      }
+    }
+
+    public int getSpecsJsonSize() {
+      return (this.specsJson == null) ? 0 : this.specsJson.size();
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public java.util.Iterator<java.lang.String> getSpecsJsonIterator() {
+      return (this.specsJson == null) ? null : this.specsJson.iterator();
+    }
+
+    public void addToSpecsJson(java.lang.String elem) {
+      if (this.specsJson == null) {
+        this.specsJson = new java.util.ArrayList<java.lang.String>();
+      }
+      this.specsJson.add(elem);
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public java.util.List<java.lang.String> getSpecsJson() {
+      return this.specsJson;
+    }
+
+    public truncatePartitions_args setSpecsJson(@org.apache.thrift.annotation.Nullable java.util.List<java.lang.String> specsJson) {
+      this.specsJson = specsJson;
+      return this;
+    }
+
+    public void unsetSpecsJson() {
+      this.specsJson = null;
+    }
+
+    /** Returns true if field specsJson is set (has been assigned a value) and false otherwise */
+    public boolean isSetSpecsJson() {
+      return this.specsJson != null;
+    }
+
+    public void setSpecsJsonIsSet(boolean value) {
+      if (!value) {
+        this.specsJson = null;
+      }
+    }
+
+    @Override
+    public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
+      switch (field) {
+      case HANDLE:
+        if (value == null) {
+          unsetHandle();
+        } else {
+          if (value instanceof byte[]) {
+            setHandle((byte[])value);
+          } else {
+            setHandle((java.nio.ByteBuffer)value);
+          }
+        }
+        break;
+
+      case SPECS_JSON:
+        if (value == null) {
+          unsetSpecsJson();
+        } else {
+          setSpecsJson((java.util.List<java.lang.String>)value);
+        }
+        break;
+
+      }
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public java.lang.Object getFieldValue(_Fields field) {
+      switch (field) {
+      case HANDLE:
+        return getHandle();
+
+      case SPECS_JSON:
+        return getSpecsJson();
+
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    /** Returns true if field corresponding to fieldID is set (has been assigned a value) and false otherwise */
+    @Override
+    public boolean isSet(_Fields field) {
+      if (field == null) {
+        throw new java.lang.IllegalArgumentException();
+      }
+
+      switch (field) {
+      case HANDLE:
+        return isSetHandle();
+      case SPECS_JSON:
+        return isSetSpecsJson();
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    @Override
+    public boolean equals(java.lang.Object that) {
+      if (that instanceof truncatePartitions_args)
+        return this.equals((truncatePartitions_args)that);
+      return false;
+    }
+
+    public boolean equals(truncatePartitions_args that) {
+      if (that == null)
+        return false;
+      if (this == that)
+        return true;
+
+      boolean this_present_handle = true && this.isSetHandle();
+      boolean that_present_handle = true && that.isSetHandle();
+      if (this_present_handle || that_present_handle) {
+        if (!(this_present_handle && that_present_handle))
+          return false;
+        if (!this.handle.equals(that.handle))
+          return false;
+      }
+
+      boolean this_present_specsJson = true && this.isSetSpecsJson();
+      boolean that_present_specsJson = true && that.isSetSpecsJson();
+      if (this_present_specsJson || that_present_specsJson) {
+        if (!(this_present_specsJson && that_present_specsJson))
+          return false;
+        if (!this.specsJson.equals(that.specsJson))
+          return false;
+      }
+
+      return true;
+    }
+
+    @Override
+    public int hashCode() {
+      int hashCode = 1;
+
+      hashCode = hashCode * 8191 + ((isSetHandle()) ? 131071 : 524287);
+      if (isSetHandle())
+        hashCode = hashCode * 8191 + handle.hashCode();
+
+      hashCode = hashCode * 8191 + ((isSetSpecsJson()) ? 131071 : 524287);
+      if (isSetSpecsJson())
+        hashCode = hashCode * 8191 + specsJson.hashCode();
+
+      return hashCode;
+    }
+
+    @Override
+    public int compareTo(truncatePartitions_args other) {
+      if (!getClass().equals(other.getClass())) {
+        return getClass().getName().compareTo(other.getClass().getName());
+      }
+
+      int lastComparison = 0;
+
+      lastComparison = java.lang.Boolean.compare(isSetHandle(), other.isSetHandle());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetHandle()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.handle, other.handle);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      lastComparison = java.lang.Boolean.compare(isSetSpecsJson(), other.isSetSpecsJson());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetSpecsJson()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.specsJson, other.specsJson);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      return 0;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public _Fields fieldForId(int fieldId) {
+      return _Fields.findByThriftId(fieldId);
+    }
+
+    @Override
+    public void read(org.apache.thrift.protocol.TProtocol iprot) throws org.apache.thrift.TException {
+      scheme(iprot).read(iprot, this);
+    }
+
+    @Override
+    public void write(org.apache.thrift.protocol.TProtocol oprot) throws org.apache.thrift.TException {
+      scheme(oprot).write(oprot, this);
+    }
+
+    @Override
+    public java.lang.String toString() {
+      java.lang.StringBuilder sb = new java.lang.StringBuilder("truncatePartitions_args(");
+      boolean first = true;
+
+      sb.append("handle:");
+      if (this.handle == null) {
+        sb.append("null");
+      } else {
+        org.apache.thrift.TBaseHelper.toString(this.handle, sb);
+      }
+      first = false;
+      if (!first) sb.append(", ");
+      sb.append("specsJson:");
+      if (this.specsJson == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.specsJson);
+      }
+      first = false;
+      sb.append(")");
+      return sb.toString();
+    }
+
+    public void validate() throws org.apache.thrift.TException {
+      // check for required fields
+      // check for sub-struct validity
+    }
+
+    private void writeObject(java.io.ObjectOutputStream out) throws java.io.IOException {
+      try {
+        write(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(out)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private void readObject(java.io.ObjectInputStream in) throws java.io.IOException, java.lang.ClassNotFoundException {
+      try {
+        read(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(in)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private static class truncatePartitions_argsStandardSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public truncatePartitions_argsStandardScheme getScheme() {
+        return new truncatePartitions_argsStandardScheme();
+      }
+    }
+
+    private static class truncatePartitions_argsStandardScheme extends org.apache.thrift.scheme.StandardScheme<truncatePartitions_args> {
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol iprot, truncatePartitions_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TField schemeField;
+        iprot.readStructBegin();
+        while (true)
+        {
+          schemeField = iprot.readFieldBegin();
+          if (schemeField.type == org.apache.thrift.protocol.TType.STOP) { 
+            break;
+          }
+          switch (schemeField.id) {
+            case 1: // HANDLE
+              if (schemeField.type == org.apache.thrift.protocol.TType.STRING) {
+                struct.handle = iprot.readBinary();
+                struct.setHandleIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            case 2: // SPECS_JSON
+              if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
+                {
+                  org.apache.thrift.protocol.TList _list316 = iprot.readListBegin();
+                  struct.specsJson = new java.util.ArrayList<java.lang.String>(_list316.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem317;
+                  for (int _i318 = 0; _i318 < _list316.size; ++_i318)
+                  {
+                    _elem317 = iprot.readString();
+                    struct.specsJson.add(_elem317);
+                  }
+                  iprot.readListEnd();
+                }
+                struct.setSpecsJsonIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            default:
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+          }
+          iprot.readFieldEnd();
+        }
+        iprot.readStructEnd();
+
+        // check for required fields of primitive type, which can't be checked in the validate method
+        struct.validate();
+      }
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol oprot, truncatePartitions_args struct) throws org.apache.thrift.TException {
+        struct.validate();
+
+        oprot.writeStructBegin(STRUCT_DESC);
+        if (struct.handle != null) {
+          oprot.writeFieldBegin(HANDLE_FIELD_DESC);
+          oprot.writeBinary(struct.handle);
+          oprot.writeFieldEnd();
+        }
+        if (struct.specsJson != null) {
+          oprot.writeFieldBegin(SPECS_JSON_FIELD_DESC);
+          {
+            oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.specsJson.size()));
+            for (java.lang.String _iter319 : struct.specsJson)
+            {
+              oprot.writeString(_iter319);
+            }
+            oprot.writeListEnd();
+          }
+          oprot.writeFieldEnd();
+        }
+        oprot.writeFieldStop();
+        oprot.writeStructEnd();
+      }
+
+    }
+
+    private static class truncatePartitions_argsTupleSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public truncatePartitions_argsTupleScheme getScheme() {
+        return new truncatePartitions_argsTupleScheme();
+      }
+    }
+
+    private static class truncatePartitions_argsTupleScheme extends org.apache.thrift.scheme.TupleScheme<truncatePartitions_args> {
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol prot, truncatePartitions_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol oprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet optionals = new java.util.BitSet();
+        if (struct.isSetHandle()) {
+          optionals.set(0);
+        }
+        if (struct.isSetSpecsJson()) {
+          optionals.set(1);
+        }
+        oprot.writeBitSet(optionals, 2);
+        if (struct.isSetHandle()) {
+          oprot.writeBinary(struct.handle);
+        }
+        if (struct.isSetSpecsJson()) {
+          {
+            oprot.writeI32(struct.specsJson.size());
+            for (java.lang.String _iter320 : struct.specsJson)
+            {
+              oprot.writeString(_iter320);
+            }
+          }
+        }
+      }
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol prot, truncatePartitions_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet incoming = iprot.readBitSet(2);
+        if (incoming.get(0)) {
+          struct.handle = iprot.readBinary();
+          struct.setHandleIsSet(true);
+        }
+        if (incoming.get(1)) {
+          {
+            org.apache.thrift.protocol.TList _list321 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.specsJson = new java.util.ArrayList<java.lang.String>(_list321.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem322;
+            for (int _i323 = 0; _i323 < _list321.size; ++_i323)
+            {
+              _elem322 = iprot.readString();
+              struct.specsJson.add(_elem322);
+            }
+          }
+          struct.setSpecsJsonIsSet(true);
+        }
+      }
+    }
+
+    private static <S extends org.apache.thrift.scheme.IScheme> S scheme(org.apache.thrift.protocol.TProtocol proto) {
+      return (org.apache.thrift.scheme.StandardScheme.class.equals(proto.getScheme()) ? STANDARD_SCHEME_FACTORY : TUPLE_SCHEME_FACTORY).getScheme();
+    }
+  }
+
+  @SuppressWarnings({"cast", "rawtypes", "serial", "unchecked", "unused"})
+  public static class truncatePartitions_result implements org.apache.thrift.TBase<truncatePartitions_result, truncatePartitions_result._Fields>, java.io.Serializable, Cloneable, Comparable<truncatePartitions_result>   {
+    private static final org.apache.thrift.protocol.TStruct STRUCT_DESC = new org.apache.thrift.protocol.TStruct("truncatePartitions_result");
+
+    private static final org.apache.thrift.protocol.TField ERROR_FIELD_DESC = new org.apache.thrift.protocol.TField("error", org.apache.thrift.protocol.TType.STRUCT, (short)1);
+
+    private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new truncatePartitions_resultStandardSchemeFactory();
+    private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new truncatePartitions_resultTupleSchemeFactory();
+
+    public @org.apache.thrift.annotation.Nullable PlannerError error; // required
+
+    /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
+    public enum _Fields implements org.apache.thrift.TFieldIdEnum {
+      ERROR((short)1, "error");
+
+      private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
+
+      static {
+        for (_Fields field : java.util.EnumSet.allOf(_Fields.class)) {
+          byName.put(field.getFieldName(), field);
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByThriftId(int fieldId) {
+        switch(fieldId) {
+          case 1: // ERROR
+            return ERROR;
+          default:
+            return null;
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, throwing an exception
+       * if it is not found.
+       */
+      public static _Fields findByThriftIdOrThrow(int fieldId) {
+        _Fields fields = findByThriftId(fieldId);
+        if (fields == null) throw new java.lang.IllegalArgumentException("Field " + fieldId + " doesn't exist!");
+        return fields;
+      }
+
+      /**
+       * Find the _Fields constant that matches name, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByName(java.lang.String name) {
+        return byName.get(name);
+      }
+
+      private final short _thriftId;
+      private final java.lang.String _fieldName;
+
+      _Fields(short thriftId, java.lang.String fieldName) {
+        _thriftId = thriftId;
+        _fieldName = fieldName;
+      }
+
+      @Override
+      public short getThriftFieldId() {
+        return _thriftId;
+      }
+
+      @Override
+      public java.lang.String getFieldName() {
+        return _fieldName;
+      }
+    }
+
+    // isset id assignments
+    public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
+    static {
+      java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
+      tmpMap.put(_Fields.ERROR, new org.apache.thrift.meta_data.FieldMetaData("error", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, PlannerError.class)));
+      metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
+      org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(truncatePartitions_result.class, metaDataMap);
+    }
+
+    public truncatePartitions_result() {
+    }
+
+    public truncatePartitions_result(
+      PlannerError error)
+    {
+      this();
+      this.error = error;
+    }
+
+    /**
+     * Performs a deep copy on <i>other</i>.
+     */
+    public truncatePartitions_result(truncatePartitions_result other) {
+      if (other.isSetError()) {
+        this.error = new PlannerError(other.error);
+      }
+    }
+
+    @Override
+    public truncatePartitions_result deepCopy() {
+      return new truncatePartitions_result(this);
+    }
+
+    @Override
+    public void clear() {
+      this.error = null;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public PlannerError getError() {
+      return this.error;
+    }
+
+    public truncatePartitions_result setError(@org.apache.thrift.annotation.Nullable PlannerError error) {
+      this.error = error;
+      return this;
+    }
+
+    public void unsetError() {
+      this.error = null;
+    }
+
+    /** Returns true if field error is set (has been assigned a value) and false otherwise */
+    public boolean isSetError() {
+      return this.error != null;
+    }
+
+    public void setErrorIsSet(boolean value) {
+      if (!value) {
+        this.error = null;
+      }
+    }
+
+    @Override
+    public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
+      switch (field) {
+      case ERROR:
+        if (value == null) {
+          unsetError();
+        } else {
+          setError((PlannerError)value);
+        }
+        break;
+
+      }
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public java.lang.Object getFieldValue(_Fields field) {
+      switch (field) {
+      case ERROR:
+        return getError();
+
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    /** Returns true if field corresponding to fieldID is set (has been assigned a value) and false otherwise */
+    @Override
+    public boolean isSet(_Fields field) {
+      if (field == null) {
+        throw new java.lang.IllegalArgumentException();
+      }
+
+      switch (field) {
+      case ERROR:
+        return isSetError();
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    @Override
+    public boolean equals(java.lang.Object that) {
+      if (that instanceof truncatePartitions_result)
+        return this.equals((truncatePartitions_result)that);
+      return false;
+    }
+
+    public boolean equals(truncatePartitions_result that) {
+      if (that == null)
+        return false;
+      if (this == that)
+        return true;
+
+      boolean this_present_error = true && this.isSetError();
+      boolean that_present_error = true && that.isSetError();
+      if (this_present_error || that_present_error) {
+        if (!(this_present_error && that_present_error))
+          return false;
+        if (!this.error.equals(that.error))
+          return false;
+      }
+
+      return true;
+    }
+
+    @Override
+    public int hashCode() {
+      int hashCode = 1;
+
+      hashCode = hashCode * 8191 + ((isSetError()) ? 131071 : 524287);
+      if (isSetError())
+        hashCode = hashCode * 8191 + error.hashCode();
+
+      return hashCode;
+    }
+
+    @Override
+    public int compareTo(truncatePartitions_result other) {
+      if (!getClass().equals(other.getClass())) {
+        return getClass().getName().compareTo(other.getClass().getName());
+      }
+
+      int lastComparison = 0;
+
+      lastComparison = java.lang.Boolean.compare(isSetError(), other.isSetError());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetError()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.error, other.error);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      return 0;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public _Fields fieldForId(int fieldId) {
+      return _Fields.findByThriftId(fieldId);
+    }
+
+    @Override
+    public void read(org.apache.thrift.protocol.TProtocol iprot) throws org.apache.thrift.TException {
+      scheme(iprot).read(iprot, this);
+    }
+
+    public void write(org.apache.thrift.protocol.TProtocol oprot) throws org.apache.thrift.TException {
+      scheme(oprot).write(oprot, this);
+      }
+
+    @Override
+    public java.lang.String toString() {
+      java.lang.StringBuilder sb = new java.lang.StringBuilder("truncatePartitions_result(");
+      boolean first = true;
+
+      sb.append("error:");
+      if (this.error == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.error);
+      }
+      first = false;
+      sb.append(")");
+      return sb.toString();
+    }
+
+    public void validate() throws org.apache.thrift.TException {
+      // check for required fields
+      // check for sub-struct validity
+    }
+
+    private void writeObject(java.io.ObjectOutputStream out) throws java.io.IOException {
+      try {
+        write(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(out)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private void readObject(java.io.ObjectInputStream in) throws java.io.IOException, java.lang.ClassNotFoundException {
+      try {
+        read(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(in)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private static class truncatePartitions_resultStandardSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public truncatePartitions_resultStandardScheme getScheme() {
+        return new truncatePartitions_resultStandardScheme();
+      }
+    }
+
+    private static class truncatePartitions_resultStandardScheme extends org.apache.thrift.scheme.StandardScheme<truncatePartitions_result> {
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol iprot, truncatePartitions_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TField schemeField;
+        iprot.readStructBegin();
+        while (true)
+        {
+          schemeField = iprot.readFieldBegin();
+          if (schemeField.type == org.apache.thrift.protocol.TType.STOP) { 
+            break;
+          }
+          switch (schemeField.id) {
+            case 1: // ERROR
+              if (schemeField.type == org.apache.thrift.protocol.TType.STRUCT) {
+                struct.error = new PlannerError();
+                struct.error.read(iprot);
+                struct.setErrorIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            default:
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+          }
+          iprot.readFieldEnd();
+        }
+        iprot.readStructEnd();
+
+        // check for required fields of primitive type, which can't be checked in the validate method
+        struct.validate();
+      }
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol oprot, truncatePartitions_result struct) throws org.apache.thrift.TException {
+        struct.validate();
+
+        oprot.writeStructBegin(STRUCT_DESC);
+        if (struct.error != null) {
+          oprot.writeFieldBegin(ERROR_FIELD_DESC);
+          struct.error.write(oprot);
+          oprot.writeFieldEnd();
+        }
+        oprot.writeFieldStop();
+        oprot.writeStructEnd();
+      }
+
+    }
+
+    private static class truncatePartitions_resultTupleSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public truncatePartitions_resultTupleScheme getScheme() {
+        return new truncatePartitions_resultTupleScheme();
+      }
+    }
+
+    private static class truncatePartitions_resultTupleScheme extends org.apache.thrift.scheme.TupleScheme<truncatePartitions_result> {
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol prot, truncatePartitions_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol oprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet optionals = new java.util.BitSet();
+        if (struct.isSetError()) {
+          optionals.set(0);
+        }
+        oprot.writeBitSet(optionals, 1);
+        if (struct.isSetError()) {
+          struct.error.write(oprot);
+        }
+      }
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol prot, truncatePartitions_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet incoming = iprot.readBitSet(1);
+        if (incoming.get(0)) {
+          struct.error = new PlannerError();
+          struct.error.read(iprot);
+          struct.setErrorIsSet(true);
+        }
+      }
+    }
+
+    private static <S extends org.apache.thrift.scheme.IScheme> S scheme(org.apache.thrift.protocol.TProtocol proto) {
+      return (org.apache.thrift.scheme.StandardScheme.class.equals(proto.getScheme()) ? STANDARD_SCHEME_FACTORY : TUPLE_SCHEME_FACTORY).getScheme();
+    }
+  }
+
+  @SuppressWarnings({"cast", "rawtypes", "serial", "unchecked", "unused"})
   public static class pushFilters_args implements org.apache.thrift.TBase<pushFilters_args, pushFilters_args._Fields>, java.io.Serializable, Cloneable, Comparable<pushFilters_args>   {
     private static final org.apache.thrift.protocol.TStruct STRUCT_DESC = new org.apache.thrift.protocol.TStruct("pushFilters_args");
 
@@ -18118,13 +22639,13 @@ public class Planner {
             case 2: // FILTERS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list282 = iprot.readListBegin();
-                  struct.filters = new java.util.ArrayList<java.lang.String>(_list282.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem283;
-                  for (int _i284 = 0; _i284 < _list282.size; ++_i284)
+                  org.apache.thrift.protocol.TList _list324 = iprot.readListBegin();
+                  struct.filters = new java.util.ArrayList<java.lang.String>(_list324.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem325;
+                  for (int _i326 = 0; _i326 < _list324.size; ++_i326)
                   {
-                    _elem283 = iprot.readString();
-                    struct.filters.add(_elem283);
+                    _elem325 = iprot.readString();
+                    struct.filters.add(_elem325);
                   }
                   iprot.readListEnd();
                 }
@@ -18158,9 +22679,9 @@ public class Planner {
           oprot.writeFieldBegin(FILTERS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.filters.size()));
-            for (java.lang.String _iter285 : struct.filters)
+            for (java.lang.String _iter327 : struct.filters)
             {
-              oprot.writeString(_iter285);
+              oprot.writeString(_iter327);
             }
             oprot.writeListEnd();
           }
@@ -18198,9 +22719,9 @@ public class Planner {
         if (struct.isSetFilters()) {
           {
             oprot.writeI32(struct.filters.size());
-            for (java.lang.String _iter286 : struct.filters)
+            for (java.lang.String _iter328 : struct.filters)
             {
-              oprot.writeString(_iter286);
+              oprot.writeString(_iter328);
             }
           }
         }
@@ -18216,13 +22737,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list287 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.filters = new java.util.ArrayList<java.lang.String>(_list287.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem288;
-            for (int _i289 = 0; _i289 < _list287.size; ++_i289)
+            org.apache.thrift.protocol.TList _list329 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.filters = new java.util.ArrayList<java.lang.String>(_list329.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem330;
+            for (int _i331 = 0; _i331 < _list329.size; ++_i331)
             {
-              _elem288 = iprot.readString();
-              struct.filters.add(_elem288);
+              _elem330 = iprot.readString();
+              struct.filters.add(_elem330);
             }
           }
           struct.setFiltersIsSet(true);
@@ -18646,15 +23167,15 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list290 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<FilterHandling>(_list290.size);
-                  @org.apache.thrift.annotation.Nullable FilterHandling _elem291;
-                  for (int _i292 = 0; _i292 < _list290.size; ++_i292)
+                  org.apache.thrift.protocol.TList _list332 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<FilterHandling>(_list332.size);
+                  @org.apache.thrift.annotation.Nullable FilterHandling _elem333;
+                  for (int _i334 = 0; _i334 < _list332.size; ++_i334)
                   {
-                    _elem291 = interbed.spark.thrift.FilterHandling.findByValue(iprot.readI32());
-                    if (_elem291 != null)
+                    _elem333 = interbed.spark.thrift.FilterHandling.findByValue(iprot.readI32());
+                    if (_elem333 != null)
                     {
-                      struct.success.add(_elem291);
+                      struct.success.add(_elem333);
                     }
                   }
                   iprot.readListEnd();
@@ -18693,9 +23214,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.I32, struct.success.size()));
-            for (FilterHandling _iter293 : struct.success)
+            for (FilterHandling _iter335 : struct.success)
             {
-              oprot.writeI32(_iter293.getValue());
+              oprot.writeI32(_iter335.getValue());
             }
             oprot.writeListEnd();
           }
@@ -18735,9 +23256,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (FilterHandling _iter294 : struct.success)
+            for (FilterHandling _iter336 : struct.success)
             {
-              oprot.writeI32(_iter294.getValue());
+              oprot.writeI32(_iter336.getValue());
             }
           }
         }
@@ -18752,15 +23273,15 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list295 = iprot.readListBegin(org.apache.thrift.protocol.TType.I32);
-            struct.success = new java.util.ArrayList<FilterHandling>(_list295.size);
-            @org.apache.thrift.annotation.Nullable FilterHandling _elem296;
-            for (int _i297 = 0; _i297 < _list295.size; ++_i297)
+            org.apache.thrift.protocol.TList _list337 = iprot.readListBegin(org.apache.thrift.protocol.TType.I32);
+            struct.success = new java.util.ArrayList<FilterHandling>(_list337.size);
+            @org.apache.thrift.annotation.Nullable FilterHandling _elem338;
+            for (int _i339 = 0; _i339 < _list337.size; ++_i339)
             {
-              _elem296 = interbed.spark.thrift.FilterHandling.findByValue(iprot.readI32());
-              if (_elem296 != null)
+              _elem338 = interbed.spark.thrift.FilterHandling.findByValue(iprot.readI32());
+              if (_elem338 != null)
               {
-                struct.success.add(_elem296);
+                struct.success.add(_elem338);
               }
             }
           }
@@ -21193,13 +25714,13 @@ public class Planner {
             case 2: // MESSAGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list298 = iprot.readListBegin();
-                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list298.size);
-                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem299;
-                  for (int _i300 = 0; _i300 < _list298.size; ++_i300)
+                  org.apache.thrift.protocol.TList _list340 = iprot.readListBegin();
+                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list340.size);
+                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem341;
+                  for (int _i342 = 0; _i342 < _list340.size; ++_i342)
                   {
-                    _elem299 = iprot.readBinary();
-                    struct.messages.add(_elem299);
+                    _elem341 = iprot.readBinary();
+                    struct.messages.add(_elem341);
                   }
                   iprot.readListEnd();
                 }
@@ -21233,9 +25754,9 @@ public class Planner {
           oprot.writeFieldBegin(MESSAGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.messages.size()));
-            for (java.nio.ByteBuffer _iter301 : struct.messages)
+            for (java.nio.ByteBuffer _iter343 : struct.messages)
             {
-              oprot.writeBinary(_iter301);
+              oprot.writeBinary(_iter343);
             }
             oprot.writeListEnd();
           }
@@ -21273,9 +25794,9 @@ public class Planner {
         if (struct.isSetMessages()) {
           {
             oprot.writeI32(struct.messages.size());
-            for (java.nio.ByteBuffer _iter302 : struct.messages)
+            for (java.nio.ByteBuffer _iter344 : struct.messages)
             {
-              oprot.writeBinary(_iter302);
+              oprot.writeBinary(_iter344);
             }
           }
         }
@@ -21291,13 +25812,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list303 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list303.size);
-            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem304;
-            for (int _i305 = 0; _i305 < _list303.size; ++_i305)
+            org.apache.thrift.protocol.TList _list345 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list345.size);
+            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem346;
+            for (int _i347 = 0; _i347 < _list345.size; ++_i347)
             {
-              _elem304 = iprot.readBinary();
-              struct.messages.add(_elem304);
+              _elem346 = iprot.readBinary();
+              struct.messages.add(_elem346);
             }
           }
           struct.setMessagesIsSet(true);
@@ -22230,13 +26751,13 @@ public class Planner {
             case 2: // MESSAGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list306 = iprot.readListBegin();
-                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list306.size);
-                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem307;
-                  for (int _i308 = 0; _i308 < _list306.size; ++_i308)
+                  org.apache.thrift.protocol.TList _list348 = iprot.readListBegin();
+                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list348.size);
+                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem349;
+                  for (int _i350 = 0; _i350 < _list348.size; ++_i350)
                   {
-                    _elem307 = iprot.readBinary();
-                    struct.messages.add(_elem307);
+                    _elem349 = iprot.readBinary();
+                    struct.messages.add(_elem349);
                   }
                   iprot.readListEnd();
                 }
@@ -22270,9 +26791,9 @@ public class Planner {
           oprot.writeFieldBegin(MESSAGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.messages.size()));
-            for (java.nio.ByteBuffer _iter309 : struct.messages)
+            for (java.nio.ByteBuffer _iter351 : struct.messages)
             {
-              oprot.writeBinary(_iter309);
+              oprot.writeBinary(_iter351);
             }
             oprot.writeListEnd();
           }
@@ -22310,9 +26831,9 @@ public class Planner {
         if (struct.isSetMessages()) {
           {
             oprot.writeI32(struct.messages.size());
-            for (java.nio.ByteBuffer _iter310 : struct.messages)
+            for (java.nio.ByteBuffer _iter352 : struct.messages)
             {
-              oprot.writeBinary(_iter310);
+              oprot.writeBinary(_iter352);
             }
           }
         }
@@ -22328,13 +26849,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list311 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list311.size);
-            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem312;
-            for (int _i313 = 0; _i313 < _list311.size; ++_i313)
+            org.apache.thrift.protocol.TList _list353 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list353.size);
+            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem354;
+            for (int _i355 = 0; _i355 < _list353.size; ++_i355)
             {
-              _elem312 = iprot.readBinary();
-              struct.messages.add(_elem312);
+              _elem354 = iprot.readBinary();
+              struct.messages.add(_elem354);
             }
           }
           struct.setMessagesIsSet(true);
@@ -23522,14 +28043,14 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list314 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<ProcedureInfo>(_list314.size);
-                  @org.apache.thrift.annotation.Nullable ProcedureInfo _elem315;
-                  for (int _i316 = 0; _i316 < _list314.size; ++_i316)
+                  org.apache.thrift.protocol.TList _list356 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<ProcedureInfo>(_list356.size);
+                  @org.apache.thrift.annotation.Nullable ProcedureInfo _elem357;
+                  for (int _i358 = 0; _i358 < _list356.size; ++_i358)
                   {
-                    _elem315 = new ProcedureInfo();
-                    _elem315.read(iprot);
-                    struct.success.add(_elem315);
+                    _elem357 = new ProcedureInfo();
+                    _elem357.read(iprot);
+                    struct.success.add(_elem357);
                   }
                   iprot.readListEnd();
                 }
@@ -23567,9 +28088,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.success.size()));
-            for (ProcedureInfo _iter317 : struct.success)
+            for (ProcedureInfo _iter359 : struct.success)
             {
-              _iter317.write(oprot);
+              _iter359.write(oprot);
             }
             oprot.writeListEnd();
           }
@@ -23609,9 +28130,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (ProcedureInfo _iter318 : struct.success)
+            for (ProcedureInfo _iter360 : struct.success)
             {
-              _iter318.write(oprot);
+              _iter360.write(oprot);
             }
           }
         }
@@ -23626,14 +28147,14 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list319 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-            struct.success = new java.util.ArrayList<ProcedureInfo>(_list319.size);
-            @org.apache.thrift.annotation.Nullable ProcedureInfo _elem320;
-            for (int _i321 = 0; _i321 < _list319.size; ++_i321)
+            org.apache.thrift.protocol.TList _list361 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+            struct.success = new java.util.ArrayList<ProcedureInfo>(_list361.size);
+            @org.apache.thrift.annotation.Nullable ProcedureInfo _elem362;
+            for (int _i363 = 0; _i363 < _list361.size; ++_i363)
             {
-              _elem320 = new ProcedureInfo();
-              _elem320.read(iprot);
-              struct.success.add(_elem320);
+              _elem362 = new ProcedureInfo();
+              _elem362.read(iprot);
+              struct.success.add(_elem362);
             }
           }
           struct.setSuccessIsSet(true);
@@ -25049,13 +29570,13 @@ public class Planner {
             case 3: // RESULTS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list322 = iprot.readListBegin();
-                  struct.results = new java.util.ArrayList<java.nio.ByteBuffer>(_list322.size);
-                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem323;
-                  for (int _i324 = 0; _i324 < _list322.size; ++_i324)
+                  org.apache.thrift.protocol.TList _list364 = iprot.readListBegin();
+                  struct.results = new java.util.ArrayList<java.nio.ByteBuffer>(_list364.size);
+                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem365;
+                  for (int _i366 = 0; _i366 < _list364.size; ++_i366)
                   {
-                    _elem323 = iprot.readBinary();
-                    struct.results.add(_elem323);
+                    _elem365 = iprot.readBinary();
+                    struct.results.add(_elem365);
                   }
                   iprot.readListEnd();
                 }
@@ -25094,9 +29615,9 @@ public class Planner {
           oprot.writeFieldBegin(RESULTS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.results.size()));
-            for (java.nio.ByteBuffer _iter325 : struct.results)
+            for (java.nio.ByteBuffer _iter367 : struct.results)
             {
-              oprot.writeBinary(_iter325);
+              oprot.writeBinary(_iter367);
             }
             oprot.writeListEnd();
           }
@@ -25140,9 +29661,9 @@ public class Planner {
         if (struct.isSetResults()) {
           {
             oprot.writeI32(struct.results.size());
-            for (java.nio.ByteBuffer _iter326 : struct.results)
+            for (java.nio.ByteBuffer _iter368 : struct.results)
             {
-              oprot.writeBinary(_iter326);
+              oprot.writeBinary(_iter368);
             }
           }
         }
@@ -25163,13 +29684,13 @@ public class Planner {
         }
         if (incoming.get(2)) {
           {
-            org.apache.thrift.protocol.TList _list327 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.results = new java.util.ArrayList<java.nio.ByteBuffer>(_list327.size);
-            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem328;
-            for (int _i329 = 0; _i329 < _list327.size; ++_i329)
+            org.apache.thrift.protocol.TList _list369 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.results = new java.util.ArrayList<java.nio.ByteBuffer>(_list369.size);
+            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem370;
+            for (int _i371 = 0; _i371 < _list369.size; ++_i371)
             {
-              _elem328 = iprot.readBinary();
-              struct.results.add(_elem328);
+              _elem370 = iprot.readBinary();
+              struct.results.add(_elem370);
             }
           }
           struct.setResultsIsSet(true);
@@ -36701,13 +41222,13 @@ public class Planner {
             case 3: // MESSAGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list330 = iprot.readListBegin();
-                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list330.size);
-                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem331;
-                  for (int _i332 = 0; _i332 < _list330.size; ++_i332)
+                  org.apache.thrift.protocol.TList _list372 = iprot.readListBegin();
+                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list372.size);
+                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem373;
+                  for (int _i374 = 0; _i374 < _list372.size; ++_i374)
                   {
-                    _elem331 = iprot.readBinary();
-                    struct.messages.add(_elem331);
+                    _elem373 = iprot.readBinary();
+                    struct.messages.add(_elem373);
                   }
                   iprot.readListEnd();
                 }
@@ -36744,9 +41265,9 @@ public class Planner {
           oprot.writeFieldBegin(MESSAGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.messages.size()));
-            for (java.nio.ByteBuffer _iter333 : struct.messages)
+            for (java.nio.ByteBuffer _iter375 : struct.messages)
             {
-              oprot.writeBinary(_iter333);
+              oprot.writeBinary(_iter375);
             }
             oprot.writeListEnd();
           }
@@ -36790,9 +41311,9 @@ public class Planner {
         if (struct.isSetMessages()) {
           {
             oprot.writeI32(struct.messages.size());
-            for (java.nio.ByteBuffer _iter334 : struct.messages)
+            for (java.nio.ByteBuffer _iter376 : struct.messages)
             {
-              oprot.writeBinary(_iter334);
+              oprot.writeBinary(_iter376);
             }
           }
         }
@@ -36812,13 +41333,13 @@ public class Planner {
         }
         if (incoming.get(2)) {
           {
-            org.apache.thrift.protocol.TList _list335 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list335.size);
-            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem336;
-            for (int _i337 = 0; _i337 < _list335.size; ++_i337)
+            org.apache.thrift.protocol.TList _list377 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list377.size);
+            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem378;
+            for (int _i379 = 0; _i379 < _list377.size; ++_i379)
             {
-              _elem336 = iprot.readBinary();
-              struct.messages.add(_elem336);
+              _elem378 = iprot.readBinary();
+              struct.messages.add(_elem378);
             }
           }
           struct.setMessagesIsSet(true);
@@ -38623,13 +43144,13 @@ public class Planner {
             case 2: // FILTERS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list338 = iprot.readListBegin();
-                  struct.filters = new java.util.ArrayList<java.lang.String>(_list338.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem339;
-                  for (int _i340 = 0; _i340 < _list338.size; ++_i340)
+                  org.apache.thrift.protocol.TList _list380 = iprot.readListBegin();
+                  struct.filters = new java.util.ArrayList<java.lang.String>(_list380.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem381;
+                  for (int _i382 = 0; _i382 < _list380.size; ++_i382)
                   {
-                    _elem339 = iprot.readString();
-                    struct.filters.add(_elem339);
+                    _elem381 = iprot.readString();
+                    struct.filters.add(_elem381);
                   }
                   iprot.readListEnd();
                 }
@@ -38663,9 +43184,9 @@ public class Planner {
           oprot.writeFieldBegin(FILTERS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.filters.size()));
-            for (java.lang.String _iter341 : struct.filters)
+            for (java.lang.String _iter383 : struct.filters)
             {
-              oprot.writeString(_iter341);
+              oprot.writeString(_iter383);
             }
             oprot.writeListEnd();
           }
@@ -38703,9 +43224,9 @@ public class Planner {
         if (struct.isSetFilters()) {
           {
             oprot.writeI32(struct.filters.size());
-            for (java.lang.String _iter342 : struct.filters)
+            for (java.lang.String _iter384 : struct.filters)
             {
-              oprot.writeString(_iter342);
+              oprot.writeString(_iter384);
             }
           }
         }
@@ -38721,13 +43242,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list343 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.filters = new java.util.ArrayList<java.lang.String>(_list343.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem344;
-            for (int _i345 = 0; _i345 < _list343.size; ++_i345)
+            org.apache.thrift.protocol.TList _list385 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.filters = new java.util.ArrayList<java.lang.String>(_list385.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem386;
+            for (int _i387 = 0; _i387 < _list385.size; ++_i387)
             {
-              _elem344 = iprot.readString();
-              struct.filters.add(_elem344);
+              _elem386 = iprot.readString();
+              struct.filters.add(_elem386);
             }
           }
           struct.setFiltersIsSet(true);
@@ -39652,13 +44173,13 @@ public class Planner {
             case 2: // FILTERS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list346 = iprot.readListBegin();
-                  struct.filters = new java.util.ArrayList<java.lang.String>(_list346.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem347;
-                  for (int _i348 = 0; _i348 < _list346.size; ++_i348)
+                  org.apache.thrift.protocol.TList _list388 = iprot.readListBegin();
+                  struct.filters = new java.util.ArrayList<java.lang.String>(_list388.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem389;
+                  for (int _i390 = 0; _i390 < _list388.size; ++_i390)
                   {
-                    _elem347 = iprot.readString();
-                    struct.filters.add(_elem347);
+                    _elem389 = iprot.readString();
+                    struct.filters.add(_elem389);
                   }
                   iprot.readListEnd();
                 }
@@ -39692,9 +44213,9 @@ public class Planner {
           oprot.writeFieldBegin(FILTERS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.filters.size()));
-            for (java.lang.String _iter349 : struct.filters)
+            for (java.lang.String _iter391 : struct.filters)
             {
-              oprot.writeString(_iter349);
+              oprot.writeString(_iter391);
             }
             oprot.writeListEnd();
           }
@@ -39732,9 +44253,9 @@ public class Planner {
         if (struct.isSetFilters()) {
           {
             oprot.writeI32(struct.filters.size());
-            for (java.lang.String _iter350 : struct.filters)
+            for (java.lang.String _iter392 : struct.filters)
             {
-              oprot.writeString(_iter350);
+              oprot.writeString(_iter392);
             }
           }
         }
@@ -39750,13 +44271,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list351 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.filters = new java.util.ArrayList<java.lang.String>(_list351.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem352;
-            for (int _i353 = 0; _i353 < _list351.size; ++_i353)
+            org.apache.thrift.protocol.TList _list393 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.filters = new java.util.ArrayList<java.lang.String>(_list393.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem394;
+            for (int _i395 = 0; _i395 < _list393.size; ++_i395)
             {
-              _elem352 = iprot.readString();
-              struct.filters.add(_elem352);
+              _elem394 = iprot.readString();
+              struct.filters.add(_elem394);
             }
           }
           struct.setFiltersIsSet(true);

@@ -684,13 +684,13 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
           case 3: // TASKS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list234 = iprot.readListBegin();
-                struct.tasks = new java.util.ArrayList<java.nio.ByteBuffer>(_list234.size);
-                @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem235;
-                for (int _i236 = 0; _i236 < _list234.size; ++_i236)
+                org.apache.thrift.protocol.TList _list244 = iprot.readListBegin();
+                struct.tasks = new java.util.ArrayList<java.nio.ByteBuffer>(_list244.size);
+                @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem245;
+                for (int _i246 = 0; _i246 < _list244.size; ++_i246)
                 {
-                  _elem235 = iprot.readBinary();
-                  struct.tasks.add(_elem235);
+                  _elem245 = iprot.readBinary();
+                  struct.tasks.add(_elem245);
                 }
                 iprot.readListEnd();
               }
@@ -737,9 +737,9 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
         oprot.writeFieldBegin(TASKS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.tasks.size()));
-          for (java.nio.ByteBuffer _iter237 : struct.tasks)
+          for (java.nio.ByteBuffer _iter247 : struct.tasks)
           {
-            oprot.writeBinary(_iter237);
+            oprot.writeBinary(_iter247);
           }
           oprot.writeListEnd();
         }
@@ -772,9 +772,9 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
       oprot.writeBinary(struct.shared);
       {
         oprot.writeI32(struct.tasks.size());
-        for (java.nio.ByteBuffer _iter238 : struct.tasks)
+        for (java.nio.ByteBuffer _iter248 : struct.tasks)
         {
-          oprot.writeBinary(_iter238);
+          oprot.writeBinary(_iter248);
         }
       }
       oprot.writeBinary(struct.token);
@@ -788,13 +788,13 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
       struct.shared = iprot.readBinary();
       struct.setSharedIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list239 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-        struct.tasks = new java.util.ArrayList<java.nio.ByteBuffer>(_list239.size);
-        @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem240;
-        for (int _i241 = 0; _i241 < _list239.size; ++_i241)
+        org.apache.thrift.protocol.TList _list249 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+        struct.tasks = new java.util.ArrayList<java.nio.ByteBuffer>(_list249.size);
+        @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem250;
+        for (int _i251 = 0; _i251 < _list249.size; ++_i251)
         {
-          _elem240 = iprot.readBinary();
-          struct.tasks.add(_elem240);
+          _elem250 = iprot.readBinary();
+          struct.tasks.add(_elem250);
         }
       }
       struct.setTasksIsSet(true);

@@ -14,6 +14,7 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
   private static final org.apache.thrift.protocol.TField FILTERS_FIELD_DESC = new org.apache.thrift.protocol.TField("filters", org.apache.thrift.protocol.TType.LIST, (short)2);
   private static final org.apache.thrift.protocol.TField LIMIT_FIELD_DESC = new org.apache.thrift.protocol.TField("limit", org.apache.thrift.protocol.TType.I64, (short)3);
   private static final org.apache.thrift.protocol.TField OPTIONS_FIELD_DESC = new org.apache.thrift.protocol.TField("options", org.apache.thrift.protocol.TType.MAP, (short)4);
+  private static final org.apache.thrift.protocol.TField SCHEMA_JSON_FIELD_DESC = new org.apache.thrift.protocol.TField("schemaJson", org.apache.thrift.protocol.TType.STRING, (short)5);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new ScanRequestStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new ScanRequestTupleSchemeFactory();
@@ -28,6 +29,10 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
    * Options of this read, of DataFrameReader.option.
    */
   public @org.apache.thrift.annotation.Nullable java.util.Map<java.lang.String,java.lang.String> options; // required
+  /**
+   * The columns with their types, as Spark's StructType in JSON; nested ones may lack fields that are not needed.
+   */
+  public @org.apache.thrift.annotation.Nullable java.lang.String schemaJson; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
@@ -40,7 +45,11 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
     /**
      * Options of this read, of DataFrameReader.option.
      */
-    OPTIONS((short)4, "options");
+    OPTIONS((short)4, "options"),
+    /**
+     * The columns with their types, as Spark's StructType in JSON; nested ones may lack fields that are not needed.
+     */
+    SCHEMA_JSON((short)5, "schemaJson");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -64,6 +73,8 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
           return LIMIT;
         case 4: // OPTIONS
           return OPTIONS;
+        case 5: // SCHEMA_JSON
+          return SCHEMA_JSON;
         default:
           return null;
       }
@@ -109,7 +120,7 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
   // isset id assignments
   private static final int __LIMIT_ISSET_ID = 0;
   private byte __isset_bitfield = 0;
-  private static final _Fields optionals[] = {_Fields.LIMIT};
+  private static final _Fields optionals[] = {_Fields.LIMIT,_Fields.SCHEMA_JSON};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -125,6 +136,8 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
         new org.apache.thrift.meta_data.MapMetaData(org.apache.thrift.protocol.TType.MAP, 
             new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING), 
             new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING))));
+    tmpMap.put(_Fields.SCHEMA_JSON, new org.apache.thrift.meta_data.FieldMetaData("schemaJson", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING)));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(ScanRequest.class, metaDataMap);
   }
@@ -161,6 +174,9 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
       java.util.Map<java.lang.String,java.lang.String> __this__options = new java.util.HashMap<java.lang.String,java.lang.String>(other.options);
       this.options = __this__options;
     }
+    if (other.isSetSchemaJson()) {
+      this.schemaJson = other.schemaJson;
+    }
   }
 
   @Override
@@ -175,6 +191,7 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
     setLimitIsSet(false);
     this.limit = 0;
     this.options = null;
+    this.schemaJson = null;
   }
 
   public int getColumnsSize() {
@@ -330,6 +347,37 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
     }
   }
 
+  /**
+   * The columns with their types, as Spark's StructType in JSON; nested ones may lack fields that are not needed.
+   */
+  @org.apache.thrift.annotation.Nullable
+  public java.lang.String getSchemaJson() {
+    return this.schemaJson;
+  }
+
+  /**
+   * The columns with their types, as Spark's StructType in JSON; nested ones may lack fields that are not needed.
+   */
+  public ScanRequest setSchemaJson(@org.apache.thrift.annotation.Nullable java.lang.String schemaJson) {
+    this.schemaJson = schemaJson;
+    return this;
+  }
+
+  public void unsetSchemaJson() {
+    this.schemaJson = null;
+  }
+
+  /** Returns true if field schemaJson is set (has been assigned a value) and false otherwise */
+  public boolean isSetSchemaJson() {
+    return this.schemaJson != null;
+  }
+
+  public void setSchemaJsonIsSet(boolean value) {
+    if (!value) {
+      this.schemaJson = null;
+    }
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -365,6 +413,14 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
       }
       break;
 
+    case SCHEMA_JSON:
+      if (value == null) {
+        unsetSchemaJson();
+      } else {
+        setSchemaJson((java.lang.String)value);
+      }
+      break;
+
     }
   }
 
@@ -383,6 +439,9 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
 
     case OPTIONS:
       return getOptions();
+
+    case SCHEMA_JSON:
+      return getSchemaJson();
 
     }
     throw new java.lang.IllegalStateException();
@@ -404,6 +463,8 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
       return isSetLimit();
     case OPTIONS:
       return isSetOptions();
+    case SCHEMA_JSON:
+      return isSetSchemaJson();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -457,6 +518,15 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
         return false;
     }
 
+    boolean this_present_schemaJson = true && this.isSetSchemaJson();
+    boolean that_present_schemaJson = true && that.isSetSchemaJson();
+    if (this_present_schemaJson || that_present_schemaJson) {
+      if (!(this_present_schemaJson && that_present_schemaJson))
+        return false;
+      if (!this.schemaJson.equals(that.schemaJson))
+        return false;
+    }
+
     return true;
   }
 
@@ -479,6 +549,10 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
     hashCode = hashCode * 8191 + ((isSetOptions()) ? 131071 : 524287);
     if (isSetOptions())
       hashCode = hashCode * 8191 + options.hashCode();
+
+    hashCode = hashCode * 8191 + ((isSetSchemaJson()) ? 131071 : 524287);
+    if (isSetSchemaJson())
+      hashCode = hashCode * 8191 + schemaJson.hashCode();
 
     return hashCode;
   }
@@ -527,6 +601,16 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
     }
     if (isSetOptions()) {
       lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.options, other.options);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
+    lastComparison = java.lang.Boolean.compare(isSetSchemaJson(), other.isSetSchemaJson());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetSchemaJson()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.schemaJson, other.schemaJson);
       if (lastComparison != 0) {
         return lastComparison;
       }
@@ -584,6 +668,16 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
       sb.append(this.options);
     }
     first = false;
+    if (isSetSchemaJson()) {
+      if (!first) sb.append(", ");
+      sb.append("schemaJson:");
+      if (this.schemaJson == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.schemaJson);
+      }
+      first = false;
+    }
     sb.append(")");
     return sb.toString();
   }
@@ -704,6 +798,14 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 5: // SCHEMA_JSON
+            if (schemeField.type == org.apache.thrift.protocol.TType.STRING) {
+              struct.schemaJson = iprot.readString();
+              struct.setSchemaJsonIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -762,6 +864,13 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
         }
         oprot.writeFieldEnd();
       }
+      if (struct.schemaJson != null) {
+        if (struct.isSetSchemaJson()) {
+          oprot.writeFieldBegin(SCHEMA_JSON_FIELD_DESC);
+          oprot.writeString(struct.schemaJson);
+          oprot.writeFieldEnd();
+        }
+      }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
     }
@@ -806,9 +915,15 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
       if (struct.isSetLimit()) {
         optionals.set(0);
       }
-      oprot.writeBitSet(optionals, 1);
+      if (struct.isSetSchemaJson()) {
+        optionals.set(1);
+      }
+      oprot.writeBitSet(optionals, 2);
       if (struct.isSetLimit()) {
         oprot.writeI64(struct.limit);
+      }
+      if (struct.isSetSchemaJson()) {
+        oprot.writeString(struct.schemaJson);
       }
     }
 
@@ -850,10 +965,14 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
         }
       }
       struct.setOptionsIsSet(true);
-      java.util.BitSet incoming = iprot.readBitSet(1);
+      java.util.BitSet incoming = iprot.readBitSet(2);
       if (incoming.get(0)) {
         struct.limit = iprot.readI64();
         struct.setLimitIsSet(true);
+      }
+      if (incoming.get(1)) {
+        struct.schemaJson = iprot.readString();
+        struct.setSchemaJsonIsSet(true);
       }
     }
   }

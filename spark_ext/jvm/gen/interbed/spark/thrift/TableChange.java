@@ -18,6 +18,7 @@ public class TableChange implements org.apache.thrift.TBase<TableChange, TableCh
   private static final org.apache.thrift.protocol.TField AFTER_FIELD_DESC = new org.apache.thrift.protocol.TField("after", org.apache.thrift.protocol.TType.STRING, (short)6);
   private static final org.apache.thrift.protocol.TField COMMENT_FIELD_DESC = new org.apache.thrift.protocol.TField("comment", org.apache.thrift.protocol.TType.STRING, (short)7);
   private static final org.apache.thrift.protocol.TField IF_EXISTS_FIELD_DESC = new org.apache.thrift.protocol.TField("ifExists", org.apache.thrift.protocol.TType.BOOL, (short)8);
+  private static final org.apache.thrift.protocol.TField DEFAULT_VALUE_FIELD_DESC = new org.apache.thrift.protocol.TField("defaultValue", org.apache.thrift.protocol.TType.STRING, (short)9);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new TableChangeStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new TableChangeTupleSchemeFactory();
@@ -43,6 +44,10 @@ public class TableChange implements org.apache.thrift.TBase<TableChange, TableCh
   public @org.apache.thrift.annotation.Nullable java.lang.String after; // optional
   public @org.apache.thrift.annotation.Nullable java.lang.String comment; // optional
   public boolean ifExists; // optional
+  /**
+   * The default of a column that is added, as SQL.
+   */
+  public @org.apache.thrift.annotation.Nullable java.lang.String defaultValue; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
@@ -66,7 +71,11 @@ public class TableChange implements org.apache.thrift.TBase<TableChange, TableCh
     POSITION((short)5, "position"),
     AFTER((short)6, "after"),
     COMMENT((short)7, "comment"),
-    IF_EXISTS((short)8, "ifExists");
+    IF_EXISTS((short)8, "ifExists"),
+    /**
+     * The default of a column that is added, as SQL.
+     */
+    DEFAULT_VALUE((short)9, "defaultValue");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -98,6 +107,8 @@ public class TableChange implements org.apache.thrift.TBase<TableChange, TableCh
           return COMMENT;
         case 8: // IF_EXISTS
           return IF_EXISTS;
+        case 9: // DEFAULT_VALUE
+          return DEFAULT_VALUE;
         default:
           return null;
       }
@@ -144,7 +155,7 @@ public class TableChange implements org.apache.thrift.TBase<TableChange, TableCh
   private static final int __NULLABLE_ISSET_ID = 0;
   private static final int __IFEXISTS_ISSET_ID = 1;
   private byte __isset_bitfield = 0;
-  private static final _Fields optionals[] = {_Fields.VALUE,_Fields.NULLABLE,_Fields.POSITION,_Fields.AFTER,_Fields.COMMENT,_Fields.IF_EXISTS};
+  private static final _Fields optionals[] = {_Fields.VALUE,_Fields.NULLABLE,_Fields.POSITION,_Fields.AFTER,_Fields.COMMENT,_Fields.IF_EXISTS,_Fields.DEFAULT_VALUE};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -165,6 +176,8 @@ public class TableChange implements org.apache.thrift.TBase<TableChange, TableCh
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING)));
     tmpMap.put(_Fields.IF_EXISTS, new org.apache.thrift.meta_data.FieldMetaData("ifExists", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.BOOL)));
+    tmpMap.put(_Fields.DEFAULT_VALUE, new org.apache.thrift.meta_data.FieldMetaData("defaultValue", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING)));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(TableChange.class, metaDataMap);
   }
@@ -207,6 +220,9 @@ public class TableChange implements org.apache.thrift.TBase<TableChange, TableCh
       this.comment = other.comment;
     }
     this.ifExists = other.ifExists;
+    if (other.isSetDefaultValue()) {
+      this.defaultValue = other.defaultValue;
+    }
   }
 
   @Override
@@ -226,6 +242,7 @@ public class TableChange implements org.apache.thrift.TBase<TableChange, TableCh
     this.comment = null;
     setIfExistsIsSet(false);
     this.ifExists = false;
+    this.defaultValue = null;
   }
 
   /**
@@ -466,6 +483,37 @@ public class TableChange implements org.apache.thrift.TBase<TableChange, TableCh
     __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __IFEXISTS_ISSET_ID, value);
   }
 
+  /**
+   * The default of a column that is added, as SQL.
+   */
+  @org.apache.thrift.annotation.Nullable
+  public java.lang.String getDefaultValue() {
+    return this.defaultValue;
+  }
+
+  /**
+   * The default of a column that is added, as SQL.
+   */
+  public TableChange setDefaultValue(@org.apache.thrift.annotation.Nullable java.lang.String defaultValue) {
+    this.defaultValue = defaultValue;
+    return this;
+  }
+
+  public void unsetDefaultValue() {
+    this.defaultValue = null;
+  }
+
+  /** Returns true if field defaultValue is set (has been assigned a value) and false otherwise */
+  public boolean isSetDefaultValue() {
+    return this.defaultValue != null;
+  }
+
+  public void setDefaultValueIsSet(boolean value) {
+    if (!value) {
+      this.defaultValue = null;
+    }
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -533,6 +581,14 @@ public class TableChange implements org.apache.thrift.TBase<TableChange, TableCh
       }
       break;
 
+    case DEFAULT_VALUE:
+      if (value == null) {
+        unsetDefaultValue();
+      } else {
+        setDefaultValue((java.lang.String)value);
+      }
+      break;
+
     }
   }
 
@@ -564,6 +620,9 @@ public class TableChange implements org.apache.thrift.TBase<TableChange, TableCh
     case IF_EXISTS:
       return isIfExists();
 
+    case DEFAULT_VALUE:
+      return getDefaultValue();
+
     }
     throw new java.lang.IllegalStateException();
   }
@@ -592,6 +651,8 @@ public class TableChange implements org.apache.thrift.TBase<TableChange, TableCh
       return isSetComment();
     case IF_EXISTS:
       return isSetIfExists();
+    case DEFAULT_VALUE:
+      return isSetDefaultValue();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -681,6 +742,15 @@ public class TableChange implements org.apache.thrift.TBase<TableChange, TableCh
         return false;
     }
 
+    boolean this_present_defaultValue = true && this.isSetDefaultValue();
+    boolean that_present_defaultValue = true && that.isSetDefaultValue();
+    if (this_present_defaultValue || that_present_defaultValue) {
+      if (!(this_present_defaultValue && that_present_defaultValue))
+        return false;
+      if (!this.defaultValue.equals(that.defaultValue))
+        return false;
+    }
+
     return true;
   }
 
@@ -719,6 +789,10 @@ public class TableChange implements org.apache.thrift.TBase<TableChange, TableCh
     hashCode = hashCode * 8191 + ((isSetIfExists()) ? 131071 : 524287);
     if (isSetIfExists())
       hashCode = hashCode * 8191 + ((ifExists) ? 131071 : 524287);
+
+    hashCode = hashCode * 8191 + ((isSetDefaultValue()) ? 131071 : 524287);
+    if (isSetDefaultValue())
+      hashCode = hashCode * 8191 + defaultValue.hashCode();
 
     return hashCode;
   }
@@ -807,6 +881,16 @@ public class TableChange implements org.apache.thrift.TBase<TableChange, TableCh
     }
     if (isSetIfExists()) {
       lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.ifExists, other.ifExists);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
+    lastComparison = java.lang.Boolean.compare(isSetDefaultValue(), other.isSetDefaultValue());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetDefaultValue()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.defaultValue, other.defaultValue);
       if (lastComparison != 0) {
         return lastComparison;
       }
@@ -900,6 +984,16 @@ public class TableChange implements org.apache.thrift.TBase<TableChange, TableCh
       if (!first) sb.append(", ");
       sb.append("ifExists:");
       sb.append(this.ifExists);
+      first = false;
+    }
+    if (isSetDefaultValue()) {
+      if (!first) sb.append(", ");
+      sb.append("defaultValue:");
+      if (this.defaultValue == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.defaultValue);
+      }
       first = false;
     }
     sb.append(")");
@@ -1029,6 +1123,14 @@ public class TableChange implements org.apache.thrift.TBase<TableChange, TableCh
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 9: // DEFAULT_VALUE
+            if (schemeField.type == org.apache.thrift.protocol.TType.STRING) {
+              struct.defaultValue = iprot.readString();
+              struct.setDefaultValueIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -1100,6 +1202,13 @@ public class TableChange implements org.apache.thrift.TBase<TableChange, TableCh
         oprot.writeBool(struct.ifExists);
         oprot.writeFieldEnd();
       }
+      if (struct.defaultValue != null) {
+        if (struct.isSetDefaultValue()) {
+          oprot.writeFieldBegin(DEFAULT_VALUE_FIELD_DESC);
+          oprot.writeString(struct.defaultValue);
+          oprot.writeFieldEnd();
+        }
+      }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
     }
@@ -1145,7 +1254,10 @@ public class TableChange implements org.apache.thrift.TBase<TableChange, TableCh
       if (struct.isSetIfExists()) {
         optionals.set(5);
       }
-      oprot.writeBitSet(optionals, 6);
+      if (struct.isSetDefaultValue()) {
+        optionals.set(6);
+      }
+      oprot.writeBitSet(optionals, 7);
       if (struct.isSetValue()) {
         oprot.writeString(struct.value);
       }
@@ -1163,6 +1275,9 @@ public class TableChange implements org.apache.thrift.TBase<TableChange, TableCh
       }
       if (struct.isSetIfExists()) {
         oprot.writeBool(struct.ifExists);
+      }
+      if (struct.isSetDefaultValue()) {
+        oprot.writeString(struct.defaultValue);
       }
     }
 
@@ -1182,7 +1297,7 @@ public class TableChange implements org.apache.thrift.TBase<TableChange, TableCh
         }
       }
       struct.setPathIsSet(true);
-      java.util.BitSet incoming = iprot.readBitSet(6);
+      java.util.BitSet incoming = iprot.readBitSet(7);
       if (incoming.get(0)) {
         struct.value = iprot.readString();
         struct.setValueIsSet(true);
@@ -1206,6 +1321,10 @@ public class TableChange implements org.apache.thrift.TBase<TableChange, TableCh
       if (incoming.get(5)) {
         struct.ifExists = iprot.readBool();
         struct.setIfExistsIsSet(true);
+      }
+      if (incoming.get(6)) {
+        struct.defaultValue = iprot.readString();
+        struct.setDefaultValueIsSet(true);
       }
     }
   }

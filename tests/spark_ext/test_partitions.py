@@ -1,0 +1,58 @@
+"""SHOW, ADD, DROP and TRUNCATE of partitions."""
+
+import pytest
+
+from tests.spark_ext.conftest import Lake
+
+VALUES = (
+    "(1, 'a', DATE '2026-01-31', 1), (2, 'b', DATE '2026-01-31', 2), (3, 'c', DATE '2026-02-01', 1), (4, 'd', NULL, 1)"
+)
+
+
+@pytest.fixture
+def table(lake: Lake) -> Lake:
+    lake.sql("CREATE TABLE {lake}.db.t (id INT, v STRING, dt DATE, h INT) PARTITIONED BY (dt, h)")
+    lake.sql(f"INSERT INTO {{lake}}.db.t VALUES {VALUES}")
+    return lake
+
+
+def ids(lake: Lake) -> list[int]:
+    return sorted(row[0] for row in lake.tuples("SELECT id FROM {lake}.db.t"))
+
+
+def test_partitions_are_shown(table: Lake) -> None:
+    assert [row[0] for row in table.tuples("SHOW PARTITIONS {lake}.db.t")] == [
+        "dt=2026-01-31/h=1",
+        "dt=2026-01-31/h=2",
+        "dt=2026-02-01/h=1",
+        "dt=null/h=1",
+    ]
+    assert table.tuples("SHOW PARTITIONS {lake}.db.t PARTITION (dt = '2026-02-01')") == [("dt=2026-02-01/h=1",)]
+    table.sql("CREATE TABLE {lake}.db.plain (id INT)")
+    with pytest.raises(Exception, match=r"(?i)partition"):
+        table.sql("SHOW PARTITIONS {lake}.db.plain")
+
+
+def test_partitions_are_dropped_and_truncated(table: Lake) -> None:
+    table.sql("ALTER TABLE {lake}.db.t DROP PARTITION (dt = '2026-01-31', h = 2)")
+    assert ids(table) == [1, 3, 4]
+    with pytest.raises(Exception, match=r"PARTITIONS_NOT_FOUND|not found"):
+        table.sql("ALTER TABLE {lake}.db.t DROP PARTITION (dt = '2020-01-01', h = 2)")
+    table.sql("ALTER TABLE {lake}.db.t DROP IF EXISTS PARTITION (dt = '2020-01-01', h = 2)")
+    table.sql("ALTER TABLE {lake}.db.t ADD IF NOT EXISTS PARTITION (dt = '2026-01-31', h = 1)")
+    table.sql("TRUNCATE TABLE {lake}.db.t PARTITION (dt = '2026-01-31')")
+    assert ids(table) == [3, 4]
+    table.sql("TRUNCATE TABLE {lake}.db.t PARTITION (dt = NULL, h = 1)")
+    assert ids(table) == [3]
+
+
+def test_nested_fields_that_a_query_leaves_out_are_not_read_for_others(lake: Lake) -> None:
+    lake.sql(
+        "CREATE TABLE {lake}.db.n (id INT, s STRUCT<a: INT, b: STRING, c: INT>, l ARRAY<STRUCT<x: INT, y: INT>>) "
+        "TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1', 'file.format' = 'orc')"
+    )
+    lake.sql(
+        "INSERT INTO {lake}.db.n VALUES "
+        "(1, named_struct('a', 1, 'b', 'one', 'c', 3), array(named_struct('x', 8, 'y', 9)))"
+    )
+    assert lake.tuples("SELECT s.c, l.y FROM {lake}.db.n WHERE s.b = 'one'") == [(3, [9])]
