@@ -10,7 +10,7 @@ import json
 import struct
 import uuid
 from base64 import b64decode, b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -38,6 +38,7 @@ from interbed.thrift_idl.planner.ttypes import WriteMode, WritePlan
 
 _LENGTH = struct.Struct("!i")
 _PREFIX = "data-file.prefix"
+_CHANGELOG_PREFIX = "changelog-file.prefix"
 _BUCKET = "bucket-"
 
 
@@ -108,6 +109,11 @@ class CommitToken:
         """What the names of the job's data files begin with."""
         return f"{table.options.data_file_prefix}{self.commit_user}-"
 
+    def named(self, table: Table) -> Table:
+        """The table for the job's tasks: what they write bears its name."""
+        data, changelog = self._file_prefixes(table)
+        return table.copy({_PREFIX: data, _CHANGELOG_PREFIX: changelog})
+
     def commit(
         self,
         table: Table,
@@ -133,7 +139,21 @@ class CommitToken:
             return
         if messages:
             table.new_commit(self.commit_user).abort(messages)
-        table.store.file_io.delete_quietly(files_with_prefix(table, self.file_prefix(table)))
+        table.store.file_io.delete_quietly(files_with_prefix(table, *self._file_prefixes(table)))
+
+    def sweep(self, table: Table, messages: Sequence[CommitMessage]) -> None:
+        """Delete what attempts of tasks left in the messages' buckets whose messages were not the ones committed."""
+        named = {f.file_name for m in messages for f in (*m.new_files, *m.changelog_files, *m.compact_after)}
+        named |= {f.file_name for m in messages for f in m.compact_changelog}
+        store = table.store
+        for partition, bucket in {(m.partition, m.bucket) for m in messages}:
+            found = store.file_io.list(store.paths.bucket_directory(partition, bucket))
+            own = (f for f in found if f.name.startswith(self._file_prefixes(table)))
+            store.file_io.delete_quietly([f.path for f in own if not f.name.startswith(tuple(named))])
+
+    def _file_prefixes(self, table: Table) -> tuple[str, str]:
+        """What the names of the job's data files and of its changelog files begin with."""
+        return self.file_prefix(table), f"{table.options.changelog_file_prefix}{self.commit_user}-"
 
     def _commit(self, table: Table, messages: Sequence[CommitMessage]) -> int | None:
         commit = table.new_commit(self.commit_user)
@@ -160,9 +180,9 @@ class CommitToken:
         return f"{directory}/.write-{self.commit_user}"
 
 
-def files_with_prefix(table: Table, prefix: str) -> Iterator[str]:
+def files_with_prefix(table: Table, *prefixes: str) -> Iterator[str]:
     """The paths of data files of all partitions and buckets whose names begin so, and of the index files with them."""
-    names = (prefix, f"index-{prefix}")
+    names = (*prefixes, *(f"index-{prefix}" for prefix in prefixes))
     file_io = table.store.file_io
     directories = [table.location]
     for _ in table.partition_keys:
@@ -202,7 +222,7 @@ class TaskWriter:
     def __init__(self, task: bytes) -> None:
         self._token = CommitToken.from_bytes(task)
         table = self._token.handle.open()
-        self._table = table.copy({_PREFIX: self._token.file_prefix(table)})
+        self._table = self._token.named(table)
         self._arrow = self._table.arrow_schema
         replaces = self._token.mode in (WriteMode.OVERWRITE, WriteMode.OVERWRITE_DYNAMIC)
         overwrite = replaces or self._token.handle.staged is not None
@@ -225,10 +245,11 @@ class TaskWriter:
         if not self._token.is_marked(self._table):
             self._delete_prepared()
             raise CommitFailedError("The job of this task has ended without it; its files were deleted.")
-        messages = [message.to_bytes() for message in (*self._prepared, *replaced)]
+        content = encode_messages((*self._prepared, *replaced))
         if self._changes is not None and (marked := self._changes.marked()) and not replaced:
-            messages.append(encode_marks(marked))
-        return b"".join(_LENGTH.pack(len(message)) + message for message in messages)
+            marks = encode_marks(marked)
+            content += _LENGTH.pack(len(marks)) + marks
+        return content
 
     def _change_writer(self) -> ChangeWriter:
         if self._table.schema.has_primary_key:
@@ -244,6 +265,12 @@ class TaskWriter:
         # Only what this task wrote: the others of its job may yet succeed.
         self._table.new_commit(self._token.commit_user).abort(self._prepared)
         self._prepared = []
+
+
+def encode_messages(messages: Iterable[CommitMessage]) -> bytes:
+    """The messages for the driver, for decode_messages."""
+    contents = [message.to_bytes() for message in messages]
+    return b"".join(_LENGTH.pack(len(content)) + content for content in contents)
 
 
 def decode_messages(contents: Sequence[bytes]) -> list[CommitMessage]:

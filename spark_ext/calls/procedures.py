@@ -39,6 +39,7 @@ class ProcedureCalls(Calls):
             procedure=procedure_named(call.procedure),
             catalog=self._catalog(call.catalog),
             catalog_name=call.catalog.name,
+            catalog_options=call.catalog.options,
             namespace=call.currentNamespace,
             arguments=json.loads(call.argumentsJson),
         )

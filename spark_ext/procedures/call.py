@@ -21,11 +21,12 @@ class ArgumentError(InvalidInputError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcedureCall:
-    """A procedure with its arguments (those that are not null), in a catalog."""
+    """A procedure with its arguments (those that are not null), in a catalog; its options are as Spark has them."""
 
     procedure: Procedure
     catalog: Catalog
     catalog_name: str
+    catalog_options: Mapping[str, str]
     namespace: str
     arguments: Mapping[str, Any]
 

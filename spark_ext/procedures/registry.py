@@ -2,11 +2,21 @@
 
 from collections.abc import Mapping
 
-from interbed.spark_ext.procedures import branches, consumers, files, manifests, migration, partitions, snapshots, tags
+from interbed.spark_ext.procedures import (
+    branches,
+    compaction,
+    consumers,
+    files,
+    manifests,
+    migration,
+    partitions,
+    snapshots,
+    tags,
+)
 from interbed.spark_ext.procedures.procedure import Procedure
 from interbed.storage.errors import InvalidInputError, NotSupportedError
 
-_MODULES = (tags, branches, snapshots, consumers, partitions, files, manifests, migration)
+_MODULES = (tags, branches, snapshots, consumers, partitions, files, manifests, migration, compaction)
 
 PROCEDURES: Mapping[str, Procedure] = {p.name: p for module in _MODULES for p in module.PROCEDURES}
 

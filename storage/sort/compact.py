@@ -6,6 +6,7 @@ partitions, and so lose what is appended meanwhile; here only a change of the sa
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -20,10 +21,11 @@ from interbed.storage.manifest.data_file import DataFileMeta, FileSource
 from interbed.storage.scan.partition_filter import PartitionChoice
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.support import check_writable
-from interbed.storage.sort.external import ExternalSort
-from interbed.storage.sort.key import SortKey, is_curve
+from interbed.storage.sort.external import ExternalSort, Rows
+from interbed.storage.sort.key import Sample, SortKey, is_curve
 from interbed.storage.sort.order import SortOrder
 from interbed.storage.sort.partition_rows import PartitionRows, SortUnit
+from interbed.storage.sort.ranges import RowsOfRange, SortRanges
 from interbed.storage.store import TableStore
 from interbed.storage.write.commit_message import CommitMessage
 
@@ -116,6 +118,28 @@ def sort_unit(store: TableStore, unit: SortUnit, order: SortOrder) -> CommitMess
     # A curve is drawn by a sample; an order needs one only if it is too large for memory.
     sample = rows.sample() if is_curve(order) else None
     key = SortKey(order) if sample is None else SortKey.of(order, sample)
+    return sorted_message(unit, _write_sorted(store, unit, key, rows, sample))
+
+
+def sort_ranges(store: TableStore, unit: SortUnit, order: SortOrder, ranges: int) -> SortRanges:
+    """Ranges in which the unit's rows can be sorted apart from each other."""
+    sample = PartitionRows(store, unit, order.columns).sample()
+    return SortRanges.of(SortKey.of(order, sample), sample, ranges)
+
+
+def sort_range(store: TableStore, unit: SortUnit, ranges: SortRanges, number: int) -> CommitMessage:
+    """Write one range of a unit's rows anew, sorted; the message of the first range replaces the unit's files.
+
+    On an error the new files are deleted.
+    """
+    rows = RowsOfRange(PartitionRows(store, unit, ranges.key.order.columns), ranges, number)
+    message = sorted_message(unit, _write_sorted(store, unit, ranges.key, rows, None))
+    return message if number == 0 else replace(message, compact_before=(), compact_deleted_index_files=())
+
+
+def _write_sorted(
+    store: TableStore, unit: SortUnit, key: SortKey, rows: Rows, sample: Sample | None
+) -> list[DataFileMeta]:
     layout = DataFileLayout.of(store.schema, store.options)
     memory = max(store.options.write_buffer_size, _LEAST_MEMORY)
     with (
@@ -124,8 +148,7 @@ def sort_unit(store: TableStore, unit: SortUnit, order: SortOrder) -> CommitMess
     ):
         for batch in sorting.sorted(rows, sample):
             writer.write(pa.RecordBatch.from_arrays(batch.columns, schema=layout.arrow))
-        after = writer.close()
-    return sorted_message(unit, after)
+        return writer.close()
 
 
 def new_files(store: TableStore, unit: SortUnit, layout: DataFileLayout) -> RollingFileWriter:

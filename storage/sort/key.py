@@ -71,7 +71,7 @@ class SortKey:
 
     def to_text(self) -> str:
         """The key as text, for another process."""
-        grids = [base64.b64encode(_ipc(pa.record_batch([g], names=["grid"]))).decode() for g in self.grid]
+        grids = [base64.b64encode(batch_to_bytes(pa.record_batch([g], names=["grid"]))).decode() for g in self.grid]
         return json.dumps({"strategy": self.order.strategy.value, "columns": self.order.columns, "grid": grids})
 
     @staticmethod
@@ -79,7 +79,7 @@ class SortKey:
         """The key of text made by to_text."""
         value = json.loads(text)
         order = SortOrder(strategy=OrderStrategy(value["strategy"]), columns=tuple(value["columns"]))
-        return SortKey(order, tuple(_of_ipc(base64.b64decode(g)).column(0) for g in value["grid"]))
+        return SortKey(order, tuple(batch_from_bytes(base64.b64decode(g)).column(0) for g in value["grid"]))
 
 
 def is_curve(order: SortOrder) -> bool:
@@ -123,13 +123,15 @@ def _boundaries(columns: Sequence[Array], weights: npt.NDArray[np.float64] | Non
     return [c.take(pa.array(order[cut_rows])) for c in columns]
 
 
-def _ipc(batch: pa.RecordBatch) -> bytes:
+def batch_to_bytes(batch: pa.RecordBatch) -> bytes:
+    """A batch for another process."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:
         writer.write_batch(batch)
     return sink.getvalue().to_pybytes()
 
 
-def _of_ipc(content: bytes) -> pa.RecordBatch:
+def batch_from_bytes(content: bytes) -> pa.RecordBatch:
+    """The batch of bytes made by batch_to_bytes."""
     with pa.ipc.open_stream(content) as reader:
         return reader.read_next_batch()

@@ -9,6 +9,14 @@ PROCEDURES: dict[str, tuple[str, str]] = {
         "table*, includingConsumers, excludingConsumers",
         "result boolean",
     ),
+    "compact": (
+        "table*, partitions, compact_strategy, order_strategy, order_by, where, options, partition_idle_time, buckets",
+        "result boolean",
+    ),
+    "compact_database": (
+        "including_databases, including_tables, excluding_tables, options",
+        "result",
+    ),
     "compact_manifest": (
         "table*, options, dry_run boolean, "
         "manifest_sort_enabled boolean, manifest_sort_partition_field, manifest_sort_max_rewrite_size",
@@ -102,6 +110,10 @@ PROCEDURES: dict[str, tuple[str, str]] = {
     "rewrite_file_index": (
         "table*, where",
         "written_partitions integer, written_indexes integer",
+    ),
+    "rescale": (
+        "table*, bucket_num integer, partitions, where",
+        "result boolean",
     ),
     "rollback": (
         "table*, version, snapshot long, tag",

@@ -1,13 +1,13 @@
 """Compaction of a table, a partition or a bucket, as one COMPACT snapshot: in full, or as the strategy finds due."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
-from interbed.storage.append.compact import FileConcatenator, plan_append_compaction
+from interbed.storage.append.compact import FileConcatenator, FileGroup, plan_append_compaction
 from interbed.storage.bucket.mode import BucketMode, bucket_mode
 from interbed.storage.bucket.postponed_compact import PostponedPartition, postponed_partitions, take_up
 from interbed.storage.commit.file_store_commit import FileStoreCommit
@@ -50,8 +50,8 @@ def compact_table(
     partition column that the table does not have. After an error nothing is left of the compaction.
     """
     check_writable(store)
-    restored = _restored(store, partition, bucket, partition_idle_time)
-    waiting = _waiting(store, restored, partition, bucket)
+    restored = restored_buckets(store, partition, None if bucket is None else [bucket], partition_idle_time)
+    waiting = waiting_partitions(store, restored, partition, whole=bucket is None)
     # Writers of the waiting rows compact the buckets that these go to themselves.
     others = restored.without({p.partition for p in waiting}) if waiting else restored
     messages = compact_buckets(store, others, full=full, progress=progress)
@@ -77,9 +77,9 @@ def plan_table_compaction(
 ) -> list[PlannedCompaction]:
     """What compact_table would do now, bucket by bucket, without doing it; buckets with nothing to do are left out."""
     check_writable(store)
-    restored = _restored(store, partition, bucket, partition_idle_time)
+    restored = restored_buckets(store, partition, None if bucket is None else [bucket], partition_idle_time)
     planner = CompactionPlanner(store)
-    plans = [_planned_take_up(store, p) for p in _waiting(store, restored, partition, bucket)]
+    plans = [_planned_take_up(store, p) for p in waiting_partitions(store, restored, partition, whole=bucket is None)]
     for place in restored.buckets():
         if not store.schema.has_primary_key:
             plans += _planned_concatenation(store, restored, *place)
@@ -121,16 +121,20 @@ def compact_buckets(
     return [m for m in results if m is not None]
 
 
-def _restored(
-    store: TableStore, partition: PartitionChoice, bucket: int | None, idle: timedelta | None
+def restored_buckets(
+    store: TableStore, partition: PartitionChoice, buckets: Collection[int] | None, idle: timedelta | None
 ) -> RestoredBuckets:
-    scan = TableScan(store, partition_filter=partition, buckets=None if bucket is None else [bucket])
-    restored = scan.restore_buckets()
+    """The buckets that a compaction is about, as of the newest snapshot.
+
+    Raises InvalidInputError for a bucket or a partition column that the table does not have.
+    """
+    restored = TableScan(store, partition_filter=partition, buckets=buckets).restore_buckets()
     # There may be more buckets than the option says: dynamic ones, and those of rescaled partitions.
-    if bucket is not None and not restored.buckets() and not 0 <= bucket < max(1, store.options.bucket):
-        fixed = store.options.bucket
+    fixed = store.options.bucket
+    missing = set(buckets or ()) - set(range(max(1, fixed))) - {number for _, number in restored.buckets()}
+    if missing:
         there = "makes them as rows come" if fixed < 0 else f"counts them from 0 to {fixed - 1}"
-        raise InvalidInputError(f"The table has no bucket {bucket}; it {there}.")
+        raise InvalidInputError(f"The table has no bucket {min(missing)}; it {there}.")
     if idle is None:
         return restored
     newest: dict[bytes, int] = {}
@@ -141,11 +145,11 @@ def _restored(
     return restored.without({each for each, millis in newest.items() if millis > since})
 
 
-def _waiting(
-    store: TableStore, restored: RestoredBuckets, partition: PartitionChoice, bucket: int | None
+def waiting_partitions(
+    store: TableStore, restored: RestoredBuckets, partition: PartitionChoice, *, whole: bool
 ) -> list[PostponedPartition]:
-    """Partitions with postponed rows to take up; a compaction of one bucket leaves them."""
-    if bucket is not None or bucket_mode(store.schema, store.options) is not BucketMode.POSTPONED:
+    """Partitions with postponed rows to take up; a compaction of some buckets leaves them."""
+    if not whole or bucket_mode(store.schema, store.options) is not BucketMode.POSTPONED:
         return []
     return postponed_partitions(store, restored, partition)
 
@@ -158,6 +162,24 @@ class _Due:
     rewriter: BucketRewriter
     reason: str
     detail: str
+
+
+def is_due(store: TableStore, restored: RestoredBuckets, partition: bytes, bucket: int, *, full: bool) -> bool:
+    """Whether there is something to merge in a bucket of a table with a primary key."""
+    planner = CompactionPlanner(store)
+    levels = planner.levels(restored.files(partition, bucket))
+    return _due(planner, restored, levels, partition, bucket, full=full) is not None
+
+
+def concatenated_groups(
+    store: TableStore, restored: RestoredBuckets, partition: bytes, bucket: int
+) -> tuple[FileGroup, ...]:
+    """The files of a bucket of an append table that are to become one, by groups."""
+    return plan_append_compaction(
+        restored.files(partition, bucket),
+        small_file_bytes=_small_file_bytes(store),
+        keep_order=store.options.bucket > 0,
+    )
 
 
 def _due(
@@ -194,7 +216,7 @@ def _merge_bucket(
     return CommitMessage(
         partition=partition,
         bucket=bucket,
-        total_buckets=_total_buckets(store, restored, partition),
+        total_buckets=total_buckets(store, restored, partition),
         compact_before=outcome.before,
         compact_after=outcome.after,
         compact_changelog=outcome.changelog,
@@ -206,19 +228,16 @@ def _merge_bucket(
 def _concatenate_bucket(
     store: TableStore, concatenator: FileConcatenator, restored: RestoredBuckets, partition: bytes, bucket: int
 ) -> CommitMessage | None:
-    groups = plan_append_compaction(
-        restored.files(partition, bucket),
-        small_file_bytes=_small_file_bytes(store),
-        keep_order=store.options.bucket > 0,
-    )
+    groups = concatenated_groups(store, restored, partition, bucket)
     if not groups:
         return None
-    total = _total_buckets(store, restored, partition)
+    total = total_buckets(store, restored, partition)
     index_files = restored.index_files(partition, bucket)
     return concatenator.run(groups, partition=partition, bucket=bucket, total_buckets=total, index_files=index_files)
 
 
-def _total_buckets(store: TableStore, restored: RestoredBuckets, partition: bytes) -> int:
+def total_buckets(store: TableStore, restored: RestoredBuckets, partition: bytes) -> int:
+    """The number of buckets that a partition's new files are noted with."""
     total = restored.total_buckets(partition)
     return store.options.bucket if total is None else total
 
@@ -270,9 +289,7 @@ def _planned_concatenation(
     store: TableStore, restored: RestoredBuckets, partition: bytes, bucket: int
 ) -> list[PlannedCompaction]:
     files = restored.files(partition, bucket)
-    groups = plan_append_compaction(
-        files, small_file_bytes=_small_file_bytes(store), keep_order=store.options.bucket > 0
-    )
+    groups = concatenated_groups(store, restored, partition, bucket)
     rewritten = [f for group in groups for f in group]
     if not rewritten:
         return []
