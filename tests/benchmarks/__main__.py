@@ -32,6 +32,7 @@ from tests.benchmarks import (
     partitions,
     planning,
     soak,
+    spark_compaction,
     spark_peers,
 )
 from tests.benchmarks.engines import ratio_text
@@ -122,6 +123,9 @@ def main() -> None:
     in_spark = {} if arguments.skip_spark else spark_peers.measure(console, arguments.rows)
     if in_spark:
         spark_peers.show(in_spark, console)
+        by_statement = spark_compaction.measure(console, arguments.rows // 4)
+        spark_compaction.show(by_statement, console)
+        in_spark |= {f"by CALL: {stage}": figures for stage, figures in by_statement.items()}
     by_format = {} if arguments.skip_formats else formats.measure(console)
     if by_format:
         formats.show(by_format, console)

@@ -95,7 +95,7 @@ class _SqlEngine:
 
 
 class Interbed(_SqlEngine):
-    """This project. The compaction is the same call that `CALL sys.compact` makes, in this process."""
+    """This project."""
 
     name = "interbed"
     table = "lake.b.t"
@@ -124,7 +124,7 @@ class Interbed(_SqlEngine):
         self._table().write_changes(gone.append_column("_row_kind", kinds))
 
     def compact(self) -> None:
-        self._table().compact(full=True)
+        self._spark.sql("CALL lake.sys.compact('b.t')").collect()
 
     def _table(self) -> "Table":
         return interbed.load_catalog("bench", warehouse=f"file:{self._warehouse}/interbed").get_table("b.t")
