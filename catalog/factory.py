@@ -5,7 +5,6 @@ from collections.abc import Mapping
 
 from interbed.catalog.api import Catalog
 from interbed.catalog.filesystem import FileSystemCatalog
-from interbed.catalog.hive.catalog import HiveCatalog
 from interbed.catalog.options import CatalogOptions, MetastoreKind
 
 
@@ -28,6 +27,9 @@ def open_catalog(name: str, properties: Mapping[str, object]) -> Catalog:
     }
     options = CatalogOptions(texts)
     if options.metastore is MetastoreKind.HIVE:
+        # The metastore's interface is large, and slow to import for catalogs that need none.
+        from interbed.catalog.hive.catalog import HiveCatalog
+
         return HiveCatalog(name, options)
     return FileSystemCatalog(name, options)
 

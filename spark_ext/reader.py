@@ -12,6 +12,7 @@ from interbed.spark_ext.handle import TableHandle
 from interbed.spark_ext.hidden_columns import read_with_hidden
 from interbed.spark_ext.narrowed import NarrowedFields
 from interbed.spark_ext.native import NativeFiles
+from interbed.spark_ext.partitioning import partitioning_of
 from interbed.spark_ext.predicates import conjunction_of
 from interbed.spark_ext.session_options import TRAVEL_KEYS, read_options
 from interbed.spark_ext.spark_types import arrow_schema_for_spark, batch_for_spark
@@ -19,9 +20,11 @@ from interbed.storage.change_view import ChangeView
 from interbed.storage.errors import InvalidInputError
 from interbed.storage.predicate.expr import Predicate
 from interbed.storage.read.audit_read import AuditRead
+from interbed.storage.scan.plan import Plan
 from interbed.storage.scan.split import Split
 from interbed.storage.scan.starting_point import starting_snapshot
 from interbed.storage.stream_options import StartupMode
+from interbed.storage.table import Table
 from interbed.thrift_idl.planner.ttypes import ScanPlan, ScanSplit
 
 SNAPSHOT_ID = "scan.snapshot-id"
@@ -67,7 +70,7 @@ class ReadTask:
 
 def plan_scan(handle: TableHandle, request: Any) -> ScanPlan:
     """The plan for planner.thrift's ScanRequest: splits of the handle's snapshot, pruned by filters and limit."""
-    handle = _as_read(handle, request.options)
+    handle = as_read(handle, request.options)
     predicate = conjunction_of(request.filters, handle.fields)
     task = ReadTask(
         handle=handle,
@@ -80,19 +83,29 @@ def plan_scan(handle: TableHandle, request: Any) -> ScanPlan:
     if handle.snapshot_id is None:
         nothing = _description(None, [], task.columns, request.limit)
         return ScanPlan(task=task.to_bytes(), splits=[], rowCount=0, byteSize=0, description=nothing)
-    table = handle.open()
-    # Other modes than a snapshot's look at the files of several; these see the newest when the read is planned.
-    snapshot_id = handle.snapshot_id if table.options.startup_mode in _OF_ONE_SNAPSHOT else None
-    plan = table.new_scan(predicate=predicate, limit=request.limit, snapshot_id=snapshot_id).plan()
+    table, plan = planned(handle, predicate, request.limit)
     native = NativeFiles(table.schema, task.columns, lambda schema_id: table.store.schemas.schema(schema_id).fields)
     splits = [split_for_spark(split, native) for split in plan.splits]
+    partitioned = partitioning_of(table.schema, plan.splits) if request.partitioned else None
+    if partitioned is not None:
+        for split, key in zip(splits, partitioned[1], strict=True):
+            split.key = key
     return ScanPlan(
         task=task.to_bytes(),
         splits=splits,
         rowCount=sum(split.row_count for split in plan.splits),
         byteSize=sum(split.byte_size for split in plan.splits),
         description=_description(handle.snapshot_id, splits, task.columns, request.limit),
+        partitioning=None if partitioned is None else partitioned[0],
     )
+
+
+def planned(handle: TableHandle, predicate: Predicate | None, limit: int | None = None) -> tuple[Table, Plan]:
+    """The table of a handle that has a snapshot, and the plan of a read."""
+    table = handle.open()
+    # Other modes than a snapshot's look at the files of several; these see the newest when the read is planned.
+    snapshot_id = handle.snapshot_id if table.options.startup_mode in _OF_ONE_SNAPSHOT else None
+    return table, table.new_scan(predicate=predicate, limit=limit, snapshot_id=snapshot_id).plan()
 
 
 def _plan_view(task: ReadTask, limit: int | None) -> ScanPlan:
@@ -106,7 +119,7 @@ def _plan_view(task: ReadTask, limit: int | None) -> ScanPlan:
     )
 
 
-def _as_read(handle: TableHandle, options: Mapping[str, str]) -> TableHandle:
+def as_read(handle: TableHandle, options: Mapping[str, str]) -> TableHandle:
     """The handle with the options of this read and the snapshot that they mean."""
     read = replace(handle, dynamic_options=read_options(handle.dynamic_options, options))
     if TRAVEL_KEYS.isdisjoint(options):

@@ -70,7 +70,7 @@ def _serve(operation: int, payloads: list[bytes], infile: BufferedReader, outfil
         case 2:
             _serve_write(payloads, infile, outfile)
         case 3:
-            # Imported in the forked process: threads of Arrow and of network libraries do not survive a fork.
+            # Loaded by the daemon already (see there); imported late, because this module has to load without them.
             from interbed.spark_ext.planner import serve
 
             serve(infile, outfile)
@@ -84,7 +84,7 @@ def _serve(operation: int, payloads: list[bytes], infile: BufferedReader, outfil
 
 
 def _serve_read(payloads: list[bytes], outfile: BufferedWriter) -> None:
-    # Imported in the forked process, see above.
+    # Imported late, see above.
     import pyarrow as pa
 
     from interbed.spark_ext.reader import read_split
@@ -100,7 +100,7 @@ def _serve_read(payloads: list[bytes], outfile: BufferedWriter) -> None:
 
 
 def _serve_write(payloads: list[bytes], infile: BufferedReader, outfile: BufferedWriter) -> None:
-    # Imported in the forked process, see above.
+    # Imported late, see above.
     import pyarrow as pa
 
     from interbed.spark_ext.writer import TaskWriter
@@ -130,7 +130,7 @@ def _serve_write(payloads: list[bytes], infile: BufferedReader, outfile: Buffere
 
 
 def _serve_task(payloads: list[bytes], outfile: BufferedWriter) -> None:
-    # Imported in the forked process, see above.
+    # Imported late, see above.
     from interbed.spark_ext.procedures.registry import run_task
 
     procedure, shared, payload = payloads

@@ -184,6 +184,8 @@ struct ScanRequest {
   4: required map<string, string> options,
   /** The columns with their types, as Spark's StructType in JSON; nested ones may lack fields that are not needed. */
   5: optional string schemaJson,
+  /** Tell the splits' keys. */
+  9: optional bool partitioned,
 }
 
 /** A Parquet file that Spark's own reader may read as it is. */
@@ -200,6 +202,15 @@ struct ScanSplit {
   /** Not empty: these files hold exactly the rows of the split. */
   4: required list<NativeFile> nativeFiles,
   5: required list<string> preferredHosts,
+  /** A JSON list of Spark's values, see ScanPartitioning. */
+  9: optional string key,
+}
+
+/** What the splits' keys are values of: partition columns, then (bucketCount > 0) the bucket of the bucket columns. */
+struct ScanPartitioning {
+  1: required list<string> columns,
+  2: required i32 bucketCount,
+  3: required list<string> bucketColumns,
 }
 
 struct ScanPlan {
@@ -210,6 +221,26 @@ struct ScanPlan {
   4: required i64 byteSize,
   /** Said by EXPLAIN. */
   5: required string description,
+  /** Absent: splits have no keys. */
+  6: optional ScanPartitioning partitioning,
+}
+
+enum AggregateFunction {
+  COUNT_ROWS = 1,
+  COUNT = 2,
+  MIN = 3,
+  MAX = 4,
+}
+
+struct Aggregate {
+  1: required AggregateFunction kind,
+  /** Absent for COUNT_ROWS. */
+  2: optional string column,
+}
+
+struct AggregateAnswer {
+  /** JSON lists of Spark's values: the group's, then the aggregates'. Absent: metadata does not tell, Spark has to read. */
+  1: optional list<string> rows,
 }
 
 /** How much one micro-batch reads at most; absent: all there is. */
@@ -353,6 +384,9 @@ service Planner {
 
   list<FilterHandling> pushFilters(1: binary handle, 2: list<string> filters) throws (1: PlannerError error),
   ScanPlan planScan(1: binary handle, 2: ScanRequest request) throws (1: PlannerError error),
+  /** The aggregates of the rows that the request selects, its columns being those to group by. */
+  AggregateAnswer aggregate(1: binary handle, 2: ScanRequest request, 3: list<Aggregate> aggregates)
+    throws (1: PlannerError error),
 
   WritePlan planWrite(1: binary handle, 2: WriteRequest request) throws (1: PlannerError error),
   /** Repeatable: a token commits once, however often it is sent. */

@@ -2,11 +2,12 @@
 
 from typing import Any
 
+from interbed.spark_ext.aggregates import answer
 from interbed.spark_ext.calls.base import Calls
 from interbed.spark_ext.handle import TableHandle
 from interbed.spark_ext.predicates import handling_of
 from interbed.spark_ext.reader import plan_scan
-from interbed.thrift_idl.planner.ttypes import ScanPlan
+from interbed.thrift_idl.planner.ttypes import AggregateAnswer, ScanPlan
 
 
 class ScanCalls(Calls):
@@ -19,3 +20,6 @@ class ScanCalls(Calls):
 
     def planScan(self, handle: bytes, request: Any) -> ScanPlan:  # noqa: N802
         return plan_scan(TableHandle.from_bytes(handle), request)
+
+    def aggregate(self, handle: bytes, request: Any, aggregates: list[Any]) -> AggregateAnswer:
+        return AggregateAnswer(rows=answer(TableHandle.from_bytes(handle), request, aggregates))

@@ -189,6 +189,18 @@ class Iface(object):
         """
         pass
 
+    def aggregate(self, handle, request, aggregates):
+        """
+        The aggregates of the rows that the request selects, its columns being those to group by.
+
+        Parameters:
+         - handle
+         - request
+         - aggregates
+
+        """
+        pass
+
     def planWrite(self, handle, request):
         """
         Parameters:
@@ -1056,6 +1068,46 @@ class Client(Iface):
             raise result.error
         raise TApplicationException(TApplicationException.MISSING_RESULT, "planScan failed: unknown result")
 
+    def aggregate(self, handle, request, aggregates):
+        """
+        The aggregates of the rows that the request selects, its columns being those to group by.
+
+        Parameters:
+         - handle
+         - request
+         - aggregates
+
+        """
+        self.send_aggregate(handle, request, aggregates)
+        return self.recv_aggregate()
+
+    def send_aggregate(self, handle, request, aggregates):
+        self._oprot.writeMessageBegin('aggregate', TMessageType.CALL, self._seqid)
+        args = aggregate_args()
+        args.handle = handle
+        args.request = request
+        args.aggregates = aggregates
+        args.write(self._oprot)
+        self._oprot.writeMessageEnd()
+        self._oprot.trans.flush()
+
+    def recv_aggregate(self):
+        iprot = self._iprot
+        (fname, mtype, rseqid) = iprot.readMessageBegin()
+        if mtype == TMessageType.EXCEPTION:
+            x = TApplicationException()
+            x.read(iprot)
+            iprot.readMessageEnd()
+            raise x
+        result = aggregate_result()
+        result.read(iprot)
+        iprot.readMessageEnd()
+        if result.success is not None:
+            return result.success
+        if result.error is not None:
+            raise result.error
+        raise TApplicationException(TApplicationException.MISSING_RESULT, "aggregate failed: unknown result")
+
     def planWrite(self, handle, request):
         """
         Parameters:
@@ -1852,6 +1904,7 @@ class Processor(Iface, TProcessor):
         self._processMap["truncatePartitions"] = Processor.process_truncatePartitions
         self._processMap["pushFilters"] = Processor.process_pushFilters
         self._processMap["planScan"] = Processor.process_planScan
+        self._processMap["aggregate"] = Processor.process_aggregate
         self._processMap["planWrite"] = Processor.process_planWrite
         self._processMap["commitWrite"] = Processor.process_commitWrite
         self._processMap["abortWrite"] = Processor.process_abortWrite
@@ -2359,6 +2412,32 @@ class Processor(Iface, TProcessor):
             msg_type = TMessageType.EXCEPTION
             result = TApplicationException(TApplicationException.INTERNAL_ERROR, 'Internal error')
         oprot.writeMessageBegin("planScan", msg_type, seqid)
+        result.write(oprot)
+        oprot.writeMessageEnd()
+        oprot.trans.flush()
+
+    def process_aggregate(self, seqid, iprot, oprot):
+        args = aggregate_args()
+        args.read(iprot)
+        iprot.readMessageEnd()
+        result = aggregate_result()
+        try:
+            result.success = self._handler.aggregate(args.handle, args.request, args.aggregates)
+            msg_type = TMessageType.REPLY
+        except TTransport.TTransportException:
+            raise
+        except PlannerError as error:
+            msg_type = TMessageType.REPLY
+            result.error = error
+        except TApplicationException as ex:
+            logging.exception('TApplication exception in handler')
+            msg_type = TMessageType.EXCEPTION
+            result = ex
+        except Exception:
+            logging.exception('Unexpected exception in handler')
+            msg_type = TMessageType.EXCEPTION
+            result = TApplicationException(TApplicationException.INTERNAL_ERROR, 'Internal error')
+        oprot.writeMessageBegin("aggregate", msg_type, seqid)
         result.write(oprot)
         oprot.writeMessageEnd()
         oprot.trans.flush()
@@ -3125,10 +3204,10 @@ class listNamespaces_result(object):
             if fid == 0:
                 if ftype == TType.LIST:
                     self.success = []
-                    (_etype233, _size230) = iprot.readListBegin()
-                    for _i234 in range(_size230):
-                        _elem235 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.success.append(_elem235)
+                    (_etype254, _size251) = iprot.readListBegin()
+                    for _i255 in range(_size251):
+                        _elem256 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.success.append(_elem256)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -3150,8 +3229,8 @@ class listNamespaces_result(object):
         if self.success is not None:
             oprot.writeFieldBegin('success', TType.LIST, 0)
             oprot.writeListBegin(TType.STRING, len(self.success))
-            for iter236 in self.success:
-                oprot.writeString(iter236.encode('utf-8') if sys.version_info[0] == 2 else iter236)
+            for iter257 in self.success:
+                oprot.writeString(iter257.encode('utf-8') if sys.version_info[0] == 2 else iter257)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.error is not None:
@@ -3506,11 +3585,11 @@ class alterNamespace_args(object):
             elif fid == 3:
                 if ftype == TType.LIST:
                     self.changes = []
-                    (_etype240, _size237) = iprot.readListBegin()
-                    for _i241 in range(_size237):
-                        _elem242 = NamespaceChange()
-                        _elem242.read(iprot)
-                        self.changes.append(_elem242)
+                    (_etype261, _size258) = iprot.readListBegin()
+                    for _i262 in range(_size258):
+                        _elem263 = NamespaceChange()
+                        _elem263.read(iprot)
+                        self.changes.append(_elem263)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -3535,8 +3614,8 @@ class alterNamespace_args(object):
         if self.changes is not None:
             oprot.writeFieldBegin('changes', TType.LIST, 3)
             oprot.writeListBegin(TType.STRUCT, len(self.changes))
-            for iter243 in self.changes:
-                iter243.write(oprot)
+            for iter264 in self.changes:
+                iter264.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -3875,10 +3954,10 @@ class listTables_result(object):
             if fid == 0:
                 if ftype == TType.LIST:
                     self.success = []
-                    (_etype247, _size244) = iprot.readListBegin()
-                    for _i248 in range(_size244):
-                        _elem249 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.success.append(_elem249)
+                    (_etype268, _size265) = iprot.readListBegin()
+                    for _i269 in range(_size265):
+                        _elem270 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.success.append(_elem270)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -3900,8 +3979,8 @@ class listTables_result(object):
         if self.success is not None:
             oprot.writeFieldBegin('success', TType.LIST, 0)
             oprot.writeListBegin(TType.STRING, len(self.success))
-            for iter250 in self.success:
-                oprot.writeString(iter250.encode('utf-8') if sys.version_info[0] == 2 else iter250)
+            for iter271 in self.success:
+                oprot.writeString(iter271.encode('utf-8') if sys.version_info[0] == 2 else iter271)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.error is not None:
@@ -4262,11 +4341,11 @@ class alterTable_args(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.changes = []
-                    (_etype254, _size251) = iprot.readListBegin()
-                    for _i255 in range(_size251):
-                        _elem256 = TableChange()
-                        _elem256.read(iprot)
-                        self.changes.append(_elem256)
+                    (_etype275, _size272) = iprot.readListBegin()
+                    for _i276 in range(_size272):
+                        _elem277 = TableChange()
+                        _elem277.read(iprot)
+                        self.changes.append(_elem277)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -4287,8 +4366,8 @@ class alterTable_args(object):
         if self.changes is not None:
             oprot.writeFieldBegin('changes', TType.LIST, 2)
             oprot.writeListBegin(TType.STRUCT, len(self.changes))
-            for iter257 in self.changes:
-                iter257.write(oprot)
+            for iter278 in self.changes:
+                iter278.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -4773,11 +4852,11 @@ class listPartitions_result(object):
             if fid == 0:
                 if ftype == TType.LIST:
                     self.success = []
-                    (_etype261, _size258) = iprot.readListBegin()
-                    for _i262 in range(_size258):
-                        _elem263 = PartitionInfo()
-                        _elem263.read(iprot)
-                        self.success.append(_elem263)
+                    (_etype282, _size279) = iprot.readListBegin()
+                    for _i283 in range(_size279):
+                        _elem284 = PartitionInfo()
+                        _elem284.read(iprot)
+                        self.success.append(_elem284)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -4799,8 +4878,8 @@ class listPartitions_result(object):
         if self.success is not None:
             oprot.writeFieldBegin('success', TType.LIST, 0)
             oprot.writeListBegin(TType.STRUCT, len(self.success))
-            for iter264 in self.success:
-                iter264.write(oprot)
+            for iter285 in self.success:
+                iter285.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.error is not None:
@@ -4860,10 +4939,10 @@ class createPartitions_args(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.specsJson = []
-                    (_etype268, _size265) = iprot.readListBegin()
-                    for _i269 in range(_size265):
-                        _elem270 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.specsJson.append(_elem270)
+                    (_etype289, _size286) = iprot.readListBegin()
+                    for _i290 in range(_size286):
+                        _elem291 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.specsJson.append(_elem291)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -4884,8 +4963,8 @@ class createPartitions_args(object):
         if self.specsJson is not None:
             oprot.writeFieldBegin('specsJson', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.specsJson))
-            for iter271 in self.specsJson:
-                oprot.writeString(iter271.encode('utf-8') if sys.version_info[0] == 2 else iter271)
+            for iter292 in self.specsJson:
+                oprot.writeString(iter292.encode('utf-8') if sys.version_info[0] == 2 else iter292)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -5004,10 +5083,10 @@ class dropPartitions_args(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.specsJson = []
-                    (_etype275, _size272) = iprot.readListBegin()
-                    for _i276 in range(_size272):
-                        _elem277 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.specsJson.append(_elem277)
+                    (_etype296, _size293) = iprot.readListBegin()
+                    for _i297 in range(_size293):
+                        _elem298 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.specsJson.append(_elem298)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -5028,8 +5107,8 @@ class dropPartitions_args(object):
         if self.specsJson is not None:
             oprot.writeFieldBegin('specsJson', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.specsJson))
-            for iter278 in self.specsJson:
-                oprot.writeString(iter278.encode('utf-8') if sys.version_info[0] == 2 else iter278)
+            for iter299 in self.specsJson:
+                oprot.writeString(iter299.encode('utf-8') if sys.version_info[0] == 2 else iter299)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -5148,10 +5227,10 @@ class truncatePartitions_args(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.specsJson = []
-                    (_etype282, _size279) = iprot.readListBegin()
-                    for _i283 in range(_size279):
-                        _elem284 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.specsJson.append(_elem284)
+                    (_etype303, _size300) = iprot.readListBegin()
+                    for _i304 in range(_size300):
+                        _elem305 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.specsJson.append(_elem305)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -5172,8 +5251,8 @@ class truncatePartitions_args(object):
         if self.specsJson is not None:
             oprot.writeFieldBegin('specsJson', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.specsJson))
-            for iter285 in self.specsJson:
-                oprot.writeString(iter285.encode('utf-8') if sys.version_info[0] == 2 else iter285)
+            for iter306 in self.specsJson:
+                oprot.writeString(iter306.encode('utf-8') if sys.version_info[0] == 2 else iter306)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -5292,10 +5371,10 @@ class pushFilters_args(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.filters = []
-                    (_etype289, _size286) = iprot.readListBegin()
-                    for _i290 in range(_size286):
-                        _elem291 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.filters.append(_elem291)
+                    (_etype310, _size307) = iprot.readListBegin()
+                    for _i311 in range(_size307):
+                        _elem312 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.filters.append(_elem312)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -5316,8 +5395,8 @@ class pushFilters_args(object):
         if self.filters is not None:
             oprot.writeFieldBegin('filters', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.filters))
-            for iter292 in self.filters:
-                oprot.writeString(iter292.encode('utf-8') if sys.version_info[0] == 2 else iter292)
+            for iter313 in self.filters:
+                oprot.writeString(iter313.encode('utf-8') if sys.version_info[0] == 2 else iter313)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -5369,10 +5448,10 @@ class pushFilters_result(object):
             if fid == 0:
                 if ftype == TType.LIST:
                     self.success = []
-                    (_etype296, _size293) = iprot.readListBegin()
-                    for _i297 in range(_size293):
-                        _elem298 = iprot.readI32()
-                        self.success.append(_elem298)
+                    (_etype317, _size314) = iprot.readListBegin()
+                    for _i318 in range(_size314):
+                        _elem319 = iprot.readI32()
+                        self.success.append(_elem319)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -5394,8 +5473,8 @@ class pushFilters_result(object):
         if self.success is not None:
             oprot.writeFieldBegin('success', TType.LIST, 0)
             oprot.writeListBegin(TType.I32, len(self.success))
-            for iter299 in self.success:
-                oprot.writeI32(iter299)
+            for iter320 in self.success:
+                oprot.writeI32(iter320)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.error is not None:
@@ -5570,6 +5649,176 @@ class planScan_result(object):
 all_structs.append(planScan_result)
 planScan_result.thrift_spec = (
     (0, TType.STRUCT, 'success', [ScanPlan, None], None, ),  # 0
+    (1, TType.STRUCT, 'error', [PlannerError, None], None, ),  # 1
+)
+
+
+class aggregate_args(object):
+    """
+    Attributes:
+     - handle
+     - request
+     - aggregates
+
+    """
+
+
+    def __init__(self, handle=None, request=None, aggregates=None,):
+        self.handle = handle
+        self.request = request
+        self.aggregates = aggregates
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.STRING:
+                    self.handle = iprot.readBinary()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 2:
+                if ftype == TType.STRUCT:
+                    self.request = ScanRequest()
+                    self.request.read(iprot)
+                else:
+                    iprot.skip(ftype)
+            elif fid == 3:
+                if ftype == TType.LIST:
+                    self.aggregates = []
+                    (_etype324, _size321) = iprot.readListBegin()
+                    for _i325 in range(_size321):
+                        _elem326 = Aggregate()
+                        _elem326.read(iprot)
+                        self.aggregates.append(_elem326)
+                    iprot.readListEnd()
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('aggregate_args')
+        if self.handle is not None:
+            oprot.writeFieldBegin('handle', TType.STRING, 1)
+            oprot.writeBinary(self.handle)
+            oprot.writeFieldEnd()
+        if self.request is not None:
+            oprot.writeFieldBegin('request', TType.STRUCT, 2)
+            self.request.write(oprot)
+            oprot.writeFieldEnd()
+        if self.aggregates is not None:
+            oprot.writeFieldBegin('aggregates', TType.LIST, 3)
+            oprot.writeListBegin(TType.STRUCT, len(self.aggregates))
+            for iter327 in self.aggregates:
+                iter327.write(oprot)
+            oprot.writeListEnd()
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+all_structs.append(aggregate_args)
+aggregate_args.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'handle', 'BINARY', None, ),  # 1
+    (2, TType.STRUCT, 'request', [ScanRequest, None], None, ),  # 2
+    (3, TType.LIST, 'aggregates', (TType.STRUCT, [Aggregate, None], False), None, ),  # 3
+)
+
+
+class aggregate_result(object):
+    """
+    Attributes:
+     - success
+     - error
+
+    """
+
+
+    def __init__(self, success=None, error=None,):
+        self.success = success
+        self.error = error
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 0:
+                if ftype == TType.STRUCT:
+                    self.success = AggregateAnswer()
+                    self.success.read(iprot)
+                else:
+                    iprot.skip(ftype)
+            elif fid == 1:
+                if ftype == TType.STRUCT:
+                    self.error = PlannerError.read(iprot)
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('aggregate_result')
+        if self.success is not None:
+            oprot.writeFieldBegin('success', TType.STRUCT, 0)
+            self.success.write(oprot)
+            oprot.writeFieldEnd()
+        if self.error is not None:
+            oprot.writeFieldBegin('error', TType.STRUCT, 1)
+            self.error.write(oprot)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+all_structs.append(aggregate_result)
+aggregate_result.thrift_spec = (
+    (0, TType.STRUCT, 'success', [AggregateAnswer, None], None, ),  # 0
     (1, TType.STRUCT, 'error', [PlannerError, None], None, ),  # 1
 )
 
@@ -5753,10 +6002,10 @@ class commitWrite_args(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.messages = []
-                    (_etype303, _size300) = iprot.readListBegin()
-                    for _i304 in range(_size300):
-                        _elem305 = iprot.readBinary()
-                        self.messages.append(_elem305)
+                    (_etype331, _size328) = iprot.readListBegin()
+                    for _i332 in range(_size328):
+                        _elem333 = iprot.readBinary()
+                        self.messages.append(_elem333)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -5777,8 +6026,8 @@ class commitWrite_args(object):
         if self.messages is not None:
             oprot.writeFieldBegin('messages', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.messages))
-            for iter306 in self.messages:
-                oprot.writeBinary(iter306)
+            for iter334 in self.messages:
+                oprot.writeBinary(iter334)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -5909,10 +6158,10 @@ class abortWrite_args(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.messages = []
-                    (_etype310, _size307) = iprot.readListBegin()
-                    for _i311 in range(_size307):
-                        _elem312 = iprot.readBinary()
-                        self.messages.append(_elem312)
+                    (_etype338, _size335) = iprot.readListBegin()
+                    for _i339 in range(_size335):
+                        _elem340 = iprot.readBinary()
+                        self.messages.append(_elem340)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -5933,8 +6182,8 @@ class abortWrite_args(object):
         if self.messages is not None:
             oprot.writeFieldBegin('messages', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.messages))
-            for iter313 in self.messages:
-                oprot.writeBinary(iter313)
+            for iter341 in self.messages:
+                oprot.writeBinary(iter341)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -6111,11 +6360,11 @@ class listProcedures_result(object):
             if fid == 0:
                 if ftype == TType.LIST:
                     self.success = []
-                    (_etype317, _size314) = iprot.readListBegin()
-                    for _i318 in range(_size314):
-                        _elem319 = ProcedureInfo()
-                        _elem319.read(iprot)
-                        self.success.append(_elem319)
+                    (_etype345, _size342) = iprot.readListBegin()
+                    for _i346 in range(_size342):
+                        _elem347 = ProcedureInfo()
+                        _elem347.read(iprot)
+                        self.success.append(_elem347)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -6137,8 +6386,8 @@ class listProcedures_result(object):
         if self.success is not None:
             oprot.writeFieldBegin('success', TType.LIST, 0)
             oprot.writeListBegin(TType.STRUCT, len(self.success))
-            for iter320 in self.success:
-                iter320.write(oprot)
+            for iter348 in self.success:
+                iter348.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.error is not None:
@@ -6343,10 +6592,10 @@ class continueProcedure_args(object):
             elif fid == 3:
                 if ftype == TType.LIST:
                     self.results = []
-                    (_etype324, _size321) = iprot.readListBegin()
-                    for _i325 in range(_size321):
-                        _elem326 = iprot.readBinary()
-                        self.results.append(_elem326)
+                    (_etype352, _size349) = iprot.readListBegin()
+                    for _i353 in range(_size349):
+                        _elem354 = iprot.readBinary()
+                        self.results.append(_elem354)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -6371,8 +6620,8 @@ class continueProcedure_args(object):
         if self.results is not None:
             oprot.writeFieldBegin('results', TType.LIST, 3)
             oprot.writeListBegin(TType.STRING, len(self.results))
-            for iter327 in self.results:
-                oprot.writeBinary(iter327)
+            for iter355 in self.results:
+                oprot.writeBinary(iter355)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -8108,10 +8357,10 @@ class commitEpoch_args(object):
             elif fid == 3:
                 if ftype == TType.LIST:
                     self.messages = []
-                    (_etype331, _size328) = iprot.readListBegin()
-                    for _i332 in range(_size328):
-                        _elem333 = iprot.readBinary()
-                        self.messages.append(_elem333)
+                    (_etype359, _size356) = iprot.readListBegin()
+                    for _i360 in range(_size356):
+                        _elem361 = iprot.readBinary()
+                        self.messages.append(_elem361)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -8136,8 +8385,8 @@ class commitEpoch_args(object):
         if self.messages is not None:
             oprot.writeFieldBegin('messages', TType.LIST, 3)
             oprot.writeListBegin(TType.STRING, len(self.messages))
-            for iter334 in self.messages:
-                oprot.writeBinary(iter334)
+            for iter362 in self.messages:
+                oprot.writeBinary(iter362)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -8405,10 +8654,10 @@ class canDeleteWhere_args(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.filters = []
-                    (_etype338, _size335) = iprot.readListBegin()
-                    for _i339 in range(_size335):
-                        _elem340 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.filters.append(_elem340)
+                    (_etype366, _size363) = iprot.readListBegin()
+                    for _i367 in range(_size363):
+                        _elem368 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.filters.append(_elem368)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -8429,8 +8678,8 @@ class canDeleteWhere_args(object):
         if self.filters is not None:
             oprot.writeFieldBegin('filters', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.filters))
-            for iter341 in self.filters:
-                oprot.writeString(iter341.encode('utf-8') if sys.version_info[0] == 2 else iter341)
+            for iter369 in self.filters:
+                oprot.writeString(iter369.encode('utf-8') if sys.version_info[0] == 2 else iter369)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -8560,10 +8809,10 @@ class deleteWhere_args(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.filters = []
-                    (_etype345, _size342) = iprot.readListBegin()
-                    for _i346 in range(_size342):
-                        _elem347 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.filters.append(_elem347)
+                    (_etype373, _size370) = iprot.readListBegin()
+                    for _i374 in range(_size370):
+                        _elem375 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.filters.append(_elem375)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -8584,8 +8833,8 @@ class deleteWhere_args(object):
         if self.filters is not None:
             oprot.writeFieldBegin('filters', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.filters))
-            for iter348 in self.filters:
-                oprot.writeString(iter348.encode('utf-8') if sys.version_info[0] == 2 else iter348)
+            for iter376 in self.filters:
+                oprot.writeString(iter376.encode('utf-8') if sys.version_info[0] == 2 else iter376)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()

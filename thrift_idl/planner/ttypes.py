@@ -129,6 +129,27 @@ class FilterHandling(object):
     }
 
 
+class AggregateFunction(object):
+    COUNT_ROWS = 1
+    COUNT = 2
+    MIN = 3
+    MAX = 4
+
+    _VALUES_TO_NAMES = {
+        1: "COUNT_ROWS",
+        2: "COUNT",
+        3: "MIN",
+        4: "MAX",
+    }
+
+    _NAMES_TO_VALUES = {
+        "COUNT_ROWS": 1,
+        "COUNT": 2,
+        "MIN": 3,
+        "MAX": 4,
+    }
+
+
 class WriteMode(object):
     APPEND = 1
     OVERWRITE = 2
@@ -1595,16 +1616,18 @@ class ScanRequest(object):
      - limit
      - options: Options of this read, of DataFrameReader.option.
      - schemaJson: The columns with their types, as Spark's StructType in JSON; nested ones may lack fields that are not needed.
+     - partitioned: Tell the splits' keys.
 
     """
 
 
-    def __init__(self, columns=None, filters=None, limit=None, options=None, schemaJson=None,):
+    def __init__(self, columns=None, filters=None, limit=None, options=None, schemaJson=None, partitioned=None,):
         self.columns = columns
         self.filters = filters
         self.limit = limit
         self.options = options
         self.schemaJson = schemaJson
+        self.partitioned = partitioned
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -1656,6 +1679,11 @@ class ScanRequest(object):
                     self.schemaJson = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
                 else:
                     iprot.skip(ftype)
+            elif fid == 9:
+                if ftype == TType.BOOL:
+                    self.partitioned = iprot.readBool()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -1695,6 +1723,10 @@ class ScanRequest(object):
         if self.schemaJson is not None:
             oprot.writeFieldBegin('schemaJson', TType.STRING, 5)
             oprot.writeString(self.schemaJson.encode('utf-8') if sys.version_info[0] == 2 else self.schemaJson)
+            oprot.writeFieldEnd()
+        if self.partitioned is not None:
+            oprot.writeFieldBegin('partitioned', TType.BOOL, 9)
+            oprot.writeBool(self.partitioned)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -1802,16 +1834,18 @@ class ScanSplit(object):
      - byteSize
      - nativeFiles: Not empty: these files hold exactly the rows of the split.
      - preferredHosts
+     - key: A JSON list of Spark's values, see ScanPartitioning.
 
     """
 
 
-    def __init__(self, payload=None, rowCount=None, byteSize=None, nativeFiles=None, preferredHosts=None,):
+    def __init__(self, payload=None, rowCount=None, byteSize=None, nativeFiles=None, preferredHosts=None, key=None,):
         self.payload = payload
         self.rowCount = rowCount
         self.byteSize = byteSize
         self.nativeFiles = nativeFiles
         self.preferredHosts = preferredHosts
+        self.key = key
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -1858,6 +1892,11 @@ class ScanSplit(object):
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
+            elif fid == 9:
+                if ftype == TType.STRING:
+                    self.key = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -1894,6 +1933,10 @@ class ScanSplit(object):
                 oprot.writeString(iter169.encode('utf-8') if sys.version_info[0] == 2 else iter169)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
+        if self.key is not None:
+            oprot.writeFieldBegin('key', TType.STRING, 9)
+            oprot.writeString(self.key.encode('utf-8') if sys.version_info[0] == 2 else self.key)
+            oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
 
@@ -1922,6 +1965,109 @@ class ScanSplit(object):
         return not (self == other)
 
 
+class ScanPartitioning(object):
+    """
+    What the splits' keys are values of: partition columns, then (bucketCount > 0) the bucket of the bucket columns.
+
+    Attributes:
+     - columns
+     - bucketCount
+     - bucketColumns
+
+    """
+
+
+    def __init__(self, columns=None, bucketCount=None, bucketColumns=None,):
+        self.columns = columns
+        self.bucketCount = bucketCount
+        self.bucketColumns = bucketColumns
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.LIST:
+                    self.columns = []
+                    (_etype173, _size170) = iprot.readListBegin()
+                    for _i174 in range(_size170):
+                        _elem175 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.columns.append(_elem175)
+                    iprot.readListEnd()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 2:
+                if ftype == TType.I32:
+                    self.bucketCount = iprot.readI32()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 3:
+                if ftype == TType.LIST:
+                    self.bucketColumns = []
+                    (_etype179, _size176) = iprot.readListBegin()
+                    for _i180 in range(_size176):
+                        _elem181 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.bucketColumns.append(_elem181)
+                    iprot.readListEnd()
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('ScanPartitioning')
+        if self.columns is not None:
+            oprot.writeFieldBegin('columns', TType.LIST, 1)
+            oprot.writeListBegin(TType.STRING, len(self.columns))
+            for iter182 in self.columns:
+                oprot.writeString(iter182.encode('utf-8') if sys.version_info[0] == 2 else iter182)
+            oprot.writeListEnd()
+            oprot.writeFieldEnd()
+        if self.bucketCount is not None:
+            oprot.writeFieldBegin('bucketCount', TType.I32, 2)
+            oprot.writeI32(self.bucketCount)
+            oprot.writeFieldEnd()
+        if self.bucketColumns is not None:
+            oprot.writeFieldBegin('bucketColumns', TType.LIST, 3)
+            oprot.writeListBegin(TType.STRING, len(self.bucketColumns))
+            for iter183 in self.bucketColumns:
+                oprot.writeString(iter183.encode('utf-8') if sys.version_info[0] == 2 else iter183)
+            oprot.writeListEnd()
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        if self.columns is None:
+            raise TProtocolException(message='Required field columns is unset!')
+        if self.bucketCount is None:
+            raise TProtocolException(message='Required field bucketCount is unset!')
+        if self.bucketColumns is None:
+            raise TProtocolException(message='Required field bucketColumns is unset!')
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+
+
 class ScanPlan(object):
     """
     Attributes:
@@ -1930,16 +2076,18 @@ class ScanPlan(object):
      - rowCount
      - byteSize
      - description: Said by EXPLAIN.
+     - partitioning: Absent: splits have no keys.
 
     """
 
 
-    def __init__(self, task=None, splits=None, rowCount=None, byteSize=None, description=None,):
+    def __init__(self, task=None, splits=None, rowCount=None, byteSize=None, description=None, partitioning=None,):
         self.task = task
         self.splits = splits
         self.rowCount = rowCount
         self.byteSize = byteSize
         self.description = description
+        self.partitioning = partitioning
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -1958,11 +2106,11 @@ class ScanPlan(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.splits = []
-                    (_etype173, _size170) = iprot.readListBegin()
-                    for _i174 in range(_size170):
-                        _elem175 = ScanSplit()
-                        _elem175.read(iprot)
-                        self.splits.append(_elem175)
+                    (_etype187, _size184) = iprot.readListBegin()
+                    for _i188 in range(_size184):
+                        _elem189 = ScanSplit()
+                        _elem189.read(iprot)
+                        self.splits.append(_elem189)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -1979,6 +2127,12 @@ class ScanPlan(object):
             elif fid == 5:
                 if ftype == TType.STRING:
                     self.description = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 6:
+                if ftype == TType.STRUCT:
+                    self.partitioning = ScanPartitioning()
+                    self.partitioning.read(iprot)
                 else:
                     iprot.skip(ftype)
             else:
@@ -1998,8 +2152,8 @@ class ScanPlan(object):
         if self.splits is not None:
             oprot.writeFieldBegin('splits', TType.LIST, 2)
             oprot.writeListBegin(TType.STRUCT, len(self.splits))
-            for iter176 in self.splits:
-                iter176.write(oprot)
+            for iter190 in self.splits:
+                iter190.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.rowCount is not None:
@@ -2013,6 +2167,10 @@ class ScanPlan(object):
         if self.description is not None:
             oprot.writeFieldBegin('description', TType.STRING, 5)
             oprot.writeString(self.description.encode('utf-8') if sys.version_info[0] == 2 else self.description)
+            oprot.writeFieldEnd()
+        if self.partitioning is not None:
+            oprot.writeFieldBegin('partitioning', TType.STRUCT, 6)
+            self.partitioning.write(oprot)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -2028,6 +2186,141 @@ class ScanPlan(object):
             raise TProtocolException(message='Required field byteSize is unset!')
         if self.description is None:
             raise TProtocolException(message='Required field description is unset!')
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+
+
+class Aggregate(object):
+    """
+    Attributes:
+     - kind
+     - column: Absent for COUNT_ROWS.
+
+    """
+
+
+    def __init__(self, kind=None, column=None,):
+        self.kind = kind
+        self.column = column
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.I32:
+                    self.kind = iprot.readI32()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 2:
+                if ftype == TType.STRING:
+                    self.column = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('Aggregate')
+        if self.kind is not None:
+            oprot.writeFieldBegin('kind', TType.I32, 1)
+            oprot.writeI32(self.kind)
+            oprot.writeFieldEnd()
+        if self.column is not None:
+            oprot.writeFieldBegin('column', TType.STRING, 2)
+            oprot.writeString(self.column.encode('utf-8') if sys.version_info[0] == 2 else self.column)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        if self.kind is None:
+            raise TProtocolException(message='Required field kind is unset!')
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+
+
+class AggregateAnswer(object):
+    """
+    Attributes:
+     - rows: JSON lists of Spark's values: the group's, then the aggregates'. Absent: metadata does not tell, Spark has to read.
+
+    """
+
+
+    def __init__(self, rows=None,):
+        self.rows = rows
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.LIST:
+                    self.rows = []
+                    (_etype194, _size191) = iprot.readListBegin()
+                    for _i195 in range(_size191):
+                        _elem196 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.rows.append(_elem196)
+                    iprot.readListEnd()
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('AggregateAnswer')
+        if self.rows is not None:
+            oprot.writeFieldBegin('rows', TType.LIST, 1)
+            oprot.writeListBegin(TType.STRING, len(self.rows))
+            for iter197 in self.rows:
+                oprot.writeString(iter197.encode('utf-8') if sys.version_info[0] == 2 else iter197)
+            oprot.writeListEnd()
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
         return
 
     def __repr__(self):
@@ -2317,10 +2610,10 @@ class WriteRequest(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.filters = []
-                    (_etype180, _size177) = iprot.readListBegin()
-                    for _i181 in range(_size177):
-                        _elem182 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.filters.append(_elem182)
+                    (_etype201, _size198) = iprot.readListBegin()
+                    for _i202 in range(_size198):
+                        _elem203 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.filters.append(_elem203)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -2337,11 +2630,11 @@ class WriteRequest(object):
             elif fid == 5:
                 if ftype == TType.MAP:
                     self.options = {}
-                    (_ktype184, _vtype185, _size183) = iprot.readMapBegin()
-                    for _i187 in range(_size183):
-                        _key188 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val189 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.options[_key188] = _val189
+                    (_ktype205, _vtype206, _size204) = iprot.readMapBegin()
+                    for _i208 in range(_size204):
+                        _key209 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val210 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.options[_key209] = _val210
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
@@ -2353,10 +2646,10 @@ class WriteRequest(object):
             elif fid == 7:
                 if ftype == TType.LIST:
                     self.scanned = []
-                    (_etype193, _size190) = iprot.readListBegin()
-                    for _i194 in range(_size190):
-                        _elem195 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.scanned.append(_elem195)
+                    (_etype214, _size211) = iprot.readListBegin()
+                    for _i215 in range(_size211):
+                        _elem216 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.scanned.append(_elem216)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -2377,8 +2670,8 @@ class WriteRequest(object):
         if self.filters is not None:
             oprot.writeFieldBegin('filters', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.filters))
-            for iter196 in self.filters:
-                oprot.writeString(iter196.encode('utf-8') if sys.version_info[0] == 2 else iter196)
+            for iter217 in self.filters:
+                oprot.writeString(iter217.encode('utf-8') if sys.version_info[0] == 2 else iter217)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.schemaJson is not None:
@@ -2392,9 +2685,9 @@ class WriteRequest(object):
         if self.options is not None:
             oprot.writeFieldBegin('options', TType.MAP, 5)
             oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.options))
-            for kiter197, viter198 in self.options.items():
-                oprot.writeString(kiter197.encode('utf-8') if sys.version_info[0] == 2 else kiter197)
-                oprot.writeString(viter198.encode('utf-8') if sys.version_info[0] == 2 else viter198)
+            for kiter218, viter219 in self.options.items():
+                oprot.writeString(kiter218.encode('utf-8') if sys.version_info[0] == 2 else kiter218)
+                oprot.writeString(viter219.encode('utf-8') if sys.version_info[0] == 2 else viter219)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         if self.followsFromSnapshot is not None:
@@ -2404,8 +2697,8 @@ class WriteRequest(object):
         if self.scanned is not None:
             oprot.writeFieldBegin('scanned', TType.LIST, 7)
             oprot.writeListBegin(TType.STRING, len(self.scanned))
-            for iter199 in self.scanned:
-                oprot.writeString(iter199.encode('utf-8') if sys.version_info[0] == 2 else iter199)
+            for iter220 in self.scanned:
+                oprot.writeString(iter220.encode('utf-8') if sys.version_info[0] == 2 else iter220)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -2706,11 +2999,11 @@ class ProcedureInfo(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.parameters = []
-                    (_etype203, _size200) = iprot.readListBegin()
-                    for _i204 in range(_size200):
-                        _elem205 = ProcedureParameter()
-                        _elem205.read(iprot)
-                        self.parameters.append(_elem205)
+                    (_etype224, _size221) = iprot.readListBegin()
+                    for _i225 in range(_size221):
+                        _elem226 = ProcedureParameter()
+                        _elem226.read(iprot)
+                        self.parameters.append(_elem226)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -2741,8 +3034,8 @@ class ProcedureInfo(object):
         if self.parameters is not None:
             oprot.writeFieldBegin('parameters', TType.LIST, 2)
             oprot.writeListBegin(TType.STRUCT, len(self.parameters))
-            for iter206 in self.parameters:
-                iter206.write(oprot)
+            for iter227 in self.parameters:
+                iter227.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.resultSchemaJson is not None:
@@ -2908,11 +3201,11 @@ class PartitionInfo(object):
             elif fid == 2:
                 if ftype == TType.MAP:
                     self.figures = {}
-                    (_ktype208, _vtype209, _size207) = iprot.readMapBegin()
-                    for _i211 in range(_size207):
-                        _key212 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val213 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.figures[_key212] = _val213
+                    (_ktype229, _vtype230, _size228) = iprot.readMapBegin()
+                    for _i232 in range(_size228):
+                        _key233 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val234 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.figures[_key233] = _val234
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
@@ -2933,9 +3226,9 @@ class PartitionInfo(object):
         if self.figures is not None:
             oprot.writeFieldBegin('figures', TType.MAP, 2)
             oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.figures))
-            for kiter214, viter215 in self.figures.items():
-                oprot.writeString(kiter214.encode('utf-8') if sys.version_info[0] == 2 else kiter214)
-                oprot.writeString(viter215.encode('utf-8') if sys.version_info[0] == 2 else viter215)
+            for kiter235, viter236 in self.figures.items():
+                oprot.writeString(kiter235.encode('utf-8') if sys.version_info[0] == 2 else kiter235)
+                oprot.writeString(viter236.encode('utf-8') if sys.version_info[0] == 2 else viter236)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -3001,10 +3294,10 @@ class ProcedureJob(object):
             elif fid == 3:
                 if ftype == TType.LIST:
                     self.tasks = []
-                    (_etype219, _size216) = iprot.readListBegin()
-                    for _i220 in range(_size216):
-                        _elem221 = iprot.readBinary()
-                        self.tasks.append(_elem221)
+                    (_etype240, _size237) = iprot.readListBegin()
+                    for _i241 in range(_size237):
+                        _elem242 = iprot.readBinary()
+                        self.tasks.append(_elem242)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -3034,8 +3327,8 @@ class ProcedureJob(object):
         if self.tasks is not None:
             oprot.writeFieldBegin('tasks', TType.LIST, 3)
             oprot.writeListBegin(TType.STRING, len(self.tasks))
-            for iter222 in self.tasks:
-                oprot.writeBinary(iter222)
+            for iter243 in self.tasks:
+                oprot.writeBinary(iter243)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.token is not None:
@@ -3095,10 +3388,10 @@ class ProcedureAnswer(object):
             if fid == 1:
                 if ftype == TType.LIST:
                     self.rows = []
-                    (_etype226, _size223) = iprot.readListBegin()
-                    for _i227 in range(_size223):
-                        _elem228 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.rows.append(_elem228)
+                    (_etype247, _size244) = iprot.readListBegin()
+                    for _i248 in range(_size244):
+                        _elem249 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.rows.append(_elem249)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -3121,8 +3414,8 @@ class ProcedureAnswer(object):
         if self.rows is not None:
             oprot.writeFieldBegin('rows', TType.LIST, 1)
             oprot.writeListBegin(TType.STRING, len(self.rows))
-            for iter229 in self.rows:
-                oprot.writeString(iter229.encode('utf-8') if sys.version_info[0] == 2 else iter229)
+            for iter250 in self.rows:
+                oprot.writeString(iter250.encode('utf-8') if sys.version_info[0] == 2 else iter250)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.job is not None:
@@ -3258,6 +3551,10 @@ ScanRequest.thrift_spec = (
     (3, TType.I64, 'limit', None, None, ),  # 3
     (4, TType.MAP, 'options', (TType.STRING, 'UTF8', TType.STRING, 'UTF8', False), None, ),  # 4
     (5, TType.STRING, 'schemaJson', 'UTF8', None, ),  # 5
+    None,  # 6
+    None,  # 7
+    None,  # 8
+    (9, TType.BOOL, 'partitioned', None, None, ),  # 9
 )
 all_structs.append(NativeFile)
 NativeFile.thrift_spec = (
@@ -3273,6 +3570,17 @@ ScanSplit.thrift_spec = (
     (3, TType.I64, 'byteSize', None, None, ),  # 3
     (4, TType.LIST, 'nativeFiles', (TType.STRUCT, [NativeFile, None], False), None, ),  # 4
     (5, TType.LIST, 'preferredHosts', (TType.STRING, 'UTF8', False), None, ),  # 5
+    None,  # 6
+    None,  # 7
+    None,  # 8
+    (9, TType.STRING, 'key', 'UTF8', None, ),  # 9
+)
+all_structs.append(ScanPartitioning)
+ScanPartitioning.thrift_spec = (
+    None,  # 0
+    (1, TType.LIST, 'columns', (TType.STRING, 'UTF8', False), None, ),  # 1
+    (2, TType.I32, 'bucketCount', None, None, ),  # 2
+    (3, TType.LIST, 'bucketColumns', (TType.STRING, 'UTF8', False), None, ),  # 3
 )
 all_structs.append(ScanPlan)
 ScanPlan.thrift_spec = (
@@ -3282,6 +3590,18 @@ ScanPlan.thrift_spec = (
     (3, TType.I64, 'rowCount', None, None, ),  # 3
     (4, TType.I64, 'byteSize', None, None, ),  # 4
     (5, TType.STRING, 'description', 'UTF8', None, ),  # 5
+    (6, TType.STRUCT, 'partitioning', [ScanPartitioning, None], None, ),  # 6
+)
+all_structs.append(Aggregate)
+Aggregate.thrift_spec = (
+    None,  # 0
+    (1, TType.I32, 'kind', None, None, ),  # 1
+    (2, TType.STRING, 'column', 'UTF8', None, ),  # 2
+)
+all_structs.append(AggregateAnswer)
+AggregateAnswer.thrift_spec = (
+    None,  # 0
+    (1, TType.LIST, 'rows', (TType.STRING, 'UTF8', False), None, ),  # 1
 )
 all_structs.append(StreamLimits)
 StreamLimits.thrift_spec = (

@@ -8,24 +8,34 @@ import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Optional;
+import org.apache.spark.sql.connector.expressions.aggregate.Aggregation;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.read.SupportsPushDownAggregates;
 import org.apache.spark.sql.connector.read.SupportsPushDownLimit;
 import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
 import org.apache.spark.sql.connector.read.SupportsPushDownV2Filters;
+import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** Collects what Spark offers to push down; the planner says which filters it uses and which it applies to the last row. */
 final class SparkScanBuilder
-    implements ScanBuilder, SupportsPushDownRequiredColumns, SupportsPushDownV2Filters, SupportsPushDownLimit {
+    implements ScanBuilder,
+        SupportsPushDownRequiredColumns,
+        SupportsPushDownV2Filters,
+        SupportsPushDownLimit,
+        SupportsPushDownAggregates {
   private final SparkTable table;
   private final CaseInsensitiveStringMap options;
   private StructType readSchema;
   private Predicate[] pushed = {};
   private final List<String> filters = new ArrayList<>();
   private Long limit;
+  private Aggregation lastOffered;
+  private AggregateScan lastAnswer;
+  private AggregateScan aggregates;
 
   SparkScanBuilder(SparkTable table, CaseInsensitiveStringMap options) {
     this.table = table;
@@ -93,14 +103,43 @@ final class SparkScanBuilder
     return true;
   }
 
+  /** Spark offers aggregates only when no filter is left for it to apply. */
+  @Override
+  public boolean supportCompletePushDown(Aggregation aggregation) {
+    return answerOf(aggregation) != null;
+  }
+
+  @Override
+  public boolean pushAggregation(Aggregation aggregation) {
+    aggregates = answerOf(aggregation);
+    return aggregates != null;
+  }
+
+  private AggregateScan answerOf(Aggregation aggregation) {
+    if (!aggregation.equals(lastOffered)) {
+      PushedAggregates offered = PushedAggregates.of(aggregation, table.schema());
+      lastAnswer = offered == null || limit != null ? null : offered.answered(table, request(offered.groups()));
+      lastOffered = aggregation;
+    }
+    return lastAnswer;
+  }
+
+  private ScanRequest request(List<String> columns) {
+    return new ScanRequest(columns, filters, new HashMap<>(options.asCaseSensitiveMap()));
+  }
+
   @Override
   public Scan build() {
-    ScanRequest request =
-        new ScanRequest(
-            Arrays.asList(readSchema.fieldNames()), filters, new HashMap<>(options.asCaseSensitiveMap()));
+    if (aggregates != null) {
+      return aggregates;
+    }
+    ScanRequest request = request(Arrays.asList(readSchema.fieldNames()));
     request.setSchemaJson(readSchema.json());
     if (limit != null) {
       request.setLimit(limit);
+    }
+    if (SQLConf.get().v2BucketingEnabled()) {
+      request.setPartitioned(true);
     }
     return new SparkScan(table, readSchema, request, pushed);
   }

@@ -36,7 +36,7 @@ final class SplitReaderFactory implements PartitionReaderFactory {
 
   @Override
   public PartitionReader<ColumnarBatch> createColumnarReader(InputPartition partition) {
-    SplitPartition split = (SplitPartition) partition;
+    SplitPartition split = partition instanceof KeyedSplit keyed ? keyed.split() : (SplitPartition) partition;
     if (split.isNative() && nativeParquet != null) {
       return nativeParquet.open(split);
     }

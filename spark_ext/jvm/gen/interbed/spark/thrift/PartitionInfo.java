@@ -449,15 +449,15 @@ public class PartitionInfo implements org.apache.thrift.TBase<PartitionInfo, Par
           case 2: // FIGURES
             if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
               {
-                org.apache.thrift.protocol.TMap _map234 = iprot.readMapBegin();
-                struct.figures = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map234.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _key235;
-                @org.apache.thrift.annotation.Nullable java.lang.String _val236;
-                for (int _i237 = 0; _i237 < _map234.size; ++_i237)
+                org.apache.thrift.protocol.TMap _map258 = iprot.readMapBegin();
+                struct.figures = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map258.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _key259;
+                @org.apache.thrift.annotation.Nullable java.lang.String _val260;
+                for (int _i261 = 0; _i261 < _map258.size; ++_i261)
                 {
-                  _key235 = iprot.readString();
-                  _val236 = iprot.readString();
-                  struct.figures.put(_key235, _val236);
+                  _key259 = iprot.readString();
+                  _val260 = iprot.readString();
+                  struct.figures.put(_key259, _val260);
                 }
                 iprot.readMapEnd();
               }
@@ -491,10 +491,10 @@ public class PartitionInfo implements org.apache.thrift.TBase<PartitionInfo, Par
         oprot.writeFieldBegin(FIGURES_FIELD_DESC);
         {
           oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.figures.size()));
-          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter238 : struct.figures.entrySet())
+          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter262 : struct.figures.entrySet())
           {
-            oprot.writeString(_iter238.getKey());
-            oprot.writeString(_iter238.getValue());
+            oprot.writeString(_iter262.getKey());
+            oprot.writeString(_iter262.getValue());
           }
           oprot.writeMapEnd();
         }
@@ -521,10 +521,10 @@ public class PartitionInfo implements org.apache.thrift.TBase<PartitionInfo, Par
       oprot.writeString(struct.valuesJson);
       {
         oprot.writeI32(struct.figures.size());
-        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter239 : struct.figures.entrySet())
+        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter263 : struct.figures.entrySet())
         {
-          oprot.writeString(_iter239.getKey());
-          oprot.writeString(_iter239.getValue());
+          oprot.writeString(_iter263.getKey());
+          oprot.writeString(_iter263.getValue());
         }
       }
     }
@@ -535,15 +535,15 @@ public class PartitionInfo implements org.apache.thrift.TBase<PartitionInfo, Par
       struct.valuesJson = iprot.readString();
       struct.setValuesJsonIsSet(true);
       {
-        org.apache.thrift.protocol.TMap _map240 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-        struct.figures = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map240.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _key241;
-        @org.apache.thrift.annotation.Nullable java.lang.String _val242;
-        for (int _i243 = 0; _i243 < _map240.size; ++_i243)
+        org.apache.thrift.protocol.TMap _map264 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+        struct.figures = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map264.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _key265;
+        @org.apache.thrift.annotation.Nullable java.lang.String _val266;
+        for (int _i267 = 0; _i267 < _map264.size; ++_i267)
         {
-          _key241 = iprot.readString();
-          _val242 = iprot.readString();
-          struct.figures.put(_key241, _val242);
+          _key265 = iprot.readString();
+          _val266 = iprot.readString();
+          struct.figures.put(_key265, _val266);
         }
       }
       struct.setFiguresIsSet(true);

@@ -69,6 +69,15 @@ public class Planner {
 
     public ScanPlan planScan(java.nio.ByteBuffer handle, ScanRequest request) throws PlannerError, org.apache.thrift.TException;
 
+    /**
+     * The aggregates of the rows that the request selects, its columns being those to group by.
+     * 
+     * @param handle
+     * @param request
+     * @param aggregates
+     */
+    public AggregateAnswer aggregate(java.nio.ByteBuffer handle, ScanRequest request, java.util.List<Aggregate> aggregates) throws PlannerError, org.apache.thrift.TException;
+
     public WritePlan planWrite(java.nio.ByteBuffer handle, WriteRequest request) throws PlannerError, org.apache.thrift.TException;
 
     /**
@@ -237,6 +246,8 @@ public class Planner {
     public void pushFilters(java.nio.ByteBuffer handle, java.util.List<java.lang.String> filters, org.apache.thrift.async.AsyncMethodCallback<java.util.List<FilterHandling>> resultHandler) throws org.apache.thrift.TException;
 
     public void planScan(java.nio.ByteBuffer handle, ScanRequest request, org.apache.thrift.async.AsyncMethodCallback<ScanPlan> resultHandler) throws org.apache.thrift.TException;
+
+    public void aggregate(java.nio.ByteBuffer handle, ScanRequest request, java.util.List<Aggregate> aggregates, org.apache.thrift.async.AsyncMethodCallback<AggregateAnswer> resultHandler) throws org.apache.thrift.TException;
 
     public void planWrite(java.nio.ByteBuffer handle, WriteRequest request, org.apache.thrift.async.AsyncMethodCallback<WritePlan> resultHandler) throws org.apache.thrift.TException;
 
@@ -782,6 +793,35 @@ public class Planner {
         throw result.error;
       }
       throw new org.apache.thrift.TApplicationException(org.apache.thrift.TApplicationException.MISSING_RESULT, "planScan failed: unknown result");
+    }
+
+    @Override
+    public AggregateAnswer aggregate(java.nio.ByteBuffer handle, ScanRequest request, java.util.List<Aggregate> aggregates) throws PlannerError, org.apache.thrift.TException
+    {
+      send_aggregate(handle, request, aggregates);
+      return recv_aggregate();
+    }
+
+    public void send_aggregate(java.nio.ByteBuffer handle, ScanRequest request, java.util.List<Aggregate> aggregates) throws org.apache.thrift.TException
+    {
+      aggregate_args args = new aggregate_args();
+      args.setHandle(handle);
+      args.setRequest(request);
+      args.setAggregates(aggregates);
+      sendBase("aggregate", args);
+    }
+
+    public AggregateAnswer recv_aggregate() throws PlannerError, org.apache.thrift.TException
+    {
+      aggregate_result result = new aggregate_result();
+      receiveBase(result, "aggregate");
+      if (result.isSetSuccess()) {
+        return result.success;
+      }
+      if (result.error != null) {
+        throw result.error;
+      }
+      throw new org.apache.thrift.TApplicationException(org.apache.thrift.TApplicationException.MISSING_RESULT, "aggregate failed: unknown result");
     }
 
     @Override
@@ -2064,6 +2104,47 @@ public class Planner {
     }
 
     @Override
+    public void aggregate(java.nio.ByteBuffer handle, ScanRequest request, java.util.List<Aggregate> aggregates, org.apache.thrift.async.AsyncMethodCallback<AggregateAnswer> resultHandler) throws org.apache.thrift.TException {
+      checkReady();
+      aggregate_call method_call = new aggregate_call(handle, request, aggregates, resultHandler, this, ___protocolFactory, ___transport);
+      this.___currentMethod = method_call;
+      ___manager.call(method_call);
+    }
+
+    public static class aggregate_call extends org.apache.thrift.async.TAsyncMethodCall<AggregateAnswer> {
+      private java.nio.ByteBuffer handle;
+      private ScanRequest request;
+      private java.util.List<Aggregate> aggregates;
+      public aggregate_call(java.nio.ByteBuffer handle, ScanRequest request, java.util.List<Aggregate> aggregates, org.apache.thrift.async.AsyncMethodCallback<AggregateAnswer> resultHandler, org.apache.thrift.async.TAsyncClient client, org.apache.thrift.protocol.TProtocolFactory protocolFactory, org.apache.thrift.transport.TNonblockingTransport transport) throws org.apache.thrift.TException {
+        super(client, protocolFactory, transport, resultHandler, false);
+        this.handle = handle;
+        this.request = request;
+        this.aggregates = aggregates;
+      }
+
+      @Override
+      public void write_args(org.apache.thrift.protocol.TProtocol prot) throws org.apache.thrift.TException {
+        prot.writeMessageBegin(new org.apache.thrift.protocol.TMessage("aggregate", org.apache.thrift.protocol.TMessageType.CALL, 0));
+        aggregate_args args = new aggregate_args();
+        args.setHandle(handle);
+        args.setRequest(request);
+        args.setAggregates(aggregates);
+        args.write(prot);
+        prot.writeMessageEnd();
+      }
+
+      @Override
+      public AggregateAnswer getResult() throws PlannerError, org.apache.thrift.TException {
+        if (getState() != org.apache.thrift.async.TAsyncMethodCall.State.RESPONSE_READ) {
+          throw new java.lang.IllegalStateException("Method call not finished!");
+        }
+        org.apache.thrift.transport.TMemoryInputTransport memoryTransport = new org.apache.thrift.transport.TMemoryInputTransport(getFrameBuffer().array());
+        org.apache.thrift.protocol.TProtocol prot = client.getProtocolFactory().getProtocol(memoryTransport);
+        return (new Client(prot)).recv_aggregate();
+      }
+    }
+
+    @Override
     public void planWrite(java.nio.ByteBuffer handle, WriteRequest request, org.apache.thrift.async.AsyncMethodCallback<WritePlan> resultHandler) throws org.apache.thrift.TException {
       checkReady();
       planWrite_call method_call = new planWrite_call(handle, request, resultHandler, this, ___protocolFactory, ___transport);
@@ -2902,6 +2983,7 @@ public class Planner {
       processMap.put("truncatePartitions", new truncatePartitions());
       processMap.put("pushFilters", new pushFilters());
       processMap.put("planScan", new planScan());
+      processMap.put("aggregate", new aggregate());
       processMap.put("planWrite", new planWrite());
       processMap.put("commitWrite", new commitWrite());
       processMap.put("abortWrite", new abortWrite());
@@ -3496,6 +3578,38 @@ public class Planner {
         planScan_result result = new planScan_result();
         try {
           result.success = iface.planScan(args.handle, args.request);
+        } catch (PlannerError error) {
+          result.error = error;
+        }
+        return result;
+      }
+    }
+
+    public static class aggregate<I extends Iface> extends org.apache.thrift.ProcessFunction<I, aggregate_args> {
+      public aggregate() {
+        super("aggregate");
+      }
+
+      @Override
+      public aggregate_args getEmptyArgsInstance() {
+        return new aggregate_args();
+      }
+
+      @Override
+      protected boolean isOneway() {
+        return false;
+      }
+
+      @Override
+      protected boolean rethrowUnhandledExceptions() {
+        return false;
+      }
+
+      @Override
+      public aggregate_result getResult(I iface, aggregate_args args) throws org.apache.thrift.TException {
+        aggregate_result result = new aggregate_result();
+        try {
+          result.success = iface.aggregate(args.handle, args.request, args.aggregates);
         } catch (PlannerError error) {
           result.error = error;
         }
@@ -4208,6 +4322,7 @@ public class Planner {
       processMap.put("truncatePartitions", new truncatePartitions());
       processMap.put("pushFilters", new pushFilters());
       processMap.put("planScan", new planScan());
+      processMap.put("aggregate", new aggregate());
       processMap.put("planWrite", new planWrite());
       processMap.put("commitWrite", new commitWrite());
       processMap.put("abortWrite", new abortWrite());
@@ -5500,6 +5615,77 @@ public class Planner {
       @Override
       public void start(I iface, planScan_args args, org.apache.thrift.async.AsyncMethodCallback<ScanPlan> resultHandler) throws org.apache.thrift.TException {
         iface.planScan(args.handle, args.request,resultHandler);
+      }
+    }
+
+    public static class aggregate<I extends AsyncIface> extends org.apache.thrift.AsyncProcessFunction<I, aggregate_args, AggregateAnswer> {
+      public aggregate() {
+        super("aggregate");
+      }
+
+      @Override
+      public aggregate_args getEmptyArgsInstance() {
+        return new aggregate_args();
+      }
+
+      @Override
+      public org.apache.thrift.async.AsyncMethodCallback<AggregateAnswer> getResultHandler(final org.apache.thrift.server.AbstractNonblockingServer.AsyncFrameBuffer fb, final int seqid) {
+        final org.apache.thrift.AsyncProcessFunction fcall = this;
+        return new org.apache.thrift.async.AsyncMethodCallback<AggregateAnswer>() { 
+          @Override
+          public void onComplete(AggregateAnswer o) {
+            aggregate_result result = new aggregate_result();
+            result.success = o;
+            try {
+              fcall.sendResponse(fb, result, org.apache.thrift.protocol.TMessageType.REPLY,seqid);
+            } catch (org.apache.thrift.transport.TTransportException e) {
+              _LOGGER.error("TTransportException writing to internal frame buffer", e);
+              fb.close();
+            } catch (java.lang.Exception e) {
+              _LOGGER.error("Exception writing to internal frame buffer", e);
+              onError(e);
+            }
+          }
+          @Override
+          public void onError(java.lang.Exception e) {
+            byte msgType = org.apache.thrift.protocol.TMessageType.REPLY;
+            org.apache.thrift.TSerializable msg;
+            aggregate_result result = new aggregate_result();
+            if (e instanceof PlannerError) {
+              result.error = (PlannerError) e;
+              result.setErrorIsSet(true);
+              msg = result;
+            } else if (e instanceof org.apache.thrift.transport.TTransportException) {
+              _LOGGER.error("TTransportException inside handler", e);
+              fb.close();
+              return;
+            } else if (e instanceof org.apache.thrift.TApplicationException) {
+              _LOGGER.error("TApplicationException inside handler", e);
+              msgType = org.apache.thrift.protocol.TMessageType.EXCEPTION;
+              msg = (org.apache.thrift.TApplicationException)e;
+            } else {
+              _LOGGER.error("Exception inside handler", e);
+              msgType = org.apache.thrift.protocol.TMessageType.EXCEPTION;
+              msg = new org.apache.thrift.TApplicationException(org.apache.thrift.TApplicationException.INTERNAL_ERROR, e.getMessage());
+            }
+            try {
+              fcall.sendResponse(fb,msg,msgType,seqid);
+            } catch (java.lang.Exception ex) {
+              _LOGGER.error("Exception writing to internal frame buffer", ex);
+              fb.close();
+            }
+          }
+        };
+      }
+
+      @Override
+      protected boolean isOneway() {
+        return false;
+      }
+
+      @Override
+      public void start(I iface, aggregate_args args, org.apache.thrift.async.AsyncMethodCallback<AggregateAnswer> resultHandler) throws org.apache.thrift.TException {
+        iface.aggregate(args.handle, args.request, args.aggregates,resultHandler);
       }
     }
 
@@ -8547,13 +8733,13 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list260 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<java.lang.String>(_list260.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem261;
-                  for (int _i262 = 0; _i262 < _list260.size; ++_i262)
+                  org.apache.thrift.protocol.TList _list284 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<java.lang.String>(_list284.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem285;
+                  for (int _i286 = 0; _i286 < _list284.size; ++_i286)
                   {
-                    _elem261 = iprot.readString();
-                    struct.success.add(_elem261);
+                    _elem285 = iprot.readString();
+                    struct.success.add(_elem285);
                   }
                   iprot.readListEnd();
                 }
@@ -8591,9 +8777,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.success.size()));
-            for (java.lang.String _iter263 : struct.success)
+            for (java.lang.String _iter287 : struct.success)
             {
-              oprot.writeString(_iter263);
+              oprot.writeString(_iter287);
             }
             oprot.writeListEnd();
           }
@@ -8633,9 +8819,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (java.lang.String _iter264 : struct.success)
+            for (java.lang.String _iter288 : struct.success)
             {
-              oprot.writeString(_iter264);
+              oprot.writeString(_iter288);
             }
           }
         }
@@ -8650,13 +8836,13 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list265 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.success = new java.util.ArrayList<java.lang.String>(_list265.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem266;
-            for (int _i267 = 0; _i267 < _list265.size; ++_i267)
+            org.apache.thrift.protocol.TList _list289 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.success = new java.util.ArrayList<java.lang.String>(_list289.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem290;
+            for (int _i291 = 0; _i291 < _list289.size; ++_i291)
             {
-              _elem266 = iprot.readString();
-              struct.success.add(_elem266);
+              _elem290 = iprot.readString();
+              struct.success.add(_elem290);
             }
           }
           struct.setSuccessIsSet(true);
@@ -11041,14 +11227,14 @@ public class Planner {
             case 3: // CHANGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list268 = iprot.readListBegin();
-                  struct.changes = new java.util.ArrayList<NamespaceChange>(_list268.size);
-                  @org.apache.thrift.annotation.Nullable NamespaceChange _elem269;
-                  for (int _i270 = 0; _i270 < _list268.size; ++_i270)
+                  org.apache.thrift.protocol.TList _list292 = iprot.readListBegin();
+                  struct.changes = new java.util.ArrayList<NamespaceChange>(_list292.size);
+                  @org.apache.thrift.annotation.Nullable NamespaceChange _elem293;
+                  for (int _i294 = 0; _i294 < _list292.size; ++_i294)
                   {
-                    _elem269 = new NamespaceChange();
-                    _elem269.read(iprot);
-                    struct.changes.add(_elem269);
+                    _elem293 = new NamespaceChange();
+                    _elem293.read(iprot);
+                    struct.changes.add(_elem293);
                   }
                   iprot.readListEnd();
                 }
@@ -11087,9 +11273,9 @@ public class Planner {
           oprot.writeFieldBegin(CHANGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.changes.size()));
-            for (NamespaceChange _iter271 : struct.changes)
+            for (NamespaceChange _iter295 : struct.changes)
             {
-              _iter271.write(oprot);
+              _iter295.write(oprot);
             }
             oprot.writeListEnd();
           }
@@ -11133,9 +11319,9 @@ public class Planner {
         if (struct.isSetChanges()) {
           {
             oprot.writeI32(struct.changes.size());
-            for (NamespaceChange _iter272 : struct.changes)
+            for (NamespaceChange _iter296 : struct.changes)
             {
-              _iter272.write(oprot);
+              _iter296.write(oprot);
             }
           }
         }
@@ -11156,14 +11342,14 @@ public class Planner {
         }
         if (incoming.get(2)) {
           {
-            org.apache.thrift.protocol.TList _list273 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-            struct.changes = new java.util.ArrayList<NamespaceChange>(_list273.size);
-            @org.apache.thrift.annotation.Nullable NamespaceChange _elem274;
-            for (int _i275 = 0; _i275 < _list273.size; ++_i275)
+            org.apache.thrift.protocol.TList _list297 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+            struct.changes = new java.util.ArrayList<NamespaceChange>(_list297.size);
+            @org.apache.thrift.annotation.Nullable NamespaceChange _elem298;
+            for (int _i299 = 0; _i299 < _list297.size; ++_i299)
             {
-              _elem274 = new NamespaceChange();
-              _elem274.read(iprot);
-              struct.changes.add(_elem274);
+              _elem298 = new NamespaceChange();
+              _elem298.read(iprot);
+              struct.changes.add(_elem298);
             }
           }
           struct.setChangesIsSet(true);
@@ -13422,13 +13608,13 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list276 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<java.lang.String>(_list276.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem277;
-                  for (int _i278 = 0; _i278 < _list276.size; ++_i278)
+                  org.apache.thrift.protocol.TList _list300 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<java.lang.String>(_list300.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem301;
+                  for (int _i302 = 0; _i302 < _list300.size; ++_i302)
                   {
-                    _elem277 = iprot.readString();
-                    struct.success.add(_elem277);
+                    _elem301 = iprot.readString();
+                    struct.success.add(_elem301);
                   }
                   iprot.readListEnd();
                 }
@@ -13466,9 +13652,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.success.size()));
-            for (java.lang.String _iter279 : struct.success)
+            for (java.lang.String _iter303 : struct.success)
             {
-              oprot.writeString(_iter279);
+              oprot.writeString(_iter303);
             }
             oprot.writeListEnd();
           }
@@ -13508,9 +13694,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (java.lang.String _iter280 : struct.success)
+            for (java.lang.String _iter304 : struct.success)
             {
-              oprot.writeString(_iter280);
+              oprot.writeString(_iter304);
             }
           }
         }
@@ -13525,13 +13711,13 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list281 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.success = new java.util.ArrayList<java.lang.String>(_list281.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem282;
-            for (int _i283 = 0; _i283 < _list281.size; ++_i283)
+            org.apache.thrift.protocol.TList _list305 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.success = new java.util.ArrayList<java.lang.String>(_list305.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem306;
+            for (int _i307 = 0; _i307 < _list305.size; ++_i307)
             {
-              _elem282 = iprot.readString();
-              struct.success.add(_elem282);
+              _elem306 = iprot.readString();
+              struct.success.add(_elem306);
             }
           }
           struct.setSuccessIsSet(true);
@@ -15941,14 +16127,14 @@ public class Planner {
             case 2: // CHANGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list284 = iprot.readListBegin();
-                  struct.changes = new java.util.ArrayList<TableChange>(_list284.size);
-                  @org.apache.thrift.annotation.Nullable TableChange _elem285;
-                  for (int _i286 = 0; _i286 < _list284.size; ++_i286)
+                  org.apache.thrift.protocol.TList _list308 = iprot.readListBegin();
+                  struct.changes = new java.util.ArrayList<TableChange>(_list308.size);
+                  @org.apache.thrift.annotation.Nullable TableChange _elem309;
+                  for (int _i310 = 0; _i310 < _list308.size; ++_i310)
                   {
-                    _elem285 = new TableChange();
-                    _elem285.read(iprot);
-                    struct.changes.add(_elem285);
+                    _elem309 = new TableChange();
+                    _elem309.read(iprot);
+                    struct.changes.add(_elem309);
                   }
                   iprot.readListEnd();
                 }
@@ -15982,9 +16168,9 @@ public class Planner {
           oprot.writeFieldBegin(CHANGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.changes.size()));
-            for (TableChange _iter287 : struct.changes)
+            for (TableChange _iter311 : struct.changes)
             {
-              _iter287.write(oprot);
+              _iter311.write(oprot);
             }
             oprot.writeListEnd();
           }
@@ -16022,9 +16208,9 @@ public class Planner {
         if (struct.isSetChanges()) {
           {
             oprot.writeI32(struct.changes.size());
-            for (TableChange _iter288 : struct.changes)
+            for (TableChange _iter312 : struct.changes)
             {
-              _iter288.write(oprot);
+              _iter312.write(oprot);
             }
           }
         }
@@ -16041,14 +16227,14 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list289 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-            struct.changes = new java.util.ArrayList<TableChange>(_list289.size);
-            @org.apache.thrift.annotation.Nullable TableChange _elem290;
-            for (int _i291 = 0; _i291 < _list289.size; ++_i291)
+            org.apache.thrift.protocol.TList _list313 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+            struct.changes = new java.util.ArrayList<TableChange>(_list313.size);
+            @org.apache.thrift.annotation.Nullable TableChange _elem314;
+            for (int _i315 = 0; _i315 < _list313.size; ++_i315)
             {
-              _elem290 = new TableChange();
-              _elem290.read(iprot);
-              struct.changes.add(_elem290);
+              _elem314 = new TableChange();
+              _elem314.read(iprot);
+              struct.changes.add(_elem314);
             }
           }
           struct.setChangesIsSet(true);
@@ -19299,14 +19485,14 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list292 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<PartitionInfo>(_list292.size);
-                  @org.apache.thrift.annotation.Nullable PartitionInfo _elem293;
-                  for (int _i294 = 0; _i294 < _list292.size; ++_i294)
+                  org.apache.thrift.protocol.TList _list316 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<PartitionInfo>(_list316.size);
+                  @org.apache.thrift.annotation.Nullable PartitionInfo _elem317;
+                  for (int _i318 = 0; _i318 < _list316.size; ++_i318)
                   {
-                    _elem293 = new PartitionInfo();
-                    _elem293.read(iprot);
-                    struct.success.add(_elem293);
+                    _elem317 = new PartitionInfo();
+                    _elem317.read(iprot);
+                    struct.success.add(_elem317);
                   }
                   iprot.readListEnd();
                 }
@@ -19344,9 +19530,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.success.size()));
-            for (PartitionInfo _iter295 : struct.success)
+            for (PartitionInfo _iter319 : struct.success)
             {
-              _iter295.write(oprot);
+              _iter319.write(oprot);
             }
             oprot.writeListEnd();
           }
@@ -19386,9 +19572,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (PartitionInfo _iter296 : struct.success)
+            for (PartitionInfo _iter320 : struct.success)
             {
-              _iter296.write(oprot);
+              _iter320.write(oprot);
             }
           }
         }
@@ -19403,14 +19589,14 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list297 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-            struct.success = new java.util.ArrayList<PartitionInfo>(_list297.size);
-            @org.apache.thrift.annotation.Nullable PartitionInfo _elem298;
-            for (int _i299 = 0; _i299 < _list297.size; ++_i299)
+            org.apache.thrift.protocol.TList _list321 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+            struct.success = new java.util.ArrayList<PartitionInfo>(_list321.size);
+            @org.apache.thrift.annotation.Nullable PartitionInfo _elem322;
+            for (int _i323 = 0; _i323 < _list321.size; ++_i323)
             {
-              _elem298 = new PartitionInfo();
-              _elem298.read(iprot);
-              struct.success.add(_elem298);
+              _elem322 = new PartitionInfo();
+              _elem322.read(iprot);
+              struct.success.add(_elem322);
             }
           }
           struct.setSuccessIsSet(true);
@@ -19858,13 +20044,13 @@ public class Planner {
             case 2: // SPECS_JSON
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list300 = iprot.readListBegin();
-                  struct.specsJson = new java.util.ArrayList<java.lang.String>(_list300.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem301;
-                  for (int _i302 = 0; _i302 < _list300.size; ++_i302)
+                  org.apache.thrift.protocol.TList _list324 = iprot.readListBegin();
+                  struct.specsJson = new java.util.ArrayList<java.lang.String>(_list324.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem325;
+                  for (int _i326 = 0; _i326 < _list324.size; ++_i326)
                   {
-                    _elem301 = iprot.readString();
-                    struct.specsJson.add(_elem301);
+                    _elem325 = iprot.readString();
+                    struct.specsJson.add(_elem325);
                   }
                   iprot.readListEnd();
                 }
@@ -19898,9 +20084,9 @@ public class Planner {
           oprot.writeFieldBegin(SPECS_JSON_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.specsJson.size()));
-            for (java.lang.String _iter303 : struct.specsJson)
+            for (java.lang.String _iter327 : struct.specsJson)
             {
-              oprot.writeString(_iter303);
+              oprot.writeString(_iter327);
             }
             oprot.writeListEnd();
           }
@@ -19938,9 +20124,9 @@ public class Planner {
         if (struct.isSetSpecsJson()) {
           {
             oprot.writeI32(struct.specsJson.size());
-            for (java.lang.String _iter304 : struct.specsJson)
+            for (java.lang.String _iter328 : struct.specsJson)
             {
-              oprot.writeString(_iter304);
+              oprot.writeString(_iter328);
             }
           }
         }
@@ -19956,13 +20142,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list305 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.specsJson = new java.util.ArrayList<java.lang.String>(_list305.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem306;
-            for (int _i307 = 0; _i307 < _list305.size; ++_i307)
+            org.apache.thrift.protocol.TList _list329 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.specsJson = new java.util.ArrayList<java.lang.String>(_list329.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem330;
+            for (int _i331 = 0; _i331 < _list329.size; ++_i331)
             {
-              _elem306 = iprot.readString();
-              struct.specsJson.add(_elem306);
+              _elem330 = iprot.readString();
+              struct.specsJson.add(_elem330);
             }
           }
           struct.setSpecsJsonIsSet(true);
@@ -20785,13 +20971,13 @@ public class Planner {
             case 2: // SPECS_JSON
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list308 = iprot.readListBegin();
-                  struct.specsJson = new java.util.ArrayList<java.lang.String>(_list308.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem309;
-                  for (int _i310 = 0; _i310 < _list308.size; ++_i310)
+                  org.apache.thrift.protocol.TList _list332 = iprot.readListBegin();
+                  struct.specsJson = new java.util.ArrayList<java.lang.String>(_list332.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem333;
+                  for (int _i334 = 0; _i334 < _list332.size; ++_i334)
                   {
-                    _elem309 = iprot.readString();
-                    struct.specsJson.add(_elem309);
+                    _elem333 = iprot.readString();
+                    struct.specsJson.add(_elem333);
                   }
                   iprot.readListEnd();
                 }
@@ -20825,9 +21011,9 @@ public class Planner {
           oprot.writeFieldBegin(SPECS_JSON_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.specsJson.size()));
-            for (java.lang.String _iter311 : struct.specsJson)
+            for (java.lang.String _iter335 : struct.specsJson)
             {
-              oprot.writeString(_iter311);
+              oprot.writeString(_iter335);
             }
             oprot.writeListEnd();
           }
@@ -20865,9 +21051,9 @@ public class Planner {
         if (struct.isSetSpecsJson()) {
           {
             oprot.writeI32(struct.specsJson.size());
-            for (java.lang.String _iter312 : struct.specsJson)
+            for (java.lang.String _iter336 : struct.specsJson)
             {
-              oprot.writeString(_iter312);
+              oprot.writeString(_iter336);
             }
           }
         }
@@ -20883,13 +21069,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list313 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.specsJson = new java.util.ArrayList<java.lang.String>(_list313.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem314;
-            for (int _i315 = 0; _i315 < _list313.size; ++_i315)
+            org.apache.thrift.protocol.TList _list337 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.specsJson = new java.util.ArrayList<java.lang.String>(_list337.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem338;
+            for (int _i339 = 0; _i339 < _list337.size; ++_i339)
             {
-              _elem314 = iprot.readString();
-              struct.specsJson.add(_elem314);
+              _elem338 = iprot.readString();
+              struct.specsJson.add(_elem338);
             }
           }
           struct.setSpecsJsonIsSet(true);
@@ -21712,13 +21898,13 @@ public class Planner {
             case 2: // SPECS_JSON
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list316 = iprot.readListBegin();
-                  struct.specsJson = new java.util.ArrayList<java.lang.String>(_list316.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem317;
-                  for (int _i318 = 0; _i318 < _list316.size; ++_i318)
+                  org.apache.thrift.protocol.TList _list340 = iprot.readListBegin();
+                  struct.specsJson = new java.util.ArrayList<java.lang.String>(_list340.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem341;
+                  for (int _i342 = 0; _i342 < _list340.size; ++_i342)
                   {
-                    _elem317 = iprot.readString();
-                    struct.specsJson.add(_elem317);
+                    _elem341 = iprot.readString();
+                    struct.specsJson.add(_elem341);
                   }
                   iprot.readListEnd();
                 }
@@ -21752,9 +21938,9 @@ public class Planner {
           oprot.writeFieldBegin(SPECS_JSON_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.specsJson.size()));
-            for (java.lang.String _iter319 : struct.specsJson)
+            for (java.lang.String _iter343 : struct.specsJson)
             {
-              oprot.writeString(_iter319);
+              oprot.writeString(_iter343);
             }
             oprot.writeListEnd();
           }
@@ -21792,9 +21978,9 @@ public class Planner {
         if (struct.isSetSpecsJson()) {
           {
             oprot.writeI32(struct.specsJson.size());
-            for (java.lang.String _iter320 : struct.specsJson)
+            for (java.lang.String _iter344 : struct.specsJson)
             {
-              oprot.writeString(_iter320);
+              oprot.writeString(_iter344);
             }
           }
         }
@@ -21810,13 +21996,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list321 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.specsJson = new java.util.ArrayList<java.lang.String>(_list321.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem322;
-            for (int _i323 = 0; _i323 < _list321.size; ++_i323)
+            org.apache.thrift.protocol.TList _list345 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.specsJson = new java.util.ArrayList<java.lang.String>(_list345.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem346;
+            for (int _i347 = 0; _i347 < _list345.size; ++_i347)
             {
-              _elem322 = iprot.readString();
-              struct.specsJson.add(_elem322);
+              _elem346 = iprot.readString();
+              struct.specsJson.add(_elem346);
             }
           }
           struct.setSpecsJsonIsSet(true);
@@ -22639,13 +22825,13 @@ public class Planner {
             case 2: // FILTERS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list324 = iprot.readListBegin();
-                  struct.filters = new java.util.ArrayList<java.lang.String>(_list324.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem325;
-                  for (int _i326 = 0; _i326 < _list324.size; ++_i326)
+                  org.apache.thrift.protocol.TList _list348 = iprot.readListBegin();
+                  struct.filters = new java.util.ArrayList<java.lang.String>(_list348.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem349;
+                  for (int _i350 = 0; _i350 < _list348.size; ++_i350)
                   {
-                    _elem325 = iprot.readString();
-                    struct.filters.add(_elem325);
+                    _elem349 = iprot.readString();
+                    struct.filters.add(_elem349);
                   }
                   iprot.readListEnd();
                 }
@@ -22679,9 +22865,9 @@ public class Planner {
           oprot.writeFieldBegin(FILTERS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.filters.size()));
-            for (java.lang.String _iter327 : struct.filters)
+            for (java.lang.String _iter351 : struct.filters)
             {
-              oprot.writeString(_iter327);
+              oprot.writeString(_iter351);
             }
             oprot.writeListEnd();
           }
@@ -22719,9 +22905,9 @@ public class Planner {
         if (struct.isSetFilters()) {
           {
             oprot.writeI32(struct.filters.size());
-            for (java.lang.String _iter328 : struct.filters)
+            for (java.lang.String _iter352 : struct.filters)
             {
-              oprot.writeString(_iter328);
+              oprot.writeString(_iter352);
             }
           }
         }
@@ -22737,13 +22923,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list329 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.filters = new java.util.ArrayList<java.lang.String>(_list329.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem330;
-            for (int _i331 = 0; _i331 < _list329.size; ++_i331)
+            org.apache.thrift.protocol.TList _list353 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.filters = new java.util.ArrayList<java.lang.String>(_list353.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem354;
+            for (int _i355 = 0; _i355 < _list353.size; ++_i355)
             {
-              _elem330 = iprot.readString();
-              struct.filters.add(_elem330);
+              _elem354 = iprot.readString();
+              struct.filters.add(_elem354);
             }
           }
           struct.setFiltersIsSet(true);
@@ -23167,15 +23353,15 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list332 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<FilterHandling>(_list332.size);
-                  @org.apache.thrift.annotation.Nullable FilterHandling _elem333;
-                  for (int _i334 = 0; _i334 < _list332.size; ++_i334)
+                  org.apache.thrift.protocol.TList _list356 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<FilterHandling>(_list356.size);
+                  @org.apache.thrift.annotation.Nullable FilterHandling _elem357;
+                  for (int _i358 = 0; _i358 < _list356.size; ++_i358)
                   {
-                    _elem333 = interbed.spark.thrift.FilterHandling.findByValue(iprot.readI32());
-                    if (_elem333 != null)
+                    _elem357 = interbed.spark.thrift.FilterHandling.findByValue(iprot.readI32());
+                    if (_elem357 != null)
                     {
-                      struct.success.add(_elem333);
+                      struct.success.add(_elem357);
                     }
                   }
                   iprot.readListEnd();
@@ -23214,9 +23400,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.I32, struct.success.size()));
-            for (FilterHandling _iter335 : struct.success)
+            for (FilterHandling _iter359 : struct.success)
             {
-              oprot.writeI32(_iter335.getValue());
+              oprot.writeI32(_iter359.getValue());
             }
             oprot.writeListEnd();
           }
@@ -23256,9 +23442,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (FilterHandling _iter336 : struct.success)
+            for (FilterHandling _iter360 : struct.success)
             {
-              oprot.writeI32(_iter336.getValue());
+              oprot.writeI32(_iter360.getValue());
             }
           }
         }
@@ -23273,15 +23459,15 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list337 = iprot.readListBegin(org.apache.thrift.protocol.TType.I32);
-            struct.success = new java.util.ArrayList<FilterHandling>(_list337.size);
-            @org.apache.thrift.annotation.Nullable FilterHandling _elem338;
-            for (int _i339 = 0; _i339 < _list337.size; ++_i339)
+            org.apache.thrift.protocol.TList _list361 = iprot.readListBegin(org.apache.thrift.protocol.TType.I32);
+            struct.success = new java.util.ArrayList<FilterHandling>(_list361.size);
+            @org.apache.thrift.annotation.Nullable FilterHandling _elem362;
+            for (int _i363 = 0; _i363 < _list361.size; ++_i363)
             {
-              _elem338 = interbed.spark.thrift.FilterHandling.findByValue(iprot.readI32());
-              if (_elem338 != null)
+              _elem362 = interbed.spark.thrift.FilterHandling.findByValue(iprot.readI32());
+              if (_elem362 != null)
               {
-                struct.success.add(_elem338);
+                struct.success.add(_elem362);
               }
             }
           }
@@ -24276,6 +24462,1158 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           struct.success = new ScanPlan();
+          struct.success.read(iprot);
+          struct.setSuccessIsSet(true);
+        }
+        if (incoming.get(1)) {
+          struct.error = new PlannerError();
+          struct.error.read(iprot);
+          struct.setErrorIsSet(true);
+        }
+      }
+    }
+
+    private static <S extends org.apache.thrift.scheme.IScheme> S scheme(org.apache.thrift.protocol.TProtocol proto) {
+      return (org.apache.thrift.scheme.StandardScheme.class.equals(proto.getScheme()) ? STANDARD_SCHEME_FACTORY : TUPLE_SCHEME_FACTORY).getScheme();
+    }
+  }
+
+  @SuppressWarnings({"cast", "rawtypes", "serial", "unchecked", "unused"})
+  public static class aggregate_args implements org.apache.thrift.TBase<aggregate_args, aggregate_args._Fields>, java.io.Serializable, Cloneable, Comparable<aggregate_args>   {
+    private static final org.apache.thrift.protocol.TStruct STRUCT_DESC = new org.apache.thrift.protocol.TStruct("aggregate_args");
+
+    private static final org.apache.thrift.protocol.TField HANDLE_FIELD_DESC = new org.apache.thrift.protocol.TField("handle", org.apache.thrift.protocol.TType.STRING, (short)1);
+    private static final org.apache.thrift.protocol.TField REQUEST_FIELD_DESC = new org.apache.thrift.protocol.TField("request", org.apache.thrift.protocol.TType.STRUCT, (short)2);
+    private static final org.apache.thrift.protocol.TField AGGREGATES_FIELD_DESC = new org.apache.thrift.protocol.TField("aggregates", org.apache.thrift.protocol.TType.LIST, (short)3);
+
+    private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new aggregate_argsStandardSchemeFactory();
+    private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new aggregate_argsTupleSchemeFactory();
+
+    public @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer handle; // required
+    public @org.apache.thrift.annotation.Nullable ScanRequest request; // required
+    public @org.apache.thrift.annotation.Nullable java.util.List<Aggregate> aggregates; // required
+
+    /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
+    public enum _Fields implements org.apache.thrift.TFieldIdEnum {
+      HANDLE((short)1, "handle"),
+      REQUEST((short)2, "request"),
+      AGGREGATES((short)3, "aggregates");
+
+      private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
+
+      static {
+        for (_Fields field : java.util.EnumSet.allOf(_Fields.class)) {
+          byName.put(field.getFieldName(), field);
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByThriftId(int fieldId) {
+        switch(fieldId) {
+          case 1: // HANDLE
+            return HANDLE;
+          case 2: // REQUEST
+            return REQUEST;
+          case 3: // AGGREGATES
+            return AGGREGATES;
+          default:
+            return null;
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, throwing an exception
+       * if it is not found.
+       */
+      public static _Fields findByThriftIdOrThrow(int fieldId) {
+        _Fields fields = findByThriftId(fieldId);
+        if (fields == null) throw new java.lang.IllegalArgumentException("Field " + fieldId + " doesn't exist!");
+        return fields;
+      }
+
+      /**
+       * Find the _Fields constant that matches name, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByName(java.lang.String name) {
+        return byName.get(name);
+      }
+
+      private final short _thriftId;
+      private final java.lang.String _fieldName;
+
+      _Fields(short thriftId, java.lang.String fieldName) {
+        _thriftId = thriftId;
+        _fieldName = fieldName;
+      }
+
+      @Override
+      public short getThriftFieldId() {
+        return _thriftId;
+      }
+
+      @Override
+      public java.lang.String getFieldName() {
+        return _fieldName;
+      }
+    }
+
+    // isset id assignments
+    public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
+    static {
+      java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
+      tmpMap.put(_Fields.HANDLE, new org.apache.thrift.meta_data.FieldMetaData("handle", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING          , true)));
+      tmpMap.put(_Fields.REQUEST, new org.apache.thrift.meta_data.FieldMetaData("request", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, ScanRequest.class)));
+      tmpMap.put(_Fields.AGGREGATES, new org.apache.thrift.meta_data.FieldMetaData("aggregates", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.ListMetaData(org.apache.thrift.protocol.TType.LIST, 
+              new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, Aggregate.class))));
+      metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
+      org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(aggregate_args.class, metaDataMap);
+    }
+
+    public aggregate_args() {
+    }
+
+    public aggregate_args(
+      java.nio.ByteBuffer handle,
+      ScanRequest request,
+      java.util.List<Aggregate> aggregates)
+    {
+      this();
+      this.handle = org.apache.thrift.TBaseHelper.copyBinary(handle);
+      this.request = request;
+      this.aggregates = aggregates;
+    }
+
+    /**
+     * Performs a deep copy on <i>other</i>.
+     */
+    public aggregate_args(aggregate_args other) {
+      if (other.isSetHandle()) {
+        this.handle = org.apache.thrift.TBaseHelper.copyBinary(other.handle);
+      }
+      if (other.isSetRequest()) {
+        this.request = new ScanRequest(other.request);
+      }
+      if (other.isSetAggregates()) {
+        java.util.List<Aggregate> __this__aggregates = new java.util.ArrayList<Aggregate>(other.aggregates.size());
+        for (Aggregate other_element : other.aggregates) {
+          __this__aggregates.add(new Aggregate(other_element));
+        }
+        this.aggregates = __this__aggregates;
+      }
+    }
+
+    @Override
+    public aggregate_args deepCopy() {
+      return new aggregate_args(this);
+    }
+
+    @Override
+    public void clear() {
+      this.handle = null;
+      this.request = null;
+      this.aggregates = null;
+    }
+
+    public byte[] getHandle() {
+      setHandle(org.apache.thrift.TBaseHelper.rightSize(handle));
+      return handle == null ? null : handle.array();
+    }
+
+    public java.nio.ByteBuffer bufferForHandle() {
+      return org.apache.thrift.TBaseHelper.copyBinary(handle);
+    }
+
+    public aggregate_args setHandle(byte[] handle) {
+      this.handle = handle == null ? (java.nio.ByteBuffer)null     : java.nio.ByteBuffer.wrap(handle.clone());
+      return this;
+    }
+
+    public aggregate_args setHandle(@org.apache.thrift.annotation.Nullable java.nio.ByteBuffer handle) {
+      this.handle = org.apache.thrift.TBaseHelper.copyBinary(handle);
+      return this;
+    }
+
+    public void unsetHandle() {
+      this.handle = null;
+    }
+
+    /** Returns true if field handle is set (has been assigned a value) and false otherwise */
+    public boolean isSetHandle() {
+      return this.handle != null;
+    }
+
+    public void setHandleIsSet(boolean value) {
+      if (!value) {
+        this.handle = null;
+      }
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public ScanRequest getRequest() {
+      return this.request;
+    }
+
+    public aggregate_args setRequest(@org.apache.thrift.annotation.Nullable ScanRequest request) {
+      this.request = request;
+      return this;
+    }
+
+    public void unsetRequest() {
+      this.request = null;
+    }
+
+    /** Returns true if field request is set (has been assigned a value) and false otherwise */
+    public boolean isSetRequest() {
+      return this.request != null;
+    }
+
+    public void setRequestIsSet(boolean value) {
+      if (!value) {
+        this.request = null;
+      }
+    }
+
+    public int getAggregatesSize() {
+      return (this.aggregates == null) ? 0 : this.aggregates.size();
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public java.util.Iterator<Aggregate> getAggregatesIterator() {
+      return (this.aggregates == null) ? null : this.aggregates.iterator();
+    }
+
+    public void addToAggregates(Aggregate elem) {
+      if (this.aggregates == null) {
+        this.aggregates = new java.util.ArrayList<Aggregate>();
+      }
+      this.aggregates.add(elem);
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public java.util.List<Aggregate> getAggregates() {
+      return this.aggregates;
+    }
+
+    public aggregate_args setAggregates(@org.apache.thrift.annotation.Nullable java.util.List<Aggregate> aggregates) {
+      this.aggregates = aggregates;
+      return this;
+    }
+
+    public void unsetAggregates() {
+      this.aggregates = null;
+    }
+
+    /** Returns true if field aggregates is set (has been assigned a value) and false otherwise */
+    public boolean isSetAggregates() {
+      return this.aggregates != null;
+    }
+
+    public void setAggregatesIsSet(boolean value) {
+      if (!value) {
+        this.aggregates = null;
+      }
+    }
+
+    @Override
+    public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
+      switch (field) {
+      case HANDLE:
+        if (value == null) {
+          unsetHandle();
+        } else {
+          if (value instanceof byte[]) {
+            setHandle((byte[])value);
+          } else {
+            setHandle((java.nio.ByteBuffer)value);
+          }
+        }
+        break;
+
+      case REQUEST:
+        if (value == null) {
+          unsetRequest();
+        } else {
+          setRequest((ScanRequest)value);
+        }
+        break;
+
+      case AGGREGATES:
+        if (value == null) {
+          unsetAggregates();
+        } else {
+          setAggregates((java.util.List<Aggregate>)value);
+        }
+        break;
+
+      }
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public java.lang.Object getFieldValue(_Fields field) {
+      switch (field) {
+      case HANDLE:
+        return getHandle();
+
+      case REQUEST:
+        return getRequest();
+
+      case AGGREGATES:
+        return getAggregates();
+
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    /** Returns true if field corresponding to fieldID is set (has been assigned a value) and false otherwise */
+    @Override
+    public boolean isSet(_Fields field) {
+      if (field == null) {
+        throw new java.lang.IllegalArgumentException();
+      }
+
+      switch (field) {
+      case HANDLE:
+        return isSetHandle();
+      case REQUEST:
+        return isSetRequest();
+      case AGGREGATES:
+        return isSetAggregates();
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    @Override
+    public boolean equals(java.lang.Object that) {
+      if (that instanceof aggregate_args)
+        return this.equals((aggregate_args)that);
+      return false;
+    }
+
+    public boolean equals(aggregate_args that) {
+      if (that == null)
+        return false;
+      if (this == that)
+        return true;
+
+      boolean this_present_handle = true && this.isSetHandle();
+      boolean that_present_handle = true && that.isSetHandle();
+      if (this_present_handle || that_present_handle) {
+        if (!(this_present_handle && that_present_handle))
+          return false;
+        if (!this.handle.equals(that.handle))
+          return false;
+      }
+
+      boolean this_present_request = true && this.isSetRequest();
+      boolean that_present_request = true && that.isSetRequest();
+      if (this_present_request || that_present_request) {
+        if (!(this_present_request && that_present_request))
+          return false;
+        if (!this.request.equals(that.request))
+          return false;
+      }
+
+      boolean this_present_aggregates = true && this.isSetAggregates();
+      boolean that_present_aggregates = true && that.isSetAggregates();
+      if (this_present_aggregates || that_present_aggregates) {
+        if (!(this_present_aggregates && that_present_aggregates))
+          return false;
+        if (!this.aggregates.equals(that.aggregates))
+          return false;
+      }
+
+      return true;
+    }
+
+    @Override
+    public int hashCode() {
+      int hashCode = 1;
+
+      hashCode = hashCode * 8191 + ((isSetHandle()) ? 131071 : 524287);
+      if (isSetHandle())
+        hashCode = hashCode * 8191 + handle.hashCode();
+
+      hashCode = hashCode * 8191 + ((isSetRequest()) ? 131071 : 524287);
+      if (isSetRequest())
+        hashCode = hashCode * 8191 + request.hashCode();
+
+      hashCode = hashCode * 8191 + ((isSetAggregates()) ? 131071 : 524287);
+      if (isSetAggregates())
+        hashCode = hashCode * 8191 + aggregates.hashCode();
+
+      return hashCode;
+    }
+
+    @Override
+    public int compareTo(aggregate_args other) {
+      if (!getClass().equals(other.getClass())) {
+        return getClass().getName().compareTo(other.getClass().getName());
+      }
+
+      int lastComparison = 0;
+
+      lastComparison = java.lang.Boolean.compare(isSetHandle(), other.isSetHandle());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetHandle()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.handle, other.handle);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      lastComparison = java.lang.Boolean.compare(isSetRequest(), other.isSetRequest());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetRequest()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.request, other.request);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      lastComparison = java.lang.Boolean.compare(isSetAggregates(), other.isSetAggregates());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetAggregates()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.aggregates, other.aggregates);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      return 0;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public _Fields fieldForId(int fieldId) {
+      return _Fields.findByThriftId(fieldId);
+    }
+
+    @Override
+    public void read(org.apache.thrift.protocol.TProtocol iprot) throws org.apache.thrift.TException {
+      scheme(iprot).read(iprot, this);
+    }
+
+    @Override
+    public void write(org.apache.thrift.protocol.TProtocol oprot) throws org.apache.thrift.TException {
+      scheme(oprot).write(oprot, this);
+    }
+
+    @Override
+    public java.lang.String toString() {
+      java.lang.StringBuilder sb = new java.lang.StringBuilder("aggregate_args(");
+      boolean first = true;
+
+      sb.append("handle:");
+      if (this.handle == null) {
+        sb.append("null");
+      } else {
+        org.apache.thrift.TBaseHelper.toString(this.handle, sb);
+      }
+      first = false;
+      if (!first) sb.append(", ");
+      sb.append("request:");
+      if (this.request == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.request);
+      }
+      first = false;
+      if (!first) sb.append(", ");
+      sb.append("aggregates:");
+      if (this.aggregates == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.aggregates);
+      }
+      first = false;
+      sb.append(")");
+      return sb.toString();
+    }
+
+    public void validate() throws org.apache.thrift.TException {
+      // check for required fields
+      // check for sub-struct validity
+      if (request != null) {
+        request.validate();
+      }
+    }
+
+    private void writeObject(java.io.ObjectOutputStream out) throws java.io.IOException {
+      try {
+        write(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(out)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private void readObject(java.io.ObjectInputStream in) throws java.io.IOException, java.lang.ClassNotFoundException {
+      try {
+        read(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(in)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private static class aggregate_argsStandardSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public aggregate_argsStandardScheme getScheme() {
+        return new aggregate_argsStandardScheme();
+      }
+    }
+
+    private static class aggregate_argsStandardScheme extends org.apache.thrift.scheme.StandardScheme<aggregate_args> {
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol iprot, aggregate_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TField schemeField;
+        iprot.readStructBegin();
+        while (true)
+        {
+          schemeField = iprot.readFieldBegin();
+          if (schemeField.type == org.apache.thrift.protocol.TType.STOP) { 
+            break;
+          }
+          switch (schemeField.id) {
+            case 1: // HANDLE
+              if (schemeField.type == org.apache.thrift.protocol.TType.STRING) {
+                struct.handle = iprot.readBinary();
+                struct.setHandleIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            case 2: // REQUEST
+              if (schemeField.type == org.apache.thrift.protocol.TType.STRUCT) {
+                struct.request = new ScanRequest();
+                struct.request.read(iprot);
+                struct.setRequestIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            case 3: // AGGREGATES
+              if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
+                {
+                  org.apache.thrift.protocol.TList _list364 = iprot.readListBegin();
+                  struct.aggregates = new java.util.ArrayList<Aggregate>(_list364.size);
+                  @org.apache.thrift.annotation.Nullable Aggregate _elem365;
+                  for (int _i366 = 0; _i366 < _list364.size; ++_i366)
+                  {
+                    _elem365 = new Aggregate();
+                    _elem365.read(iprot);
+                    struct.aggregates.add(_elem365);
+                  }
+                  iprot.readListEnd();
+                }
+                struct.setAggregatesIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            default:
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+          }
+          iprot.readFieldEnd();
+        }
+        iprot.readStructEnd();
+
+        // check for required fields of primitive type, which can't be checked in the validate method
+        struct.validate();
+      }
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol oprot, aggregate_args struct) throws org.apache.thrift.TException {
+        struct.validate();
+
+        oprot.writeStructBegin(STRUCT_DESC);
+        if (struct.handle != null) {
+          oprot.writeFieldBegin(HANDLE_FIELD_DESC);
+          oprot.writeBinary(struct.handle);
+          oprot.writeFieldEnd();
+        }
+        if (struct.request != null) {
+          oprot.writeFieldBegin(REQUEST_FIELD_DESC);
+          struct.request.write(oprot);
+          oprot.writeFieldEnd();
+        }
+        if (struct.aggregates != null) {
+          oprot.writeFieldBegin(AGGREGATES_FIELD_DESC);
+          {
+            oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.aggregates.size()));
+            for (Aggregate _iter367 : struct.aggregates)
+            {
+              _iter367.write(oprot);
+            }
+            oprot.writeListEnd();
+          }
+          oprot.writeFieldEnd();
+        }
+        oprot.writeFieldStop();
+        oprot.writeStructEnd();
+      }
+
+    }
+
+    private static class aggregate_argsTupleSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public aggregate_argsTupleScheme getScheme() {
+        return new aggregate_argsTupleScheme();
+      }
+    }
+
+    private static class aggregate_argsTupleScheme extends org.apache.thrift.scheme.TupleScheme<aggregate_args> {
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol prot, aggregate_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol oprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet optionals = new java.util.BitSet();
+        if (struct.isSetHandle()) {
+          optionals.set(0);
+        }
+        if (struct.isSetRequest()) {
+          optionals.set(1);
+        }
+        if (struct.isSetAggregates()) {
+          optionals.set(2);
+        }
+        oprot.writeBitSet(optionals, 3);
+        if (struct.isSetHandle()) {
+          oprot.writeBinary(struct.handle);
+        }
+        if (struct.isSetRequest()) {
+          struct.request.write(oprot);
+        }
+        if (struct.isSetAggregates()) {
+          {
+            oprot.writeI32(struct.aggregates.size());
+            for (Aggregate _iter368 : struct.aggregates)
+            {
+              _iter368.write(oprot);
+            }
+          }
+        }
+      }
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol prot, aggregate_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet incoming = iprot.readBitSet(3);
+        if (incoming.get(0)) {
+          struct.handle = iprot.readBinary();
+          struct.setHandleIsSet(true);
+        }
+        if (incoming.get(1)) {
+          struct.request = new ScanRequest();
+          struct.request.read(iprot);
+          struct.setRequestIsSet(true);
+        }
+        if (incoming.get(2)) {
+          {
+            org.apache.thrift.protocol.TList _list369 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+            struct.aggregates = new java.util.ArrayList<Aggregate>(_list369.size);
+            @org.apache.thrift.annotation.Nullable Aggregate _elem370;
+            for (int _i371 = 0; _i371 < _list369.size; ++_i371)
+            {
+              _elem370 = new Aggregate();
+              _elem370.read(iprot);
+              struct.aggregates.add(_elem370);
+            }
+          }
+          struct.setAggregatesIsSet(true);
+        }
+      }
+    }
+
+    private static <S extends org.apache.thrift.scheme.IScheme> S scheme(org.apache.thrift.protocol.TProtocol proto) {
+      return (org.apache.thrift.scheme.StandardScheme.class.equals(proto.getScheme()) ? STANDARD_SCHEME_FACTORY : TUPLE_SCHEME_FACTORY).getScheme();
+    }
+  }
+
+  @SuppressWarnings({"cast", "rawtypes", "serial", "unchecked", "unused"})
+  public static class aggregate_result implements org.apache.thrift.TBase<aggregate_result, aggregate_result._Fields>, java.io.Serializable, Cloneable, Comparable<aggregate_result>   {
+    private static final org.apache.thrift.protocol.TStruct STRUCT_DESC = new org.apache.thrift.protocol.TStruct("aggregate_result");
+
+    private static final org.apache.thrift.protocol.TField SUCCESS_FIELD_DESC = new org.apache.thrift.protocol.TField("success", org.apache.thrift.protocol.TType.STRUCT, (short)0);
+    private static final org.apache.thrift.protocol.TField ERROR_FIELD_DESC = new org.apache.thrift.protocol.TField("error", org.apache.thrift.protocol.TType.STRUCT, (short)1);
+
+    private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new aggregate_resultStandardSchemeFactory();
+    private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new aggregate_resultTupleSchemeFactory();
+
+    public @org.apache.thrift.annotation.Nullable AggregateAnswer success; // required
+    public @org.apache.thrift.annotation.Nullable PlannerError error; // required
+
+    /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
+    public enum _Fields implements org.apache.thrift.TFieldIdEnum {
+      SUCCESS((short)0, "success"),
+      ERROR((short)1, "error");
+
+      private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
+
+      static {
+        for (_Fields field : java.util.EnumSet.allOf(_Fields.class)) {
+          byName.put(field.getFieldName(), field);
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByThriftId(int fieldId) {
+        switch(fieldId) {
+          case 0: // SUCCESS
+            return SUCCESS;
+          case 1: // ERROR
+            return ERROR;
+          default:
+            return null;
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, throwing an exception
+       * if it is not found.
+       */
+      public static _Fields findByThriftIdOrThrow(int fieldId) {
+        _Fields fields = findByThriftId(fieldId);
+        if (fields == null) throw new java.lang.IllegalArgumentException("Field " + fieldId + " doesn't exist!");
+        return fields;
+      }
+
+      /**
+       * Find the _Fields constant that matches name, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByName(java.lang.String name) {
+        return byName.get(name);
+      }
+
+      private final short _thriftId;
+      private final java.lang.String _fieldName;
+
+      _Fields(short thriftId, java.lang.String fieldName) {
+        _thriftId = thriftId;
+        _fieldName = fieldName;
+      }
+
+      @Override
+      public short getThriftFieldId() {
+        return _thriftId;
+      }
+
+      @Override
+      public java.lang.String getFieldName() {
+        return _fieldName;
+      }
+    }
+
+    // isset id assignments
+    public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
+    static {
+      java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
+      tmpMap.put(_Fields.SUCCESS, new org.apache.thrift.meta_data.FieldMetaData("success", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, AggregateAnswer.class)));
+      tmpMap.put(_Fields.ERROR, new org.apache.thrift.meta_data.FieldMetaData("error", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, PlannerError.class)));
+      metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
+      org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(aggregate_result.class, metaDataMap);
+    }
+
+    public aggregate_result() {
+    }
+
+    public aggregate_result(
+      AggregateAnswer success,
+      PlannerError error)
+    {
+      this();
+      this.success = success;
+      this.error = error;
+    }
+
+    /**
+     * Performs a deep copy on <i>other</i>.
+     */
+    public aggregate_result(aggregate_result other) {
+      if (other.isSetSuccess()) {
+        this.success = new AggregateAnswer(other.success);
+      }
+      if (other.isSetError()) {
+        this.error = new PlannerError(other.error);
+      }
+    }
+
+    @Override
+    public aggregate_result deepCopy() {
+      return new aggregate_result(this);
+    }
+
+    @Override
+    public void clear() {
+      this.success = null;
+      this.error = null;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public AggregateAnswer getSuccess() {
+      return this.success;
+    }
+
+    public aggregate_result setSuccess(@org.apache.thrift.annotation.Nullable AggregateAnswer success) {
+      this.success = success;
+      return this;
+    }
+
+    public void unsetSuccess() {
+      this.success = null;
+    }
+
+    /** Returns true if field success is set (has been assigned a value) and false otherwise */
+    public boolean isSetSuccess() {
+      return this.success != null;
+    }
+
+    public void setSuccessIsSet(boolean value) {
+      if (!value) {
+        this.success = null;
+      }
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public PlannerError getError() {
+      return this.error;
+    }
+
+    public aggregate_result setError(@org.apache.thrift.annotation.Nullable PlannerError error) {
+      this.error = error;
+      return this;
+    }
+
+    public void unsetError() {
+      this.error = null;
+    }
+
+    /** Returns true if field error is set (has been assigned a value) and false otherwise */
+    public boolean isSetError() {
+      return this.error != null;
+    }
+
+    public void setErrorIsSet(boolean value) {
+      if (!value) {
+        this.error = null;
+      }
+    }
+
+    @Override
+    public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
+      switch (field) {
+      case SUCCESS:
+        if (value == null) {
+          unsetSuccess();
+        } else {
+          setSuccess((AggregateAnswer)value);
+        }
+        break;
+
+      case ERROR:
+        if (value == null) {
+          unsetError();
+        } else {
+          setError((PlannerError)value);
+        }
+        break;
+
+      }
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public java.lang.Object getFieldValue(_Fields field) {
+      switch (field) {
+      case SUCCESS:
+        return getSuccess();
+
+      case ERROR:
+        return getError();
+
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    /** Returns true if field corresponding to fieldID is set (has been assigned a value) and false otherwise */
+    @Override
+    public boolean isSet(_Fields field) {
+      if (field == null) {
+        throw new java.lang.IllegalArgumentException();
+      }
+
+      switch (field) {
+      case SUCCESS:
+        return isSetSuccess();
+      case ERROR:
+        return isSetError();
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    @Override
+    public boolean equals(java.lang.Object that) {
+      if (that instanceof aggregate_result)
+        return this.equals((aggregate_result)that);
+      return false;
+    }
+
+    public boolean equals(aggregate_result that) {
+      if (that == null)
+        return false;
+      if (this == that)
+        return true;
+
+      boolean this_present_success = true && this.isSetSuccess();
+      boolean that_present_success = true && that.isSetSuccess();
+      if (this_present_success || that_present_success) {
+        if (!(this_present_success && that_present_success))
+          return false;
+        if (!this.success.equals(that.success))
+          return false;
+      }
+
+      boolean this_present_error = true && this.isSetError();
+      boolean that_present_error = true && that.isSetError();
+      if (this_present_error || that_present_error) {
+        if (!(this_present_error && that_present_error))
+          return false;
+        if (!this.error.equals(that.error))
+          return false;
+      }
+
+      return true;
+    }
+
+    @Override
+    public int hashCode() {
+      int hashCode = 1;
+
+      hashCode = hashCode * 8191 + ((isSetSuccess()) ? 131071 : 524287);
+      if (isSetSuccess())
+        hashCode = hashCode * 8191 + success.hashCode();
+
+      hashCode = hashCode * 8191 + ((isSetError()) ? 131071 : 524287);
+      if (isSetError())
+        hashCode = hashCode * 8191 + error.hashCode();
+
+      return hashCode;
+    }
+
+    @Override
+    public int compareTo(aggregate_result other) {
+      if (!getClass().equals(other.getClass())) {
+        return getClass().getName().compareTo(other.getClass().getName());
+      }
+
+      int lastComparison = 0;
+
+      lastComparison = java.lang.Boolean.compare(isSetSuccess(), other.isSetSuccess());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetSuccess()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.success, other.success);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      lastComparison = java.lang.Boolean.compare(isSetError(), other.isSetError());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetError()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.error, other.error);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      return 0;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public _Fields fieldForId(int fieldId) {
+      return _Fields.findByThriftId(fieldId);
+    }
+
+    @Override
+    public void read(org.apache.thrift.protocol.TProtocol iprot) throws org.apache.thrift.TException {
+      scheme(iprot).read(iprot, this);
+    }
+
+    public void write(org.apache.thrift.protocol.TProtocol oprot) throws org.apache.thrift.TException {
+      scheme(oprot).write(oprot, this);
+      }
+
+    @Override
+    public java.lang.String toString() {
+      java.lang.StringBuilder sb = new java.lang.StringBuilder("aggregate_result(");
+      boolean first = true;
+
+      sb.append("success:");
+      if (this.success == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.success);
+      }
+      first = false;
+      if (!first) sb.append(", ");
+      sb.append("error:");
+      if (this.error == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.error);
+      }
+      first = false;
+      sb.append(")");
+      return sb.toString();
+    }
+
+    public void validate() throws org.apache.thrift.TException {
+      // check for required fields
+      // check for sub-struct validity
+      if (success != null) {
+        success.validate();
+      }
+    }
+
+    private void writeObject(java.io.ObjectOutputStream out) throws java.io.IOException {
+      try {
+        write(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(out)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private void readObject(java.io.ObjectInputStream in) throws java.io.IOException, java.lang.ClassNotFoundException {
+      try {
+        read(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(in)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private static class aggregate_resultStandardSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public aggregate_resultStandardScheme getScheme() {
+        return new aggregate_resultStandardScheme();
+      }
+    }
+
+    private static class aggregate_resultStandardScheme extends org.apache.thrift.scheme.StandardScheme<aggregate_result> {
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol iprot, aggregate_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TField schemeField;
+        iprot.readStructBegin();
+        while (true)
+        {
+          schemeField = iprot.readFieldBegin();
+          if (schemeField.type == org.apache.thrift.protocol.TType.STOP) { 
+            break;
+          }
+          switch (schemeField.id) {
+            case 0: // SUCCESS
+              if (schemeField.type == org.apache.thrift.protocol.TType.STRUCT) {
+                struct.success = new AggregateAnswer();
+                struct.success.read(iprot);
+                struct.setSuccessIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            case 1: // ERROR
+              if (schemeField.type == org.apache.thrift.protocol.TType.STRUCT) {
+                struct.error = new PlannerError();
+                struct.error.read(iprot);
+                struct.setErrorIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            default:
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+          }
+          iprot.readFieldEnd();
+        }
+        iprot.readStructEnd();
+
+        // check for required fields of primitive type, which can't be checked in the validate method
+        struct.validate();
+      }
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol oprot, aggregate_result struct) throws org.apache.thrift.TException {
+        struct.validate();
+
+        oprot.writeStructBegin(STRUCT_DESC);
+        if (struct.success != null) {
+          oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
+          struct.success.write(oprot);
+          oprot.writeFieldEnd();
+        }
+        if (struct.error != null) {
+          oprot.writeFieldBegin(ERROR_FIELD_DESC);
+          struct.error.write(oprot);
+          oprot.writeFieldEnd();
+        }
+        oprot.writeFieldStop();
+        oprot.writeStructEnd();
+      }
+
+    }
+
+    private static class aggregate_resultTupleSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public aggregate_resultTupleScheme getScheme() {
+        return new aggregate_resultTupleScheme();
+      }
+    }
+
+    private static class aggregate_resultTupleScheme extends org.apache.thrift.scheme.TupleScheme<aggregate_result> {
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol prot, aggregate_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol oprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet optionals = new java.util.BitSet();
+        if (struct.isSetSuccess()) {
+          optionals.set(0);
+        }
+        if (struct.isSetError()) {
+          optionals.set(1);
+        }
+        oprot.writeBitSet(optionals, 2);
+        if (struct.isSetSuccess()) {
+          struct.success.write(oprot);
+        }
+        if (struct.isSetError()) {
+          struct.error.write(oprot);
+        }
+      }
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol prot, aggregate_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet incoming = iprot.readBitSet(2);
+        if (incoming.get(0)) {
+          struct.success = new AggregateAnswer();
           struct.success.read(iprot);
           struct.setSuccessIsSet(true);
         }
@@ -25714,13 +27052,13 @@ public class Planner {
             case 2: // MESSAGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list340 = iprot.readListBegin();
-                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list340.size);
-                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem341;
-                  for (int _i342 = 0; _i342 < _list340.size; ++_i342)
+                  org.apache.thrift.protocol.TList _list372 = iprot.readListBegin();
+                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list372.size);
+                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem373;
+                  for (int _i374 = 0; _i374 < _list372.size; ++_i374)
                   {
-                    _elem341 = iprot.readBinary();
-                    struct.messages.add(_elem341);
+                    _elem373 = iprot.readBinary();
+                    struct.messages.add(_elem373);
                   }
                   iprot.readListEnd();
                 }
@@ -25754,9 +27092,9 @@ public class Planner {
           oprot.writeFieldBegin(MESSAGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.messages.size()));
-            for (java.nio.ByteBuffer _iter343 : struct.messages)
+            for (java.nio.ByteBuffer _iter375 : struct.messages)
             {
-              oprot.writeBinary(_iter343);
+              oprot.writeBinary(_iter375);
             }
             oprot.writeListEnd();
           }
@@ -25794,9 +27132,9 @@ public class Planner {
         if (struct.isSetMessages()) {
           {
             oprot.writeI32(struct.messages.size());
-            for (java.nio.ByteBuffer _iter344 : struct.messages)
+            for (java.nio.ByteBuffer _iter376 : struct.messages)
             {
-              oprot.writeBinary(_iter344);
+              oprot.writeBinary(_iter376);
             }
           }
         }
@@ -25812,13 +27150,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list345 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list345.size);
-            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem346;
-            for (int _i347 = 0; _i347 < _list345.size; ++_i347)
+            org.apache.thrift.protocol.TList _list377 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list377.size);
+            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem378;
+            for (int _i379 = 0; _i379 < _list377.size; ++_i379)
             {
-              _elem346 = iprot.readBinary();
-              struct.messages.add(_elem346);
+              _elem378 = iprot.readBinary();
+              struct.messages.add(_elem378);
             }
           }
           struct.setMessagesIsSet(true);
@@ -26751,13 +28089,13 @@ public class Planner {
             case 2: // MESSAGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list348 = iprot.readListBegin();
-                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list348.size);
-                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem349;
-                  for (int _i350 = 0; _i350 < _list348.size; ++_i350)
+                  org.apache.thrift.protocol.TList _list380 = iprot.readListBegin();
+                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list380.size);
+                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem381;
+                  for (int _i382 = 0; _i382 < _list380.size; ++_i382)
                   {
-                    _elem349 = iprot.readBinary();
-                    struct.messages.add(_elem349);
+                    _elem381 = iprot.readBinary();
+                    struct.messages.add(_elem381);
                   }
                   iprot.readListEnd();
                 }
@@ -26791,9 +28129,9 @@ public class Planner {
           oprot.writeFieldBegin(MESSAGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.messages.size()));
-            for (java.nio.ByteBuffer _iter351 : struct.messages)
+            for (java.nio.ByteBuffer _iter383 : struct.messages)
             {
-              oprot.writeBinary(_iter351);
+              oprot.writeBinary(_iter383);
             }
             oprot.writeListEnd();
           }
@@ -26831,9 +28169,9 @@ public class Planner {
         if (struct.isSetMessages()) {
           {
             oprot.writeI32(struct.messages.size());
-            for (java.nio.ByteBuffer _iter352 : struct.messages)
+            for (java.nio.ByteBuffer _iter384 : struct.messages)
             {
-              oprot.writeBinary(_iter352);
+              oprot.writeBinary(_iter384);
             }
           }
         }
@@ -26849,13 +28187,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list353 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list353.size);
-            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem354;
-            for (int _i355 = 0; _i355 < _list353.size; ++_i355)
+            org.apache.thrift.protocol.TList _list385 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list385.size);
+            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem386;
+            for (int _i387 = 0; _i387 < _list385.size; ++_i387)
             {
-              _elem354 = iprot.readBinary();
-              struct.messages.add(_elem354);
+              _elem386 = iprot.readBinary();
+              struct.messages.add(_elem386);
             }
           }
           struct.setMessagesIsSet(true);
@@ -28043,14 +29381,14 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list356 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<ProcedureInfo>(_list356.size);
-                  @org.apache.thrift.annotation.Nullable ProcedureInfo _elem357;
-                  for (int _i358 = 0; _i358 < _list356.size; ++_i358)
+                  org.apache.thrift.protocol.TList _list388 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<ProcedureInfo>(_list388.size);
+                  @org.apache.thrift.annotation.Nullable ProcedureInfo _elem389;
+                  for (int _i390 = 0; _i390 < _list388.size; ++_i390)
                   {
-                    _elem357 = new ProcedureInfo();
-                    _elem357.read(iprot);
-                    struct.success.add(_elem357);
+                    _elem389 = new ProcedureInfo();
+                    _elem389.read(iprot);
+                    struct.success.add(_elem389);
                   }
                   iprot.readListEnd();
                 }
@@ -28088,9 +29426,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.success.size()));
-            for (ProcedureInfo _iter359 : struct.success)
+            for (ProcedureInfo _iter391 : struct.success)
             {
-              _iter359.write(oprot);
+              _iter391.write(oprot);
             }
             oprot.writeListEnd();
           }
@@ -28130,9 +29468,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (ProcedureInfo _iter360 : struct.success)
+            for (ProcedureInfo _iter392 : struct.success)
             {
-              _iter360.write(oprot);
+              _iter392.write(oprot);
             }
           }
         }
@@ -28147,14 +29485,14 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list361 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-            struct.success = new java.util.ArrayList<ProcedureInfo>(_list361.size);
-            @org.apache.thrift.annotation.Nullable ProcedureInfo _elem362;
-            for (int _i363 = 0; _i363 < _list361.size; ++_i363)
+            org.apache.thrift.protocol.TList _list393 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+            struct.success = new java.util.ArrayList<ProcedureInfo>(_list393.size);
+            @org.apache.thrift.annotation.Nullable ProcedureInfo _elem394;
+            for (int _i395 = 0; _i395 < _list393.size; ++_i395)
             {
-              _elem362 = new ProcedureInfo();
-              _elem362.read(iprot);
-              struct.success.add(_elem362);
+              _elem394 = new ProcedureInfo();
+              _elem394.read(iprot);
+              struct.success.add(_elem394);
             }
           }
           struct.setSuccessIsSet(true);
@@ -29570,13 +30908,13 @@ public class Planner {
             case 3: // RESULTS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list364 = iprot.readListBegin();
-                  struct.results = new java.util.ArrayList<java.nio.ByteBuffer>(_list364.size);
-                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem365;
-                  for (int _i366 = 0; _i366 < _list364.size; ++_i366)
+                  org.apache.thrift.protocol.TList _list396 = iprot.readListBegin();
+                  struct.results = new java.util.ArrayList<java.nio.ByteBuffer>(_list396.size);
+                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem397;
+                  for (int _i398 = 0; _i398 < _list396.size; ++_i398)
                   {
-                    _elem365 = iprot.readBinary();
-                    struct.results.add(_elem365);
+                    _elem397 = iprot.readBinary();
+                    struct.results.add(_elem397);
                   }
                   iprot.readListEnd();
                 }
@@ -29615,9 +30953,9 @@ public class Planner {
           oprot.writeFieldBegin(RESULTS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.results.size()));
-            for (java.nio.ByteBuffer _iter367 : struct.results)
+            for (java.nio.ByteBuffer _iter399 : struct.results)
             {
-              oprot.writeBinary(_iter367);
+              oprot.writeBinary(_iter399);
             }
             oprot.writeListEnd();
           }
@@ -29661,9 +30999,9 @@ public class Planner {
         if (struct.isSetResults()) {
           {
             oprot.writeI32(struct.results.size());
-            for (java.nio.ByteBuffer _iter368 : struct.results)
+            for (java.nio.ByteBuffer _iter400 : struct.results)
             {
-              oprot.writeBinary(_iter368);
+              oprot.writeBinary(_iter400);
             }
           }
         }
@@ -29684,13 +31022,13 @@ public class Planner {
         }
         if (incoming.get(2)) {
           {
-            org.apache.thrift.protocol.TList _list369 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.results = new java.util.ArrayList<java.nio.ByteBuffer>(_list369.size);
-            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem370;
-            for (int _i371 = 0; _i371 < _list369.size; ++_i371)
+            org.apache.thrift.protocol.TList _list401 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.results = new java.util.ArrayList<java.nio.ByteBuffer>(_list401.size);
+            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem402;
+            for (int _i403 = 0; _i403 < _list401.size; ++_i403)
             {
-              _elem370 = iprot.readBinary();
-              struct.results.add(_elem370);
+              _elem402 = iprot.readBinary();
+              struct.results.add(_elem402);
             }
           }
           struct.setResultsIsSet(true);
@@ -41222,13 +42560,13 @@ public class Planner {
             case 3: // MESSAGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list372 = iprot.readListBegin();
-                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list372.size);
-                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem373;
-                  for (int _i374 = 0; _i374 < _list372.size; ++_i374)
+                  org.apache.thrift.protocol.TList _list404 = iprot.readListBegin();
+                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list404.size);
+                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem405;
+                  for (int _i406 = 0; _i406 < _list404.size; ++_i406)
                   {
-                    _elem373 = iprot.readBinary();
-                    struct.messages.add(_elem373);
+                    _elem405 = iprot.readBinary();
+                    struct.messages.add(_elem405);
                   }
                   iprot.readListEnd();
                 }
@@ -41265,9 +42603,9 @@ public class Planner {
           oprot.writeFieldBegin(MESSAGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.messages.size()));
-            for (java.nio.ByteBuffer _iter375 : struct.messages)
+            for (java.nio.ByteBuffer _iter407 : struct.messages)
             {
-              oprot.writeBinary(_iter375);
+              oprot.writeBinary(_iter407);
             }
             oprot.writeListEnd();
           }
@@ -41311,9 +42649,9 @@ public class Planner {
         if (struct.isSetMessages()) {
           {
             oprot.writeI32(struct.messages.size());
-            for (java.nio.ByteBuffer _iter376 : struct.messages)
+            for (java.nio.ByteBuffer _iter408 : struct.messages)
             {
-              oprot.writeBinary(_iter376);
+              oprot.writeBinary(_iter408);
             }
           }
         }
@@ -41333,13 +42671,13 @@ public class Planner {
         }
         if (incoming.get(2)) {
           {
-            org.apache.thrift.protocol.TList _list377 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list377.size);
-            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem378;
-            for (int _i379 = 0; _i379 < _list377.size; ++_i379)
+            org.apache.thrift.protocol.TList _list409 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list409.size);
+            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem410;
+            for (int _i411 = 0; _i411 < _list409.size; ++_i411)
             {
-              _elem378 = iprot.readBinary();
-              struct.messages.add(_elem378);
+              _elem410 = iprot.readBinary();
+              struct.messages.add(_elem410);
             }
           }
           struct.setMessagesIsSet(true);
@@ -43144,13 +44482,13 @@ public class Planner {
             case 2: // FILTERS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list380 = iprot.readListBegin();
-                  struct.filters = new java.util.ArrayList<java.lang.String>(_list380.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem381;
-                  for (int _i382 = 0; _i382 < _list380.size; ++_i382)
+                  org.apache.thrift.protocol.TList _list412 = iprot.readListBegin();
+                  struct.filters = new java.util.ArrayList<java.lang.String>(_list412.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem413;
+                  for (int _i414 = 0; _i414 < _list412.size; ++_i414)
                   {
-                    _elem381 = iprot.readString();
-                    struct.filters.add(_elem381);
+                    _elem413 = iprot.readString();
+                    struct.filters.add(_elem413);
                   }
                   iprot.readListEnd();
                 }
@@ -43184,9 +44522,9 @@ public class Planner {
           oprot.writeFieldBegin(FILTERS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.filters.size()));
-            for (java.lang.String _iter383 : struct.filters)
+            for (java.lang.String _iter415 : struct.filters)
             {
-              oprot.writeString(_iter383);
+              oprot.writeString(_iter415);
             }
             oprot.writeListEnd();
           }
@@ -43224,9 +44562,9 @@ public class Planner {
         if (struct.isSetFilters()) {
           {
             oprot.writeI32(struct.filters.size());
-            for (java.lang.String _iter384 : struct.filters)
+            for (java.lang.String _iter416 : struct.filters)
             {
-              oprot.writeString(_iter384);
+              oprot.writeString(_iter416);
             }
           }
         }
@@ -43242,13 +44580,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list385 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.filters = new java.util.ArrayList<java.lang.String>(_list385.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem386;
-            for (int _i387 = 0; _i387 < _list385.size; ++_i387)
+            org.apache.thrift.protocol.TList _list417 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.filters = new java.util.ArrayList<java.lang.String>(_list417.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem418;
+            for (int _i419 = 0; _i419 < _list417.size; ++_i419)
             {
-              _elem386 = iprot.readString();
-              struct.filters.add(_elem386);
+              _elem418 = iprot.readString();
+              struct.filters.add(_elem418);
             }
           }
           struct.setFiltersIsSet(true);
@@ -44173,13 +45511,13 @@ public class Planner {
             case 2: // FILTERS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list388 = iprot.readListBegin();
-                  struct.filters = new java.util.ArrayList<java.lang.String>(_list388.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem389;
-                  for (int _i390 = 0; _i390 < _list388.size; ++_i390)
+                  org.apache.thrift.protocol.TList _list420 = iprot.readListBegin();
+                  struct.filters = new java.util.ArrayList<java.lang.String>(_list420.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem421;
+                  for (int _i422 = 0; _i422 < _list420.size; ++_i422)
                   {
-                    _elem389 = iprot.readString();
-                    struct.filters.add(_elem389);
+                    _elem421 = iprot.readString();
+                    struct.filters.add(_elem421);
                   }
                   iprot.readListEnd();
                 }
@@ -44213,9 +45551,9 @@ public class Planner {
           oprot.writeFieldBegin(FILTERS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.filters.size()));
-            for (java.lang.String _iter391 : struct.filters)
+            for (java.lang.String _iter423 : struct.filters)
             {
-              oprot.writeString(_iter391);
+              oprot.writeString(_iter423);
             }
             oprot.writeListEnd();
           }
@@ -44253,9 +45591,9 @@ public class Planner {
         if (struct.isSetFilters()) {
           {
             oprot.writeI32(struct.filters.size());
-            for (java.lang.String _iter392 : struct.filters)
+            for (java.lang.String _iter424 : struct.filters)
             {
-              oprot.writeString(_iter392);
+              oprot.writeString(_iter424);
             }
           }
         }
@@ -44271,13 +45609,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list393 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.filters = new java.util.ArrayList<java.lang.String>(_list393.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem394;
-            for (int _i395 = 0; _i395 < _list393.size; ++_i395)
+            org.apache.thrift.protocol.TList _list425 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.filters = new java.util.ArrayList<java.lang.String>(_list425.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem426;
+            for (int _i427 = 0; _i427 < _list425.size; ++_i427)
             {
-              _elem394 = iprot.readString();
-              struct.filters.add(_elem394);
+              _elem426 = iprot.readString();
+              struct.filters.add(_elem426);
             }
           }
           struct.setFiltersIsSet(true);

@@ -429,13 +429,13 @@ public class ProcedureAnswer implements org.apache.thrift.TBase<ProcedureAnswer,
           case 1: // ROWS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list252 = iprot.readListBegin();
-                struct.rows = new java.util.ArrayList<java.lang.String>(_list252.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem253;
-                for (int _i254 = 0; _i254 < _list252.size; ++_i254)
+                org.apache.thrift.protocol.TList _list276 = iprot.readListBegin();
+                struct.rows = new java.util.ArrayList<java.lang.String>(_list276.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem277;
+                for (int _i278 = 0; _i278 < _list276.size; ++_i278)
                 {
-                  _elem253 = iprot.readString();
-                  struct.rows.add(_elem253);
+                  _elem277 = iprot.readString();
+                  struct.rows.add(_elem277);
                 }
                 iprot.readListEnd();
               }
@@ -474,9 +474,9 @@ public class ProcedureAnswer implements org.apache.thrift.TBase<ProcedureAnswer,
           oprot.writeFieldBegin(ROWS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.rows.size()));
-            for (java.lang.String _iter255 : struct.rows)
+            for (java.lang.String _iter279 : struct.rows)
             {
-              oprot.writeString(_iter255);
+              oprot.writeString(_iter279);
             }
             oprot.writeListEnd();
           }
@@ -519,9 +519,9 @@ public class ProcedureAnswer implements org.apache.thrift.TBase<ProcedureAnswer,
       if (struct.isSetRows()) {
         {
           oprot.writeI32(struct.rows.size());
-          for (java.lang.String _iter256 : struct.rows)
+          for (java.lang.String _iter280 : struct.rows)
           {
-            oprot.writeString(_iter256);
+            oprot.writeString(_iter280);
           }
         }
       }
@@ -536,13 +536,13 @@ public class ProcedureAnswer implements org.apache.thrift.TBase<ProcedureAnswer,
       java.util.BitSet incoming = iprot.readBitSet(2);
       if (incoming.get(0)) {
         {
-          org.apache.thrift.protocol.TList _list257 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-          struct.rows = new java.util.ArrayList<java.lang.String>(_list257.size);
-          @org.apache.thrift.annotation.Nullable java.lang.String _elem258;
-          for (int _i259 = 0; _i259 < _list257.size; ++_i259)
+          org.apache.thrift.protocol.TList _list281 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+          struct.rows = new java.util.ArrayList<java.lang.String>(_list281.size);
+          @org.apache.thrift.annotation.Nullable java.lang.String _elem282;
+          for (int _i283 = 0; _i283 < _list281.size; ++_i283)
           {
-            _elem258 = iprot.readString();
-            struct.rows.add(_elem258);
+            _elem282 = iprot.readString();
+            struct.rows.add(_elem282);
           }
         }
         struct.setRowsIsSet(true);

@@ -626,14 +626,14 @@ public class ProcedureInfo implements org.apache.thrift.TBase<ProcedureInfo, Pro
           case 2: // PARAMETERS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list226 = iprot.readListBegin();
-                struct.parameters = new java.util.ArrayList<ProcedureParameter>(_list226.size);
-                @org.apache.thrift.annotation.Nullable ProcedureParameter _elem227;
-                for (int _i228 = 0; _i228 < _list226.size; ++_i228)
+                org.apache.thrift.protocol.TList _list250 = iprot.readListBegin();
+                struct.parameters = new java.util.ArrayList<ProcedureParameter>(_list250.size);
+                @org.apache.thrift.annotation.Nullable ProcedureParameter _elem251;
+                for (int _i252 = 0; _i252 < _list250.size; ++_i252)
                 {
-                  _elem227 = new ProcedureParameter();
-                  _elem227.read(iprot);
-                  struct.parameters.add(_elem227);
+                  _elem251 = new ProcedureParameter();
+                  _elem251.read(iprot);
+                  struct.parameters.add(_elem251);
                 }
                 iprot.readListEnd();
               }
@@ -683,9 +683,9 @@ public class ProcedureInfo implements org.apache.thrift.TBase<ProcedureInfo, Pro
         oprot.writeFieldBegin(PARAMETERS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.parameters.size()));
-          for (ProcedureParameter _iter229 : struct.parameters)
+          for (ProcedureParameter _iter253 : struct.parameters)
           {
-            _iter229.write(oprot);
+            _iter253.write(oprot);
           }
           oprot.writeListEnd();
         }
@@ -722,9 +722,9 @@ public class ProcedureInfo implements org.apache.thrift.TBase<ProcedureInfo, Pro
       oprot.writeString(struct.name);
       {
         oprot.writeI32(struct.parameters.size());
-        for (ProcedureParameter _iter230 : struct.parameters)
+        for (ProcedureParameter _iter254 : struct.parameters)
         {
-          _iter230.write(oprot);
+          _iter254.write(oprot);
         }
       }
       oprot.writeString(struct.resultSchemaJson);
@@ -737,14 +737,14 @@ public class ProcedureInfo implements org.apache.thrift.TBase<ProcedureInfo, Pro
       struct.name = iprot.readString();
       struct.setNameIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list231 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-        struct.parameters = new java.util.ArrayList<ProcedureParameter>(_list231.size);
-        @org.apache.thrift.annotation.Nullable ProcedureParameter _elem232;
-        for (int _i233 = 0; _i233 < _list231.size; ++_i233)
+        org.apache.thrift.protocol.TList _list255 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+        struct.parameters = new java.util.ArrayList<ProcedureParameter>(_list255.size);
+        @org.apache.thrift.annotation.Nullable ProcedureParameter _elem256;
+        for (int _i257 = 0; _i257 < _list255.size; ++_i257)
         {
-          _elem232 = new ProcedureParameter();
-          _elem232.read(iprot);
-          struct.parameters.add(_elem232);
+          _elem256 = new ProcedureParameter();
+          _elem256.read(iprot);
+          struct.parameters.add(_elem256);
         }
       }
       struct.setParametersIsSet(true);

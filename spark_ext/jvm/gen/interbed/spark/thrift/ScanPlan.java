@@ -15,6 +15,7 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
   private static final org.apache.thrift.protocol.TField ROW_COUNT_FIELD_DESC = new org.apache.thrift.protocol.TField("rowCount", org.apache.thrift.protocol.TType.I64, (short)3);
   private static final org.apache.thrift.protocol.TField BYTE_SIZE_FIELD_DESC = new org.apache.thrift.protocol.TField("byteSize", org.apache.thrift.protocol.TType.I64, (short)4);
   private static final org.apache.thrift.protocol.TField DESCRIPTION_FIELD_DESC = new org.apache.thrift.protocol.TField("description", org.apache.thrift.protocol.TType.STRING, (short)5);
+  private static final org.apache.thrift.protocol.TField PARTITIONING_FIELD_DESC = new org.apache.thrift.protocol.TField("partitioning", org.apache.thrift.protocol.TType.STRUCT, (short)6);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new ScanPlanStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new ScanPlanTupleSchemeFactory();
@@ -30,6 +31,10 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
    * Said by EXPLAIN.
    */
   public @org.apache.thrift.annotation.Nullable java.lang.String description; // required
+  /**
+   * Absent: splits have no keys.
+   */
+  public @org.apache.thrift.annotation.Nullable ScanPartitioning partitioning; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
@@ -43,7 +48,11 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
     /**
      * Said by EXPLAIN.
      */
-    DESCRIPTION((short)5, "description");
+    DESCRIPTION((short)5, "description"),
+    /**
+     * Absent: splits have no keys.
+     */
+    PARTITIONING((short)6, "partitioning");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -69,6 +78,8 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
           return BYTE_SIZE;
         case 5: // DESCRIPTION
           return DESCRIPTION;
+        case 6: // PARTITIONING
+          return PARTITIONING;
         default:
           return null;
       }
@@ -115,6 +126,7 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
   private static final int __ROWCOUNT_ISSET_ID = 0;
   private static final int __BYTESIZE_ISSET_ID = 1;
   private byte __isset_bitfield = 0;
+  private static final _Fields optionals[] = {_Fields.PARTITIONING};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -129,6 +141,8 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.I64)));
     tmpMap.put(_Fields.DESCRIPTION, new org.apache.thrift.meta_data.FieldMetaData("description", org.apache.thrift.TFieldRequirementType.REQUIRED, 
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING)));
+    tmpMap.put(_Fields.PARTITIONING, new org.apache.thrift.meta_data.FieldMetaData("partitioning", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, ScanPartitioning.class)));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(ScanPlan.class, metaDataMap);
   }
@@ -173,6 +187,9 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
     if (other.isSetDescription()) {
       this.description = other.description;
     }
+    if (other.isSetPartitioning()) {
+      this.partitioning = new ScanPartitioning(other.partitioning);
+    }
   }
 
   @Override
@@ -189,6 +206,7 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
     setByteSizeIsSet(false);
     this.byteSize = 0;
     this.description = null;
+    this.partitioning = null;
   }
 
   /**
@@ -349,6 +367,37 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
     }
   }
 
+  /**
+   * Absent: splits have no keys.
+   */
+  @org.apache.thrift.annotation.Nullable
+  public ScanPartitioning getPartitioning() {
+    return this.partitioning;
+  }
+
+  /**
+   * Absent: splits have no keys.
+   */
+  public ScanPlan setPartitioning(@org.apache.thrift.annotation.Nullable ScanPartitioning partitioning) {
+    this.partitioning = partitioning;
+    return this;
+  }
+
+  public void unsetPartitioning() {
+    this.partitioning = null;
+  }
+
+  /** Returns true if field partitioning is set (has been assigned a value) and false otherwise */
+  public boolean isSetPartitioning() {
+    return this.partitioning != null;
+  }
+
+  public void setPartitioningIsSet(boolean value) {
+    if (!value) {
+      this.partitioning = null;
+    }
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -396,6 +445,14 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
       }
       break;
 
+    case PARTITIONING:
+      if (value == null) {
+        unsetPartitioning();
+      } else {
+        setPartitioning((ScanPartitioning)value);
+      }
+      break;
+
     }
   }
 
@@ -417,6 +474,9 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
 
     case DESCRIPTION:
       return getDescription();
+
+    case PARTITIONING:
+      return getPartitioning();
 
     }
     throw new java.lang.IllegalStateException();
@@ -440,6 +500,8 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
       return isSetByteSize();
     case DESCRIPTION:
       return isSetDescription();
+    case PARTITIONING:
+      return isSetPartitioning();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -502,6 +564,15 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
         return false;
     }
 
+    boolean this_present_partitioning = true && this.isSetPartitioning();
+    boolean that_present_partitioning = true && that.isSetPartitioning();
+    if (this_present_partitioning || that_present_partitioning) {
+      if (!(this_present_partitioning && that_present_partitioning))
+        return false;
+      if (!this.partitioning.equals(that.partitioning))
+        return false;
+    }
+
     return true;
   }
 
@@ -524,6 +595,10 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
     hashCode = hashCode * 8191 + ((isSetDescription()) ? 131071 : 524287);
     if (isSetDescription())
       hashCode = hashCode * 8191 + description.hashCode();
+
+    hashCode = hashCode * 8191 + ((isSetPartitioning()) ? 131071 : 524287);
+    if (isSetPartitioning())
+      hashCode = hashCode * 8191 + partitioning.hashCode();
 
     return hashCode;
   }
@@ -586,6 +661,16 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
         return lastComparison;
       }
     }
+    lastComparison = java.lang.Boolean.compare(isSetPartitioning(), other.isSetPartitioning());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetPartitioning()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.partitioning, other.partitioning);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
     return 0;
   }
 
@@ -641,6 +726,16 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
       sb.append(this.description);
     }
     first = false;
+    if (isSetPartitioning()) {
+      if (!first) sb.append(", ");
+      sb.append("partitioning:");
+      if (this.partitioning == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.partitioning);
+      }
+      first = false;
+    }
     sb.append(")");
     return sb.toString();
   }
@@ -659,6 +754,9 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
       throw new org.apache.thrift.protocol.TProtocolException("Required field 'description' was not present! Struct: " + toString());
     }
     // check for sub-struct validity
+    if (partitioning != null) {
+      partitioning.validate();
+    }
   }
 
   private void writeObject(java.io.ObjectOutputStream out) throws java.io.IOException {
@@ -710,14 +808,14 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
           case 2: // SPLITS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list192 = iprot.readListBegin();
-                struct.splits = new java.util.ArrayList<ScanSplit>(_list192.size);
-                @org.apache.thrift.annotation.Nullable ScanSplit _elem193;
-                for (int _i194 = 0; _i194 < _list192.size; ++_i194)
+                org.apache.thrift.protocol.TList _list208 = iprot.readListBegin();
+                struct.splits = new java.util.ArrayList<ScanSplit>(_list208.size);
+                @org.apache.thrift.annotation.Nullable ScanSplit _elem209;
+                for (int _i210 = 0; _i210 < _list208.size; ++_i210)
                 {
-                  _elem193 = new ScanSplit();
-                  _elem193.read(iprot);
-                  struct.splits.add(_elem193);
+                  _elem209 = new ScanSplit();
+                  _elem209.read(iprot);
+                  struct.splits.add(_elem209);
                 }
                 iprot.readListEnd();
               }
@@ -746,6 +844,15 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
             if (schemeField.type == org.apache.thrift.protocol.TType.STRING) {
               struct.description = iprot.readString();
               struct.setDescriptionIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
+          case 6: // PARTITIONING
+            if (schemeField.type == org.apache.thrift.protocol.TType.STRUCT) {
+              struct.partitioning = new ScanPartitioning();
+              struct.partitioning.read(iprot);
+              struct.setPartitioningIsSet(true);
             } else { 
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
@@ -781,9 +888,9 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
         oprot.writeFieldBegin(SPLITS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.splits.size()));
-          for (ScanSplit _iter195 : struct.splits)
+          for (ScanSplit _iter211 : struct.splits)
           {
-            _iter195.write(oprot);
+            _iter211.write(oprot);
           }
           oprot.writeListEnd();
         }
@@ -799,6 +906,13 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
         oprot.writeFieldBegin(DESCRIPTION_FIELD_DESC);
         oprot.writeString(struct.description);
         oprot.writeFieldEnd();
+      }
+      if (struct.partitioning != null) {
+        if (struct.isSetPartitioning()) {
+          oprot.writeFieldBegin(PARTITIONING_FIELD_DESC);
+          struct.partitioning.write(oprot);
+          oprot.writeFieldEnd();
+        }
       }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
@@ -821,14 +935,22 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
       oprot.writeBinary(struct.task);
       {
         oprot.writeI32(struct.splits.size());
-        for (ScanSplit _iter196 : struct.splits)
+        for (ScanSplit _iter212 : struct.splits)
         {
-          _iter196.write(oprot);
+          _iter212.write(oprot);
         }
       }
       oprot.writeI64(struct.rowCount);
       oprot.writeI64(struct.byteSize);
       oprot.writeString(struct.description);
+      java.util.BitSet optionals = new java.util.BitSet();
+      if (struct.isSetPartitioning()) {
+        optionals.set(0);
+      }
+      oprot.writeBitSet(optionals, 1);
+      if (struct.isSetPartitioning()) {
+        struct.partitioning.write(oprot);
+      }
     }
 
     @Override
@@ -837,14 +959,14 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
       struct.task = iprot.readBinary();
       struct.setTaskIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list197 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-        struct.splits = new java.util.ArrayList<ScanSplit>(_list197.size);
-        @org.apache.thrift.annotation.Nullable ScanSplit _elem198;
-        for (int _i199 = 0; _i199 < _list197.size; ++_i199)
+        org.apache.thrift.protocol.TList _list213 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+        struct.splits = new java.util.ArrayList<ScanSplit>(_list213.size);
+        @org.apache.thrift.annotation.Nullable ScanSplit _elem214;
+        for (int _i215 = 0; _i215 < _list213.size; ++_i215)
         {
-          _elem198 = new ScanSplit();
-          _elem198.read(iprot);
-          struct.splits.add(_elem198);
+          _elem214 = new ScanSplit();
+          _elem214.read(iprot);
+          struct.splits.add(_elem214);
         }
       }
       struct.setSplitsIsSet(true);
@@ -854,6 +976,12 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
       struct.setByteSizeIsSet(true);
       struct.description = iprot.readString();
       struct.setDescriptionIsSet(true);
+      java.util.BitSet incoming = iprot.readBitSet(1);
+      if (incoming.get(0)) {
+        struct.partitioning = new ScanPartitioning();
+        struct.partitioning.read(iprot);
+        struct.setPartitioningIsSet(true);
+      }
     }
   }
 

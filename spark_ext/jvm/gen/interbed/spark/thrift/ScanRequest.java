@@ -15,6 +15,7 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
   private static final org.apache.thrift.protocol.TField LIMIT_FIELD_DESC = new org.apache.thrift.protocol.TField("limit", org.apache.thrift.protocol.TType.I64, (short)3);
   private static final org.apache.thrift.protocol.TField OPTIONS_FIELD_DESC = new org.apache.thrift.protocol.TField("options", org.apache.thrift.protocol.TType.MAP, (short)4);
   private static final org.apache.thrift.protocol.TField SCHEMA_JSON_FIELD_DESC = new org.apache.thrift.protocol.TField("schemaJson", org.apache.thrift.protocol.TType.STRING, (short)5);
+  private static final org.apache.thrift.protocol.TField PARTITIONED_FIELD_DESC = new org.apache.thrift.protocol.TField("partitioned", org.apache.thrift.protocol.TType.BOOL, (short)9);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new ScanRequestStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new ScanRequestTupleSchemeFactory();
@@ -33,6 +34,10 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
    * The columns with their types, as Spark's StructType in JSON; nested ones may lack fields that are not needed.
    */
   public @org.apache.thrift.annotation.Nullable java.lang.String schemaJson; // optional
+  /**
+   * Tell the splits' keys.
+   */
+  public boolean partitioned; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
@@ -49,7 +54,11 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
     /**
      * The columns with their types, as Spark's StructType in JSON; nested ones may lack fields that are not needed.
      */
-    SCHEMA_JSON((short)5, "schemaJson");
+    SCHEMA_JSON((short)5, "schemaJson"),
+    /**
+     * Tell the splits' keys.
+     */
+    PARTITIONED((short)9, "partitioned");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -75,6 +84,8 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
           return OPTIONS;
         case 5: // SCHEMA_JSON
           return SCHEMA_JSON;
+        case 9: // PARTITIONED
+          return PARTITIONED;
         default:
           return null;
       }
@@ -119,8 +130,9 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
 
   // isset id assignments
   private static final int __LIMIT_ISSET_ID = 0;
+  private static final int __PARTITIONED_ISSET_ID = 1;
   private byte __isset_bitfield = 0;
-  private static final _Fields optionals[] = {_Fields.LIMIT,_Fields.SCHEMA_JSON};
+  private static final _Fields optionals[] = {_Fields.LIMIT,_Fields.SCHEMA_JSON,_Fields.PARTITIONED};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -138,6 +150,8 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
             new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING))));
     tmpMap.put(_Fields.SCHEMA_JSON, new org.apache.thrift.meta_data.FieldMetaData("schemaJson", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING)));
+    tmpMap.put(_Fields.PARTITIONED, new org.apache.thrift.meta_data.FieldMetaData("partitioned", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.BOOL)));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(ScanRequest.class, metaDataMap);
   }
@@ -177,6 +191,7 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
     if (other.isSetSchemaJson()) {
       this.schemaJson = other.schemaJson;
     }
+    this.partitioned = other.partitioned;
   }
 
   @Override
@@ -192,6 +207,8 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
     this.limit = 0;
     this.options = null;
     this.schemaJson = null;
+    setPartitionedIsSet(false);
+    this.partitioned = false;
   }
 
   public int getColumnsSize() {
@@ -378,6 +395,35 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
     }
   }
 
+  /**
+   * Tell the splits' keys.
+   */
+  public boolean isPartitioned() {
+    return this.partitioned;
+  }
+
+  /**
+   * Tell the splits' keys.
+   */
+  public ScanRequest setPartitioned(boolean partitioned) {
+    this.partitioned = partitioned;
+    setPartitionedIsSet(true);
+    return this;
+  }
+
+  public void unsetPartitioned() {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.clearBit(__isset_bitfield, __PARTITIONED_ISSET_ID);
+  }
+
+  /** Returns true if field partitioned is set (has been assigned a value) and false otherwise */
+  public boolean isSetPartitioned() {
+    return org.apache.thrift.EncodingUtils.testBit(__isset_bitfield, __PARTITIONED_ISSET_ID);
+  }
+
+  public void setPartitionedIsSet(boolean value) {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __PARTITIONED_ISSET_ID, value);
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -421,6 +467,14 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
       }
       break;
 
+    case PARTITIONED:
+      if (value == null) {
+        unsetPartitioned();
+      } else {
+        setPartitioned((java.lang.Boolean)value);
+      }
+      break;
+
     }
   }
 
@@ -442,6 +496,9 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
 
     case SCHEMA_JSON:
       return getSchemaJson();
+
+    case PARTITIONED:
+      return isPartitioned();
 
     }
     throw new java.lang.IllegalStateException();
@@ -465,6 +522,8 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
       return isSetOptions();
     case SCHEMA_JSON:
       return isSetSchemaJson();
+    case PARTITIONED:
+      return isSetPartitioned();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -527,6 +586,15 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
         return false;
     }
 
+    boolean this_present_partitioned = true && this.isSetPartitioned();
+    boolean that_present_partitioned = true && that.isSetPartitioned();
+    if (this_present_partitioned || that_present_partitioned) {
+      if (!(this_present_partitioned && that_present_partitioned))
+        return false;
+      if (this.partitioned != that.partitioned)
+        return false;
+    }
+
     return true;
   }
 
@@ -553,6 +621,10 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
     hashCode = hashCode * 8191 + ((isSetSchemaJson()) ? 131071 : 524287);
     if (isSetSchemaJson())
       hashCode = hashCode * 8191 + schemaJson.hashCode();
+
+    hashCode = hashCode * 8191 + ((isSetPartitioned()) ? 131071 : 524287);
+    if (isSetPartitioned())
+      hashCode = hashCode * 8191 + ((partitioned) ? 131071 : 524287);
 
     return hashCode;
   }
@@ -611,6 +683,16 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
     }
     if (isSetSchemaJson()) {
       lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.schemaJson, other.schemaJson);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
+    lastComparison = java.lang.Boolean.compare(isSetPartitioned(), other.isSetPartitioned());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetPartitioned()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.partitioned, other.partitioned);
       if (lastComparison != 0) {
         return lastComparison;
       }
@@ -676,6 +758,12 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
       } else {
         sb.append(this.schemaJson);
       }
+      first = false;
+    }
+    if (isSetPartitioned()) {
+      if (!first) sb.append(", ");
+      sb.append("partitioned:");
+      sb.append(this.partitioned);
       first = false;
     }
     sb.append(")");
@@ -806,6 +894,14 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 9: // PARTITIONED
+            if (schemeField.type == org.apache.thrift.protocol.TType.BOOL) {
+              struct.partitioned = iprot.readBool();
+              struct.setPartitionedIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -871,6 +967,11 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
           oprot.writeFieldEnd();
         }
       }
+      if (struct.isSetPartitioned()) {
+        oprot.writeFieldBegin(PARTITIONED_FIELD_DESC);
+        oprot.writeBool(struct.partitioned);
+        oprot.writeFieldEnd();
+      }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
     }
@@ -918,12 +1019,18 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
       if (struct.isSetSchemaJson()) {
         optionals.set(1);
       }
-      oprot.writeBitSet(optionals, 2);
+      if (struct.isSetPartitioned()) {
+        optionals.set(2);
+      }
+      oprot.writeBitSet(optionals, 3);
       if (struct.isSetLimit()) {
         oprot.writeI64(struct.limit);
       }
       if (struct.isSetSchemaJson()) {
         oprot.writeString(struct.schemaJson);
+      }
+      if (struct.isSetPartitioned()) {
+        oprot.writeBool(struct.partitioned);
       }
     }
 
@@ -965,7 +1072,7 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
         }
       }
       struct.setOptionsIsSet(true);
-      java.util.BitSet incoming = iprot.readBitSet(2);
+      java.util.BitSet incoming = iprot.readBitSet(3);
       if (incoming.get(0)) {
         struct.limit = iprot.readI64();
         struct.setLimitIsSet(true);
@@ -973,6 +1080,10 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
       if (incoming.get(1)) {
         struct.schemaJson = iprot.readString();
         struct.setSchemaJsonIsSet(true);
+      }
+      if (incoming.get(2)) {
+        struct.partitioned = iprot.readBool();
+        struct.setPartitionedIsSet(true);
       }
     }
   }

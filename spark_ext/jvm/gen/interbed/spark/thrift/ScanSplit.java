@@ -15,6 +15,7 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
   private static final org.apache.thrift.protocol.TField BYTE_SIZE_FIELD_DESC = new org.apache.thrift.protocol.TField("byteSize", org.apache.thrift.protocol.TType.I64, (short)3);
   private static final org.apache.thrift.protocol.TField NATIVE_FILES_FIELD_DESC = new org.apache.thrift.protocol.TField("nativeFiles", org.apache.thrift.protocol.TType.LIST, (short)4);
   private static final org.apache.thrift.protocol.TField PREFERRED_HOSTS_FIELD_DESC = new org.apache.thrift.protocol.TField("preferredHosts", org.apache.thrift.protocol.TType.LIST, (short)5);
+  private static final org.apache.thrift.protocol.TField KEY_FIELD_DESC = new org.apache.thrift.protocol.TField("key", org.apache.thrift.protocol.TType.STRING, (short)9);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new ScanSplitStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new ScanSplitTupleSchemeFactory();
@@ -30,6 +31,10 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
    */
   public @org.apache.thrift.annotation.Nullable java.util.List<NativeFile> nativeFiles; // required
   public @org.apache.thrift.annotation.Nullable java.util.List<java.lang.String> preferredHosts; // required
+  /**
+   * A JSON list of Spark's values, see ScanPartitioning.
+   */
+  public @org.apache.thrift.annotation.Nullable java.lang.String key; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
@@ -43,7 +48,11 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
      * Not empty: these files hold exactly the rows of the split.
      */
     NATIVE_FILES((short)4, "nativeFiles"),
-    PREFERRED_HOSTS((short)5, "preferredHosts");
+    PREFERRED_HOSTS((short)5, "preferredHosts"),
+    /**
+     * A JSON list of Spark's values, see ScanPartitioning.
+     */
+    KEY((short)9, "key");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -69,6 +78,8 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
           return NATIVE_FILES;
         case 5: // PREFERRED_HOSTS
           return PREFERRED_HOSTS;
+        case 9: // KEY
+          return KEY;
         default:
           return null;
       }
@@ -115,6 +126,7 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
   private static final int __ROWCOUNT_ISSET_ID = 0;
   private static final int __BYTESIZE_ISSET_ID = 1;
   private byte __isset_bitfield = 0;
+  private static final _Fields optionals[] = {_Fields.KEY};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -130,6 +142,8 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
     tmpMap.put(_Fields.PREFERRED_HOSTS, new org.apache.thrift.meta_data.FieldMetaData("preferredHosts", org.apache.thrift.TFieldRequirementType.REQUIRED, 
         new org.apache.thrift.meta_data.ListMetaData(org.apache.thrift.protocol.TType.LIST, 
             new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING))));
+    tmpMap.put(_Fields.KEY, new org.apache.thrift.meta_data.FieldMetaData("key", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING)));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(ScanSplit.class, metaDataMap);
   }
@@ -175,6 +189,9 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
       java.util.List<java.lang.String> __this__preferredHosts = new java.util.ArrayList<java.lang.String>(other.preferredHosts);
       this.preferredHosts = __this__preferredHosts;
     }
+    if (other.isSetKey()) {
+      this.key = other.key;
+    }
   }
 
   @Override
@@ -191,6 +208,7 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
     this.byteSize = 0;
     this.nativeFiles = null;
     this.preferredHosts = null;
+    this.key = null;
   }
 
   /**
@@ -367,6 +385,37 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
     }
   }
 
+  /**
+   * A JSON list of Spark's values, see ScanPartitioning.
+   */
+  @org.apache.thrift.annotation.Nullable
+  public java.lang.String getKey() {
+    return this.key;
+  }
+
+  /**
+   * A JSON list of Spark's values, see ScanPartitioning.
+   */
+  public ScanSplit setKey(@org.apache.thrift.annotation.Nullable java.lang.String key) {
+    this.key = key;
+    return this;
+  }
+
+  public void unsetKey() {
+    this.key = null;
+  }
+
+  /** Returns true if field key is set (has been assigned a value) and false otherwise */
+  public boolean isSetKey() {
+    return this.key != null;
+  }
+
+  public void setKeyIsSet(boolean value) {
+    if (!value) {
+      this.key = null;
+    }
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -414,6 +463,14 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
       }
       break;
 
+    case KEY:
+      if (value == null) {
+        unsetKey();
+      } else {
+        setKey((java.lang.String)value);
+      }
+      break;
+
     }
   }
 
@@ -435,6 +492,9 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
 
     case PREFERRED_HOSTS:
       return getPreferredHosts();
+
+    case KEY:
+      return getKey();
 
     }
     throw new java.lang.IllegalStateException();
@@ -458,6 +518,8 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
       return isSetNativeFiles();
     case PREFERRED_HOSTS:
       return isSetPreferredHosts();
+    case KEY:
+      return isSetKey();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -520,6 +582,15 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
         return false;
     }
 
+    boolean this_present_key = true && this.isSetKey();
+    boolean that_present_key = true && that.isSetKey();
+    if (this_present_key || that_present_key) {
+      if (!(this_present_key && that_present_key))
+        return false;
+      if (!this.key.equals(that.key))
+        return false;
+    }
+
     return true;
   }
 
@@ -542,6 +613,10 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
     hashCode = hashCode * 8191 + ((isSetPreferredHosts()) ? 131071 : 524287);
     if (isSetPreferredHosts())
       hashCode = hashCode * 8191 + preferredHosts.hashCode();
+
+    hashCode = hashCode * 8191 + ((isSetKey()) ? 131071 : 524287);
+    if (isSetKey())
+      hashCode = hashCode * 8191 + key.hashCode();
 
     return hashCode;
   }
@@ -604,6 +679,16 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
         return lastComparison;
       }
     }
+    lastComparison = java.lang.Boolean.compare(isSetKey(), other.isSetKey());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetKey()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.key, other.key);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
     return 0;
   }
 
@@ -659,6 +744,16 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
       sb.append(this.preferredHosts);
     }
     first = false;
+    if (isSetKey()) {
+      if (!first) sb.append(", ");
+      sb.append("key:");
+      if (this.key == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.key);
+      }
+      first = false;
+    }
     sb.append(")");
     return sb.toString();
   }
@@ -778,6 +873,14 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 9: // KEY
+            if (schemeField.type == org.apache.thrift.protocol.TType.STRING) {
+              struct.key = iprot.readString();
+              struct.setKeyIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -835,6 +938,13 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
         }
         oprot.writeFieldEnd();
       }
+      if (struct.key != null) {
+        if (struct.isSetKey()) {
+          oprot.writeFieldBegin(KEY_FIELD_DESC);
+          oprot.writeString(struct.key);
+          oprot.writeFieldEnd();
+        }
+      }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
     }
@@ -870,6 +980,14 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
           oprot.writeString(_iter185);
         }
       }
+      java.util.BitSet optionals = new java.util.BitSet();
+      if (struct.isSetKey()) {
+        optionals.set(0);
+      }
+      oprot.writeBitSet(optionals, 1);
+      if (struct.isSetKey()) {
+        oprot.writeString(struct.key);
+      }
     }
 
     @Override
@@ -904,6 +1022,11 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
         }
       }
       struct.setPreferredHostsIsSet(true);
+      java.util.BitSet incoming = iprot.readBitSet(1);
+      if (incoming.get(0)) {
+        struct.key = iprot.readString();
+        struct.setKeyIsSet(true);
+      }
     }
   }
 

@@ -931,13 +931,13 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
           case 2: // FILTERS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list200 = iprot.readListBegin();
-                struct.filters = new java.util.ArrayList<java.lang.String>(_list200.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem201;
-                for (int _i202 = 0; _i202 < _list200.size; ++_i202)
+                org.apache.thrift.protocol.TList _list224 = iprot.readListBegin();
+                struct.filters = new java.util.ArrayList<java.lang.String>(_list224.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem225;
+                for (int _i226 = 0; _i226 < _list224.size; ++_i226)
                 {
-                  _elem201 = iprot.readString();
-                  struct.filters.add(_elem201);
+                  _elem225 = iprot.readString();
+                  struct.filters.add(_elem225);
                 }
                 iprot.readListEnd();
               }
@@ -965,15 +965,15 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
           case 5: // OPTIONS
             if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
               {
-                org.apache.thrift.protocol.TMap _map203 = iprot.readMapBegin();
-                struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map203.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _key204;
-                @org.apache.thrift.annotation.Nullable java.lang.String _val205;
-                for (int _i206 = 0; _i206 < _map203.size; ++_i206)
+                org.apache.thrift.protocol.TMap _map227 = iprot.readMapBegin();
+                struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map227.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _key228;
+                @org.apache.thrift.annotation.Nullable java.lang.String _val229;
+                for (int _i230 = 0; _i230 < _map227.size; ++_i230)
                 {
-                  _key204 = iprot.readString();
-                  _val205 = iprot.readString();
-                  struct.options.put(_key204, _val205);
+                  _key228 = iprot.readString();
+                  _val229 = iprot.readString();
+                  struct.options.put(_key228, _val229);
                 }
                 iprot.readMapEnd();
               }
@@ -993,13 +993,13 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
           case 7: // SCANNED
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list207 = iprot.readListBegin();
-                struct.scanned = new java.util.ArrayList<java.lang.String>(_list207.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem208;
-                for (int _i209 = 0; _i209 < _list207.size; ++_i209)
+                org.apache.thrift.protocol.TList _list231 = iprot.readListBegin();
+                struct.scanned = new java.util.ArrayList<java.lang.String>(_list231.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem232;
+                for (int _i233 = 0; _i233 < _list231.size; ++_i233)
                 {
-                  _elem208 = iprot.readString();
-                  struct.scanned.add(_elem208);
+                  _elem232 = iprot.readString();
+                  struct.scanned.add(_elem232);
                 }
                 iprot.readListEnd();
               }
@@ -1033,9 +1033,9 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
         oprot.writeFieldBegin(FILTERS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.filters.size()));
-          for (java.lang.String _iter210 : struct.filters)
+          for (java.lang.String _iter234 : struct.filters)
           {
-            oprot.writeString(_iter210);
+            oprot.writeString(_iter234);
           }
           oprot.writeListEnd();
         }
@@ -1055,10 +1055,10 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
         oprot.writeFieldBegin(OPTIONS_FIELD_DESC);
         {
           oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.options.size()));
-          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter211 : struct.options.entrySet())
+          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter235 : struct.options.entrySet())
           {
-            oprot.writeString(_iter211.getKey());
-            oprot.writeString(_iter211.getValue());
+            oprot.writeString(_iter235.getKey());
+            oprot.writeString(_iter235.getValue());
           }
           oprot.writeMapEnd();
         }
@@ -1074,9 +1074,9 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
           oprot.writeFieldBegin(SCANNED_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.scanned.size()));
-            for (java.lang.String _iter212 : struct.scanned)
+            for (java.lang.String _iter236 : struct.scanned)
             {
-              oprot.writeString(_iter212);
+              oprot.writeString(_iter236);
             }
             oprot.writeListEnd();
           }
@@ -1104,19 +1104,19 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
       oprot.writeI32(struct.mode.getValue());
       {
         oprot.writeI32(struct.filters.size());
-        for (java.lang.String _iter213 : struct.filters)
+        for (java.lang.String _iter237 : struct.filters)
         {
-          oprot.writeString(_iter213);
+          oprot.writeString(_iter237);
         }
       }
       oprot.writeString(struct.schemaJson);
       oprot.writeString(struct.queryId);
       {
         oprot.writeI32(struct.options.size());
-        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter214 : struct.options.entrySet())
+        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter238 : struct.options.entrySet())
         {
-          oprot.writeString(_iter214.getKey());
-          oprot.writeString(_iter214.getValue());
+          oprot.writeString(_iter238.getKey());
+          oprot.writeString(_iter238.getValue());
         }
       }
       java.util.BitSet optionals = new java.util.BitSet();
@@ -1133,9 +1133,9 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
       if (struct.isSetScanned()) {
         {
           oprot.writeI32(struct.scanned.size());
-          for (java.lang.String _iter215 : struct.scanned)
+          for (java.lang.String _iter239 : struct.scanned)
           {
-            oprot.writeString(_iter215);
+            oprot.writeString(_iter239);
           }
         }
       }
@@ -1147,13 +1147,13 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
       struct.mode = interbed.spark.thrift.WriteMode.findByValue(iprot.readI32());
       struct.setModeIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list216 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-        struct.filters = new java.util.ArrayList<java.lang.String>(_list216.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _elem217;
-        for (int _i218 = 0; _i218 < _list216.size; ++_i218)
+        org.apache.thrift.protocol.TList _list240 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+        struct.filters = new java.util.ArrayList<java.lang.String>(_list240.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _elem241;
+        for (int _i242 = 0; _i242 < _list240.size; ++_i242)
         {
-          _elem217 = iprot.readString();
-          struct.filters.add(_elem217);
+          _elem241 = iprot.readString();
+          struct.filters.add(_elem241);
         }
       }
       struct.setFiltersIsSet(true);
@@ -1162,15 +1162,15 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
       struct.queryId = iprot.readString();
       struct.setQueryIdIsSet(true);
       {
-        org.apache.thrift.protocol.TMap _map219 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-        struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map219.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _key220;
-        @org.apache.thrift.annotation.Nullable java.lang.String _val221;
-        for (int _i222 = 0; _i222 < _map219.size; ++_i222)
+        org.apache.thrift.protocol.TMap _map243 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+        struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map243.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _key244;
+        @org.apache.thrift.annotation.Nullable java.lang.String _val245;
+        for (int _i246 = 0; _i246 < _map243.size; ++_i246)
         {
-          _key220 = iprot.readString();
-          _val221 = iprot.readString();
-          struct.options.put(_key220, _val221);
+          _key244 = iprot.readString();
+          _val245 = iprot.readString();
+          struct.options.put(_key244, _val245);
         }
       }
       struct.setOptionsIsSet(true);
@@ -1181,13 +1181,13 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
       }
       if (incoming.get(1)) {
         {
-          org.apache.thrift.protocol.TList _list223 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-          struct.scanned = new java.util.ArrayList<java.lang.String>(_list223.size);
-          @org.apache.thrift.annotation.Nullable java.lang.String _elem224;
-          for (int _i225 = 0; _i225 < _list223.size; ++_i225)
+          org.apache.thrift.protocol.TList _list247 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+          struct.scanned = new java.util.ArrayList<java.lang.String>(_list247.size);
+          @org.apache.thrift.annotation.Nullable java.lang.String _elem248;
+          for (int _i249 = 0; _i249 < _list247.size; ++_i249)
           {
-            _elem224 = iprot.readString();
-            struct.scanned.add(_elem224);
+            _elem248 = iprot.readString();
+            struct.scanned.add(_elem248);
           }
         }
         struct.setScannedIsSet(true);

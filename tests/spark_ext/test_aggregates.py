@@ -1,0 +1,91 @@
+"""COUNT, MIN and MAX from metadata: as Spark itself would count, and without reading a file."""
+
+from collections.abc import Callable
+from datetime import date
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from interbed import load_catalog
+from interbed.storage.table import Table
+from tests.spark_ext.conftest import Lake
+
+SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.int64(), nullable=False),
+        ("p", pa.string()),
+        ("n", pa.int32()),
+        ("d", pa.decimal128(20, 2)),
+        ("day", pa.date32()),
+        ("x", pa.float64()),
+        ("s", pa.string()),
+    ]
+)
+ROWS = pa.table(
+    {
+        "id": [1, 2, 3, 4],
+        "p": ["a", "b", "b", None],
+        "n": [5, None, -7, 1],
+        "d": [Decimal("1.50"), None, None, Decimal("-2.25")],
+        "day": [date(1900, 1, 1), date(2024, 2, 29), None, None],
+        "x": [1.0, float("nan"), -0.0, None],
+        "s": ["x", None, "y" * 40, "z"],
+    },
+    schema=SCHEMA,
+)
+FROM_METADATA = "LocalTableScan"
+
+
+@pytest.fixture
+def create(lake: Lake) -> Callable[..., Table]:
+    """Creates a table of SCHEMA in `db`."""
+    catalog = load_catalog(warehouse=str(lake.warehouse))
+    return lambda name, **arguments: catalog.create_table(f"db.{name}", SCHEMA, **arguments)
+
+
+def test_aggregates_are_those_of_the_rows(lake: Lake, create: Callable[..., Table]) -> None:
+    create("t", partition_keys=["p"]).append(ROWS)
+    asked = "count(*), count(n), min(n), max(n), min(d), max(d), min(day), max(day), count(s), min(p), max(p)"
+    statement = f"SELECT {asked} FROM {{lake}}.db.t"
+
+    assert FROM_METADATA in lake.plan(statement)
+    read = lake.frame("SELECT * FROM {lake}.db.t").localCheckpoint().selectExpr(*asked.split(", ")).collect()
+    assert lake.tuples(statement) == [tuple(row) for row in read]
+    by_partition = "SELECT p, count(*), max(n) FROM {lake}.db.t WHERE p > 'a' OR p IS NULL GROUP BY p"
+    assert FROM_METADATA in lake.plan(by_partition)
+    assert sorted(lake.tuples(by_partition), key=str) == [("b", 2, -7), (None, 1, 1)]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT count(*) FROM {lake}.db.t WHERE n > 0",
+        "SELECT max(x) FROM {lake}.db.t",
+        "SELECT max(s) FROM {lake}.db.t",
+        "SELECT count(DISTINCT n) FROM {lake}.db.t",
+        "SELECT n, count(*) FROM {lake}.db.t GROUP BY n",
+        "SELECT sum(n) FROM {lake}.db.t",
+    ],
+)
+def test_what_metadata_does_not_tell_is_read(lake: Lake, create: Callable[..., Table], statement: str) -> None:
+    create("t", partition_keys=["p"]).append(ROWS)
+
+    assert FROM_METADATA not in lake.plan(statement)
+
+
+def test_an_upserted_table_is_counted_by_metadata_once_it_is_compacted(
+    lake: Lake, create: Callable[..., Table]
+) -> None:
+    table = create("t", primary_keys=["id"], options={"bucket": "1", "write-only": "true"})
+    table.upsert(ROWS)
+    table.upsert(ROWS)
+    statement = "SELECT count(*), max(id) FROM {lake}.db.t"
+    assert FROM_METADATA not in lake.plan(statement)
+    assert lake.tuples(statement) == [(4, 4)]
+
+    table.compact(full=True)
+
+    assert FROM_METADATA in lake.plan(statement)
+    assert lake.tuples(statement) == [(4, 4)]
+    assert lake.tuples("SELECT count(*) FROM {lake}.db.t VERSION AS OF 1") == [(4,)]
