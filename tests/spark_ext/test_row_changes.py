@@ -5,6 +5,7 @@ import pytest
 from interbed import load_catalog
 from interbed.storage.table import Table
 from tests.spark_ext.conftest import Lake
+from tests.support.pages import Page
 from tests.support.sql_script import run_script
 
 KEYED = "TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '2'"
@@ -202,3 +203,10 @@ def test_deleting_whole_partitions_reads_no_row(lake: Lake) -> None:
     lake.sql("INSERT INTO {lake}.db.t VALUES (5, 'a', 1)")
     lake.sql("DELETE FROM {lake}.db.t")
     assert lake.tuples("SELECT * FROM {lake}.db.t") == []
+
+
+def test_the_page_on_changes_is_true(lake: Lake) -> None:
+    lake.sql("USE {lake}")
+    lake.sql("CREATE DATABASE shop")
+
+    assert Page("spark-changes.md").run_sql(lake.sql) > 15

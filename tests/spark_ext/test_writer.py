@@ -24,6 +24,8 @@ class Request:
     mode: int = WriteMode.APPEND
     filters: list[str] = field(default_factory=list)
     options: dict[str, str] = field(default_factory=dict)
+    followsFromSnapshot: bool = False  # noqa: N815 - Thrift's name.
+    scanned: list[str] | None = None
 
 
 @pytest.fixture

@@ -20,6 +20,9 @@ interface CatalogProcedures extends CatalogPart, ProcedureCatalog {
 
   @Override
   default UnboundProcedure loadProcedure(Identifier identifier) {
+    if (RowStatement.PROCEDURE.equals(identifier.name())) {
+      return new RowStatement((SparkCatalog) this);
+    }
     if (identifier.namespace().length == 1 && NAMESPACE.equalsIgnoreCase(identifier.namespace()[0])) {
       for (ProcedureInfo info : infos()) {
         if (info.getName().equalsIgnoreCase(identifier.name())) {

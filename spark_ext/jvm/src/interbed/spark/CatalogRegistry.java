@@ -7,6 +7,7 @@ import java.lang.reflect.Method;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.catalog.CatalogPlugin;
 import org.apache.spark.sql.internal.SQLConf;
@@ -78,6 +79,13 @@ final class CatalogRegistry {
           "The catalog " + catalog + " is the current one; USE another catalog (spark_catalog), then drop it");
     }
     forget(catalog);
+  }
+
+  /** The catalog of ours that a name of several parts is in, if it is in one. */
+  Optional<SparkCatalog> ownerOf(List<String> parts) {
+    boolean named = parts.size() > 1 && conf.contains(confKey(parts.get(0)));
+    Object owner = named ? invoke(manager, "catalog", parts.get(0)) : invoke(manager, "currentCatalog");
+    return owner instanceof SparkCatalog ours ? Optional.of(ours) : Optional.empty();
   }
 
   /** Removes the catalog's settings and its plugin, if there are any. */

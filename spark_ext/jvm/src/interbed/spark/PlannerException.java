@@ -31,6 +31,7 @@ final class PlannerException extends RuntimeException {
     return switch (kind) {
       case INVALID_ARGUMENT, NO_SUCH_SNAPSHOT -> new IllegalArgumentException(getMessage(), getCause());
       case UNSUPPORTED, FOREIGN_TABLE -> new UnsupportedOperationException(getMessage(), getCause());
+      case COMMIT_CONFLICT -> Unchecked.rethrow(new CommitConflictException(getMessage(), getCause()));
       default -> Unchecked.rethrow(new QueryExecutionException(getMessage(), getCause()));
     };
   }

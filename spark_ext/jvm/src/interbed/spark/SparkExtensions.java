@@ -20,7 +20,7 @@ import scala.runtime.BoxedUnit;
  */
 public final class SparkExtensions extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> {
   /** Statements that are parsed by Spark and then put into others. */
-  private static final List<StatementTranslation> TRANSLATIONS = List.of();
+  private static final List<StatementTranslation> TRANSLATIONS = List.of((sql, parsed) -> RowStatement.translate(parsed));
 
   @Override
   public BoxedUnit apply(SparkSessionExtensions extensions) {

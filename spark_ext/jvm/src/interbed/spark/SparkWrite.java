@@ -46,6 +46,10 @@ class SparkWrite implements RequiresDistributionAndOrdering, BatchWrite {
             write.schema().json(),
             write.queryId(),
             new HashMap<>(write.options().asCaseSensitiveMap())));
+    if (RowStatement.isRunning()) {
+      // A MERGE that only inserts, which Spark takes for an INSERT of what it did not find.
+      request.setFollowsFromSnapshot(true);
+    }
   }
 
   /** Rows of this schema will come. */

@@ -1,0 +1,61 @@
+"""Statements of several sessions on one table: as if one ran after the other, whichever conflicts.
+
+`INTERBED_TEST_CHANGES` is the number of statements of a session (2 unless it is set).
+"""
+
+import os
+import threading
+
+import pytest
+
+from interbed import load_catalog
+from tests.spark_ext.conftest import Lake
+from tests.support.list_append import Appends, History, serial_order
+
+SESSIONS = 4
+STATEMENTS = int(os.environ.get("INTERBED_TEST_CHANGES", "2"))
+DEADLINE_SECONDS = 600
+
+
+@pytest.mark.parametrize("options", ["'primary-key' = 'id', 'bucket' = '1'", "'deletion-vectors.enabled' = 'false'"])
+def test_merges_of_several_sessions_have_a_serial_order(lake: Lake, options: str) -> None:
+    lake.sql(f"CREATE TABLE {{lake}}.db.t (id INT, v STRING) TBLPROPERTIES ({options}, 'commit.max-retries' = '100')")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (1, ''), (2, '')")
+    done: list[Appends] = []
+
+    def work(number: int) -> None:
+        session = lake.spark.newSession()
+        session.sql(f"CREATE CATALOG mine WITH ('type' = 'interbed', 'warehouse' = '{lake.warehouse}')")
+        for count in range(STATEMENTS):
+            value = number * 1000 + count
+            keys = (1, 2) if count % 2 == 0 else (1 + number % 2,)
+            source = " UNION ALL ".join(f"SELECT {key} AS id" for key in keys)
+            session.sql(
+                f"MERGE INTO mine.db.t t USING ({source}) s ON t.id = s.id "
+                f"WHEN MATCHED THEN UPDATE SET v = concat(t.v, ' {value}')"
+            )
+            done.append(Appends(str(value), dict.fromkeys(keys, value)))
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(SESSIONS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(DEADLINE_SECONDS)
+
+    table = load_catalog(warehouse=str(lake.warehouse)).get_table("db.t")
+    reads = []
+    for snapshot in table.snapshots():
+        rows = table.scan(snapshot_id=snapshot.id).to_arrow().to_pylist()
+        reads.append({row["id"]: [int(v) for v in row["v"].split()] for row in rows})
+    assert len(done) == SESSIONS * STATEMENTS
+    assert len(serial_order(History(done, reads))) == len(done)
+
+
+def test_a_statement_shows_no_rows_and_takes_parameters(lake: Lake) -> None:
+    lake.sql("CREATE TABLE {lake}.db.t (id INT, v INT) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1')")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (1, 1)")
+
+    assert lake.frame("UPDATE {lake}.db.t SET v = 2").columns == []
+    assert lake.spark.sql(f"UPDATE {lake.name}.db.t SET v = v + :v", args={"v": 5}).columns == []
+    lake.sql("WITH c AS (SELECT 7 AS v) UPDATE {lake}.db.t SET v = 8 WHERE v IN (SELECT v FROM c)")
+    assert lake.tuples("SELECT v FROM {lake}.db.t") == [(8,)]
