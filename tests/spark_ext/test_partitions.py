@@ -3,6 +3,7 @@
 import pytest
 
 from tests.spark_ext.conftest import Lake
+from tests.support.pages import Page
 
 VALUES = (
     "(1, 'a', DATE '2026-01-31', 1), (2, 'b', DATE '2026-01-31', 2), (3, 'c', DATE '2026-02-01', 1), (4, 'd', NULL, 1)"
@@ -56,3 +57,15 @@ def test_nested_fields_that_a_query_leaves_out_are_not_read_for_others(lake: Lak
         "(1, named_struct('a', 1, 'b', 'one', 'c', 3), array(named_struct('x', 8, 'y', 9)))"
     )
     assert lake.tuples("SELECT s.c, l.y FROM {lake}.db.n WHERE s.b = 'one'") == [(3, [9])]
+
+
+def test_the_page_of_tables_does_what_it_says(lake: Lake) -> None:
+    lake.sql("CREATE DATABASE {lake}.shop")
+    lake.sql("USE {lake}.db")
+
+    assert Page("spark-tables.md").run_sql(lambda sql: lake.spark.sql(sql).collect()) > 10
+    assert ids_of_orders(lake) == []
+
+
+def ids_of_orders(lake: Lake) -> list[int]:
+    return [row[0] for row in lake.tuples("SELECT id FROM {lake}.shop.orders")]
