@@ -48,7 +48,7 @@ TRAVEL_KEYS = frozenset(
 )
 """Options that say which snapshot a read starts from; only one way of saying it holds."""
 
-_OF_THE_APPLICATION = ("python", "pythonEnv.")
+_OF_THE_APPLICATION = ("python", "pythonEnv.", "planner")
 """What begins so says how Spark runs interbed (docs/spark-setup.md), and is no option of a table."""
 
 

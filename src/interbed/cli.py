@@ -20,6 +20,7 @@ _COMMANDS = {
     "metastore": "interbed.catalog.migration.command:metastore",
     "server": "interbed.catalog.server.command:server",
     "simulate": "interbed.catalog.simulate_cli:simulate_group",
+    "spark": "interbed.spark_ext.spark_cli:spark",
     "table": "interbed.catalog.table_cli:table",
 }
 """Where each command is. They are imported on use: a server must not wait for what only tables need."""

@@ -3,9 +3,14 @@ package interbed.spark;
 import interbed.spark.thrift.PlannerError;
 import java.io.BufferedInputStream;
 import java.io.BufferedOutputStream;
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.OutputStream;
 import java.util.ArrayDeque;
 import java.util.Deque;
+import java.util.Objects;
 import org.apache.spark.SparkEnv;
+import org.apache.spark.sql.internal.SQLConf;
 import org.apache.thrift.TException;
 import org.apache.thrift.protocol.TBinaryProtocol;
 import org.apache.thrift.transport.TIOStreamTransport;
@@ -13,21 +18,27 @@ import org.apache.thrift.transport.TTransport;
 import org.apache.thrift.transport.TTransportException;
 
 /**
- * The driver's planners: a few long-lived Python processes that answer planner.thrift.
+ * The driver's planners: a few long-lived Python processes that answer planner.thrift, or connections to a server that does.
  *
  * <p>A call takes an idle process or starts one, so that a slow commit never holds up another query's planning. Processes
- * keep no session: any of them answers any call.
+ * keep no session: any of them answers any call. With the setting spark.interbed.planner=thrift://host:port the driver
+ * needs no Python; a connection stands for a process then.
  */
 final class Planner {
   /** As many processes stay warm; more are started when more calls run at once, and end after their call. */
   private static final int IDLE_PROCESSES_MAX = 3;
+
+  private static final String ENDPOINT = "spark.interbed.planner";
 
   private static final int BUFFER_BYTES = 64 * 1024;
 
   private static final Deque<Planner> IDLE = new ArrayDeque<>();
 
   private final SparkEnv owner;
-  private final PythonWorkerChannel channel;
+  /** The server that is asked; null for a process of the driver's own. */
+  private final String endpoint;
+
+  private final Link link;
   private final interbed.spark.thrift.Planner.Client client;
 
   /** One question to a planner. */
@@ -36,13 +47,26 @@ final class Planner {
     R ask(interbed.spark.thrift.Planner.Client client) throws TException;
   }
 
-  private Planner() throws TTransportException {
+  /** What a planner is reached by. */
+  interface Link {
+    InputStream inputStream() throws IOException;
+
+    OutputStream outputStream() throws IOException;
+
+    void hangUp();
+  }
+
+  private Planner(String endpoint) throws TTransportException, IOException {
+    this.endpoint = endpoint;
     owner = SparkEnv.get();
-    channel = PythonWorkerChannel.open(PythonCommand.current(), PythonWorkerChannel.Operation.PLAN);
+    link =
+        endpoint == null
+            ? PythonWorkerChannel.open(PythonCommand.current(), PythonWorkerChannel.Operation.PLAN)
+            : PlannerSocket.connect(endpoint);
     TTransport transport =
         new TIOStreamTransport(
-            new BufferedInputStream(channel.inputStream(), BUFFER_BYTES),
-            new BufferedOutputStream(channel.outputStream(), BUFFER_BYTES));
+            new BufferedInputStream(link.inputStream(), BUFFER_BYTES),
+            new BufferedOutputStream(link.outputStream(), BUFFER_BYTES));
     client = new interbed.spark.thrift.Planner.Client(new TBinaryProtocol(transport));
   }
 
@@ -61,12 +85,13 @@ final class Planner {
       intact = true;
       throw new PlannerException(error.getKind(), error.getMessage(), error.getDetail());
     } catch (TException error) {
-      throw new PlannerLostException(error);
+      throw new PlannerLostException(planner.endpoint, error);
     } finally {
       if (intact) {
         planner.giveBack();
       } else {
-        planner.channel.hangUp();
+        planner.link.hangUp();
+        planner.forgetItsLike();
       }
     }
   }
@@ -81,18 +106,38 @@ final class Planner {
   }
 
   private static Planner take() {
+    String endpoint = SQLConf.get().getConfString(ENDPOINT, null);
     synchronized (IDLE) {
       // A process belongs to the SparkContext that started it and dies with it.
       IDLE.removeIf(planner -> planner.owner != SparkEnv.get());
-      Planner idle = IDLE.pollFirst();
-      if (idle != null) {
-        return idle;
+      for (Planner idle : IDLE) {
+        if (Objects.equals(idle.endpoint, endpoint)) {
+          IDLE.remove(idle);
+          return idle;
+        }
       }
     }
     try {
-      return new Planner();
-    } catch (TTransportException error) {
-      throw new PlannerLostException(error);
+      return new Planner(endpoint);
+    } catch (TTransportException | IOException error) {
+      throw new PlannerLostException(endpoint, error);
+    }
+  }
+
+  /** Lets go of idle connections to a server that has lost one: it may have been started anew. */
+  private void forgetItsLike() {
+    if (endpoint == null) {
+      return;
+    }
+    synchronized (IDLE) {
+      IDLE.removeIf(
+          planner -> {
+            boolean alike = endpoint.equals(planner.endpoint);
+            if (alike) {
+              planner.link.hangUp();
+            }
+            return alike;
+          });
     }
   }
 
@@ -103,6 +148,6 @@ final class Planner {
         return;
       }
     }
-    channel.hangUp();
+    link.hangUp();
   }
 }

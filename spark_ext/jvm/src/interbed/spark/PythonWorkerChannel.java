@@ -27,7 +27,7 @@ import scala.jdk.javaapi.CollectionConverters;
  *
  * <p>Used by one thread at a time.
  */
-final class PythonWorkerChannel implements ReadableByteChannel, WritableByteChannel {
+final class PythonWorkerChannel implements ReadableByteChannel, WritableByteChannel, Planner.Link {
   /** What a worker is asked to do; the same numbers as in interbed/spark_ext/worker.py. */
   enum Operation {
     READ(1),
@@ -91,6 +91,12 @@ final class PythonWorkerChannel implements ReadableByteChannel, WritableByteChan
     } catch (IOException error) {
       throw new UncheckedIOException(
           "The Python worker of interbed (" + command.executable() + ") could not be reached", error);
+    } catch (Exception error) {
+      // Spark's, which Scala does not declare: the process did not come up.
+      if (String.valueOf(error.getMessage()).contains("No module named")) {
+        throw new IllegalStateException(command.lackOfModules(), error);
+      }
+      throw Unchecked.rethrow(error);
     }
   }
 
@@ -116,7 +122,8 @@ final class PythonWorkerChannel implements ReadableByteChannel, WritableByteChan
   }
 
   /** Ends a conversation in the middle: the process sees the end of its input, cleans up and exits. */
-  void hangUp() {
+  @Override
+  public void hangUp() {
     if (!done) {
       done = true;
       try {
@@ -188,7 +195,8 @@ final class PythonWorkerChannel implements ReadableByteChannel, WritableByteChan
   public void close() {}
 
   /** The channel as a stream; Channels.newInputStream would take its lock and refuse what it thinks is non-blocking. */
-  InputStream inputStream() {
+  @Override
+  public InputStream inputStream() {
     return new InputStream() {
       @Override
       public int read() throws IOException {
@@ -203,7 +211,8 @@ final class PythonWorkerChannel implements ReadableByteChannel, WritableByteChan
     };
   }
 
-  OutputStream outputStream() {
+  @Override
+  public OutputStream outputStream() {
     return new OutputStream() {
       @Override
       public void write(int value) throws IOException {
