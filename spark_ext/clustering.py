@@ -38,6 +38,22 @@ def clustering_of(schema: TableSchema) -> WriteClustering:
     return WriteClustering(columns=partition + keys, bucketCount=0, bucketColumns=[], strict=True)
 
 
+def without_functions(clustering: WriteClustering) -> WriteClustering:
+    """The clustering for Spark where there is no catalog to find the bucket function in: by the columns themselves.
+
+    Rows of one key still meet in one task, and those of one bucket need not.
+    """
+    if not clustering.bucketCount:
+        return clustering
+    return WriteClustering(
+        columns=[*clustering.columns, *clustering.bucketColumns],
+        bucketCount=0,
+        bucketColumns=[],
+        strict=clustering.strict,
+        oneTask=not clustering.columns and clustering.bucketCount == 1,
+    )
+
+
 def _is_hashed_alike(data_type: DataType) -> bool:
     if not isinstance(data_type, AtomicType):
         return False

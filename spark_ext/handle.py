@@ -31,6 +31,10 @@ class Staged:
     path: str | None
 
 
+NO_CATALOG = ""
+"""In place of the name of a table's catalog: it is known by its path alone."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableHandle:
     """A table at one version of its schema and, for reads, at one snapshot (None: it had none)."""

@@ -11,6 +11,7 @@ from thrift.protocol.TBinaryProtocol import TBinaryProtocol
 from interbed.spark_ext.calls.base import CatalogPool
 from interbed.spark_ext.calls.namespaces import NamespaceCalls
 from interbed.spark_ext.calls.partitions import PartitionCalls
+from interbed.spark_ext.calls.paths import PathCalls
 from interbed.spark_ext.calls.procedures import ProcedureCalls
 from interbed.spark_ext.calls.row_changes import RowChangeCalls
 from interbed.spark_ext.calls.scans import ScanCalls
@@ -24,6 +25,7 @@ from interbed.thrift_idl.planner import Planner
 class PlannerHandler(
     NamespaceCalls,
     TableCalls,
+    PathCalls,
     ScanCalls,
     StreamCalls,
     WriteCalls,

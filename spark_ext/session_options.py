@@ -48,6 +48,8 @@ TRAVEL_KEYS = frozenset(
 )
 """Options that say which snapshot a read starts from; only one way of saying it holds."""
 
+_OF_SPARK = frozenset({"path", "paths", "checkpointLocation", "queryName"})
+
 _OF_THE_APPLICATION = ("python", "pythonEnv.", "planner")
 """What begins so says how Spark runs interbed (docs/spark-setup.md), and is no option of a table."""
 
@@ -91,9 +93,15 @@ def with_session_options(
 
 def read_options(session: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
     """The options of a read: those of the session and, before them, those given to its DataFrame."""
+    given = table_options(given)
     if TRAVEL_KEYS.isdisjoint(given):
         return {**session, **given}
     return {**without_travel(session), **given}
+
+
+def table_options(given: Mapping[str, str]) -> dict[str, str]:
+    """Of a DataFrame's options those of its table: not those that say where it is and how Spark runs the query."""
+    return {key: value for key, value in given.items() if key not in _OF_SPARK}
 
 
 def without_pins(options: Mapping[str, str]) -> dict[str, str]:

@@ -28,6 +28,7 @@ from interbed.spark_ext.change_writer import (
 from interbed.spark_ext.handle import TableHandle
 from interbed.spark_ext.predicates import partition_of
 from interbed.spark_ext.row_changes import partitions_scanned
+from interbed.spark_ext.session_options import table_options
 from interbed.spark_ext.spark_types import batch_from_spark
 from interbed.storage.commit.ground import RowsRead
 from interbed.storage.deletion.vector import DeletionVector
@@ -199,7 +200,7 @@ def plan_write(handle: TableHandle, request: Any) -> WritePlan:
     if handle.view is not None:
         raise NotSupportedError(f"The system table '{handle.database}.{handle.table}' is read only.")
     token = CommitToken(
-        handle=replace(handle, dynamic_options={**handle.dynamic_options, **request.options}),
+        handle=replace(handle, dynamic_options={**handle.dynamic_options, **table_options(request.options)}),
         commit_user=str(uuid.uuid4()),
         mode=request.mode,
         filters=tuple(request.filters),

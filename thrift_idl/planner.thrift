@@ -74,6 +74,8 @@ struct WriteClustering {
   3: required list<string> bucketColumns,
   /** True when rows of one cluster must meet in one task; false when that merely makes fewer files. */
   4: required bool strict,
+  /** All rows go to one task. Only said where there is no catalog, and so no bucket function. */
+  5: optional bool oneTask,
 }
 
 /** A column that tables have beside their own; it is read when it is asked for by name. */
@@ -402,6 +404,9 @@ service Planner {
     throws (1: PlannerError error),
   /** The job failed: deletes what its tasks wrote. */
   void abortProcedure(1: ProcedureCall call, 2: binary token) throws (1: PlannerError error),
+
+  /** The table at a path, for whoever reads or writes it without a catalog; options of the DataFrame. */
+  TableInfo loadPath(1: string path, 2: map<string, string> options) throws (1: PlannerError error),
 
   // Streams of a table's changes (spark_ext/calls/streams.py).
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from interbed.catalog.api import Catalog
 from interbed.catalog.factory import open_catalog
-from interbed.spark_ext.handle import TableHandle
+from interbed.spark_ext.handle import NO_CATALOG, TableHandle
 from interbed.storage.errors import InvalidInputError, InvalidOptionError
 from interbed.storage.table import Table
 
@@ -58,6 +58,8 @@ class Calls:
         return self._catalogs.get(reference.name, reference.options)
 
     def _table_of(self, handle: TableHandle) -> Table:
+        if handle.catalog == NO_CATALOG:
+            return handle.open()
         catalog = self._catalogs.get(handle.catalog, handle.catalog_options)
         table = catalog.get_table(f"{handle.database}.{handle.table}")
         if table.location != handle.location:

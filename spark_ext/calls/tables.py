@@ -50,7 +50,7 @@ class TableCalls(Calls):
         if schema is not loaded.schema:
             loaded = Table(loaded.name, replace(loaded.store, schema=schema))
         if name.system is not None:
-            return _system_table_info(table, loaded, snapshot if pinned else None, name.system, options)
+            return system_table_info(table, loaded, snapshot if pinned else None, name.system, options)
         return table_info(table, loaded, snapshot, options)
 
     def createTable(self, table: Any, request: Any) -> TableInfo:  # noqa: N802
@@ -109,7 +109,7 @@ def _handle(
     )
 
 
-def _system_table_info(
+def system_table_info(
     reference: Any, table: Table, snapshot: Snapshot | None, kind: str, options: Mapping[str, str]
 ) -> TableInfo:
     """A system table; `snapshot` is the one of the past that it is about, None for the newest when it is read."""

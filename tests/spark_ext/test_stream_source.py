@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming import StreamingQuery
 
@@ -13,6 +14,7 @@ from interbed import load_catalog
 from interbed.storage.table import Table
 from tests.spark_ext.conftest import Lake
 
+CHANGELOG = ", 'changelog-producer' = 'lookup'"
 PRIMARY_KEY = "TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1'{options})"
 
 
@@ -26,14 +28,14 @@ class Reader:
 
     def run(self, table: str, **options: str) -> list[list[tuple[Any, ...]]]:
         """The batches of one run, which ends where the table is at its start."""
-        frame = self._lake.spark.readStream.options(**_dotted(options)).table(f"{self._lake.name}.{table}")
+        frame = self._lake.spark.readStream.options(**_dotted(options)).table(f"{self._lake.name}.{_quoted(table)}")
         return self.run_frame(frame)
 
     def run_frame(self, frame: DataFrame) -> list[list[tuple[Any, ...]]]:
         """The batches of one run of a data frame."""
         before = len(self.batches)
         with self.started(frame) as query:
-            query.awaitTermination(60)
+            assert query.awaitTermination(120)
         return self.batches[before:]
 
     @contextmanager
@@ -52,6 +54,10 @@ class Reader:
 
     def _take(self, frame: DataFrame, _: int) -> None:
         self.batches.append(sorted(tuple(row) for row in frame.collect()))
+
+
+def _quoted(table: str) -> str:
+    return ".".join(f"`{part}`" for part in table.split("."))
 
 
 def _dotted(options: dict[str, str]) -> dict[str, str]:
@@ -77,3 +83,132 @@ def test_a_stream_begins_with_the_rows_and_goes_on_with_the_changes(lake: Lake, 
     lake.sql("INSERT INTO {lake}.db.t VALUES (3, 'c')")
     assert reader.run("db.t") == [[(3, "c")]]
     assert reader.run("db.t") == []
+
+
+def test_batches_are_limited_and_limits_may_change(lake: Lake, reader: Reader) -> None:
+    lake.sql("CREATE TABLE {lake}.db.t (id INT)")
+    for number in range(1, 5):
+        lake.sql(f"INSERT INTO {{lake}}.db.t SELECT /*+ COALESCE(1) */ {number}")
+
+    assert reader.run("db.t", read_stream_maxFilesPerTrigger="3") == [[(1,), (2,), (3,)], [(4,)]]
+    lake.sql("INSERT INTO {lake}.db.t SELECT /*+ COALESCE(1) */ 5")
+    lake.sql("INSERT INTO {lake}.db.t SELECT /*+ COALESCE(1) */ 6")
+    assert reader.run("db.t", read_stream_maxRowsPerTrigger="1", read_stream_maxBytesPerTrigger="1") == [[(5,)], [(6,)]]
+
+
+def test_a_stream_starts_where_options_say(lake: Lake, tmp_path: Path) -> None:
+    lake.sql("CREATE TABLE {lake}.db.t (id INT)")
+    for number in range(1, 4):
+        lake.sql(f"INSERT INTO {{lake}}.db.t VALUES ({number})")
+    told = {
+        name: Reader(lake, tmp_path / name).run("db.t", **options)
+        for name, options in {
+            "latest": {"scan_mode": "latest"},
+            "snapshot": {"scan_snapshot__id": "2"},
+            "full": {"scan_mode": "from-snapshot-full", "scan_snapshot__id": "2"},
+            "time": {"scan_timestamp__millis": "0"},
+        }.items()
+    }
+
+    assert told == {
+        "latest": [],
+        "snapshot": [[(2,), (3,)]],
+        "full": [[(1,), (2,), (3,)]],
+        "time": [[(1,), (2,), (3,)]],
+    }
+
+
+def test_a_stream_of_an_empty_table_waits_for_its_first_rows(lake: Lake, reader: Reader) -> None:
+    lake.sql("CREATE TABLE {lake}.db.t (id INT)")
+    assert reader.run("db.t") == []
+    lake.sql("INSERT INTO {lake}.db.t VALUES (1)")
+    assert reader.run("db.t") == [[(1,)]]
+
+
+def test_the_table_tells_additions_and_its_audit_log_all_changes(lake: Lake, tmp_path: Path) -> None:
+    lake.sql(f"CREATE TABLE {{lake}}.db.t (id INT, v STRING) {PRIMARY_KEY.format(options=CHANGELOG)}")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (1, 'a'), (2, 'b')")
+    table, log, by_path = (Reader(lake, tmp_path / name) for name in ("table", "log", "path"))
+    location = _table(lake, "db.t").location
+    changelog = lake.spark.readStream.format("paimon").option("read.changelog", "true").load(location)
+    assert table.run("db.t") == [[(1, "a"), (2, "b")]]
+    assert log.run("db.t$audit_log") == [[("+I", 1, "a"), ("+I", 2, "b")]]
+    assert by_path.run_frame(changelog) == log.batches
+    lake.sql("INSERT INTO {lake}.db.t VALUES (2, 'B')")
+
+    assert table.run("db.t") == [[(2, "B")]]
+    assert log.run("db.t$audit_log") == [[("+U", 2, "B"), ("-U", 2, "b")]]
+    assert by_path.run_frame(changelog) == log.batches[-1:]
+    with pytest.raises(StreamingQueryException, match=r"stream 'db\.t\$audit_log' instead"):
+        Reader(lake, tmp_path / "refused").run("db.t", read_changelog="true")
+    with pytest.raises(StreamingQueryException, match="no changes to stream"):
+        Reader(lake, tmp_path / "refused").run("db.t$snapshots")
+
+
+def test_a_consumer_keeps_what_the_stream_has_yet_to_read(lake: Lake, reader: Reader, tmp_path: Path) -> None:
+    lake.sql(
+        "CREATE TABLE {lake}.db.t (id INT) "
+        "TBLPROPERTIES ('snapshot.num-retained.min' = '1', 'snapshot.num-retained.max' = '1')"
+    )
+    lake.sql("INSERT INTO {lake}.db.t VALUES (1)")
+    reader.run("db.t", consumer__id="c")
+    # Spark says that a batch is done with when it makes the next one.
+    lake.sql("INSERT INTO {lake}.db.t VALUES (2)")
+    reader.run("db.t", consumer__id="c")
+    assert _table(lake, "db.t").consumers() == {"c": 2}
+    for number in (3, 4):
+        lake.sql(f"INSERT INTO {{lake}}.db.t VALUES ({number})")
+
+    # Another query goes on where the consumer is.
+    assert Reader(lake, tmp_path / "other").run("db.t", consumer__id="c") == [[(2,), (3,), (4,)]]
+    without = Reader(lake, tmp_path / "without")
+    without.run("db.t")
+    for number in (5, 6, 7):
+        lake.sql(f"INSERT INTO {{lake}}.db.t VALUES ({number})")
+    _table(lake, "db.t").reset_consumer("c")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (8)")
+    with pytest.raises(StreamingQueryException, match=r"has expired.*another checkpointLocation"):
+        without.run("db.t")
+
+
+def test_tables_are_read_and_written_by_their_paths(lake: Lake, reader: Reader, tmp_path: Path) -> None:
+    lake.sql(f"CREATE TABLE {{lake}}.db.t (id INT, v STRING) {PRIMARY_KEY.format(options='')}")
+    lake.sql("CREATE TABLE {lake}.db.d (id INT, v STRING) TBLPROPERTIES ('primary-key' = 'id')")
+    location, dynamic = (_table(lake, f"db.{name}").location for name in "td")
+    rows = lake.spark.sql("SELECT 1 AS id, 'a' AS v UNION ALL SELECT 2, 'b'")
+    for path in (location, dynamic):
+        rows.write.format("interbed").mode("append").save(path)
+    rows.where("id = 1").selectExpr("id", "'A' AS v").write.format("paimon").mode("append").save(location)
+    stream = lake.spark.readStream.format("interbed").load(location)
+    query = (
+        stream.writeStream.format("interbed")
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .outputMode("update")
+        .trigger(availableNow=True)
+        .start(dynamic)
+    )
+    assert query.awaitTermination(120)
+
+    assert sorted(map(tuple, lake.spark.read.format("paimon").load(dynamic).collect())) == [(1, "A"), (2, "b")]
+    read = lake.spark.read.format("interbed").option("scan.snapshot-id", "1").load(location)
+    assert sorted(map(tuple, read.collect())) == [(1, "a"), (2, "b")]
+    rows.limit(0).write.format("interbed").mode("overwrite").save(location)
+    assert lake.tuples("SELECT * FROM {lake}.db.t") == []
+    with pytest.raises(Exception, match="no table at"):
+        lake.spark.read.format("interbed").load(str(tmp_path / "nowhere"))
+
+
+def test_functions_read_what_changed_between_snapshots(lake: Lake) -> None:
+    lake.sql("CREATE TABLE {lake}.db.t (id INT)")
+    for number in (1, 2, 3):
+        lake.sql(f"INSERT INTO {{lake}}.db.t VALUES ({number})")
+
+    between = "SELECT * FROM paimon_incremental_query('{lake}.db.t', '1', '3') WHERE id > 0 ORDER BY id"
+    assert lake.tuples(between) == [(2,), (3,)]
+    lake.sql("USE {lake}.db")
+    assert lake.tuples("SELECT * FROM paimon_incremental_query('t', 1, 2)") == [(2,)]
+    now = 4_000_000_000_000
+    timed = f"SELECT count(*) FROM paimon_incremental_between_timestamp('db.t', '0', '{now}')"
+    assert lake.tuples(timed) == [(3,)]
+    with pytest.raises(Exception, match="takes the name of a table, a start and an end"):
+        lake.sql("SELECT * FROM paimon_incremental_query('t', 1)")

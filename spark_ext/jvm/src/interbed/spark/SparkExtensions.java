@@ -24,6 +24,7 @@ public final class SparkExtensions extends AbstractFunction1<SparkSessionExtensi
 
   @Override
   public BoxedUnit apply(SparkSessionExtensions extensions) {
+    IncrementalFunctions.inject(extensions);
     extensions.injectParser(
         (session, delegate) ->
             (ParserInterface)

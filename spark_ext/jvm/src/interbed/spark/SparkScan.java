@@ -40,6 +40,8 @@ final class SparkScan
   private final StructType readSchema;
   private final ScanRequest request;
   private final Predicate[] pushed;
+  // A stream is planned batch by batch; a plan of the whole table would say nothing of it.
+  private volatile boolean streams;
   private ScanPlan plan;
   /** What Spark learned while it ran the query; null until then. */
   private List<String> runtimeFilters;
@@ -66,6 +68,9 @@ final class SparkScan
 
   @Override
   public String description() {
+    if (streams) {
+      return "interbed stream of " + table.name();
+    }
     return "interbed " + table.name() + " " + plan().getDescription() + ", pushed=" + Arrays.toString(pushed);
   }
 
@@ -76,6 +81,7 @@ final class SparkScan
 
   @Override
   public MicroBatchStream toMicroBatchStream(String checkpointLocation) {
+    streams = true;
     return new SparkMicroBatchStream(table, readSchema, request, checkpointLocation);
   }
 
@@ -86,16 +92,16 @@ final class SparkScan
 
   @Override
   public Statistics estimateStatistics() {
-    ScanPlan planned = plan();
+    ScanPlan planned = streams ? null : plan();
     return new Statistics() {
       @Override
       public OptionalLong sizeInBytes() {
-        return OptionalLong.of(planned.getByteSize());
+        return planned == null ? OptionalLong.empty() : OptionalLong.of(planned.getByteSize());
       }
 
       @Override
       public OptionalLong numRows() {
-        return OptionalLong.of(planned.getRowCount());
+        return planned == null ? OptionalLong.empty() : OptionalLong.of(planned.getRowCount());
       }
     };
   }

@@ -116,6 +116,11 @@ class SparkWrite implements RequiresDistributionAndOrdering, BatchWrite {
     return clustering().isStrict();
   }
 
+  @Override
+  public int requiredNumPartitions() {
+    return table.info().getClustering().isOneTask() ? 1 : 0;
+  }
+
   /** None: the writer sorts its own buffers, in columns, which is cheaper than a sort of rows. */
   @Override
   public SortOrder[] requiredOrdering() {

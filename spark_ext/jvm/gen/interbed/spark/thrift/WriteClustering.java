@@ -17,6 +17,7 @@ public class WriteClustering implements org.apache.thrift.TBase<WriteClustering,
   private static final org.apache.thrift.protocol.TField BUCKET_COUNT_FIELD_DESC = new org.apache.thrift.protocol.TField("bucketCount", org.apache.thrift.protocol.TType.I32, (short)2);
   private static final org.apache.thrift.protocol.TField BUCKET_COLUMNS_FIELD_DESC = new org.apache.thrift.protocol.TField("bucketColumns", org.apache.thrift.protocol.TType.LIST, (short)3);
   private static final org.apache.thrift.protocol.TField STRICT_FIELD_DESC = new org.apache.thrift.protocol.TField("strict", org.apache.thrift.protocol.TType.BOOL, (short)4);
+  private static final org.apache.thrift.protocol.TField ONE_TASK_FIELD_DESC = new org.apache.thrift.protocol.TField("oneTask", org.apache.thrift.protocol.TType.BOOL, (short)5);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new WriteClusteringStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new WriteClusteringTupleSchemeFactory();
@@ -31,6 +32,10 @@ public class WriteClustering implements org.apache.thrift.TBase<WriteClustering,
    * True when rows of one cluster must meet in one task; false when that merely makes fewer files.
    */
   public boolean strict; // required
+  /**
+   * All rows go to one task. Only said where there is no catalog, and so no bucket function.
+   */
+  public boolean oneTask; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
@@ -43,7 +48,11 @@ public class WriteClustering implements org.apache.thrift.TBase<WriteClustering,
     /**
      * True when rows of one cluster must meet in one task; false when that merely makes fewer files.
      */
-    STRICT((short)4, "strict");
+    STRICT((short)4, "strict"),
+    /**
+     * All rows go to one task. Only said where there is no catalog, and so no bucket function.
+     */
+    ONE_TASK((short)5, "oneTask");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -67,6 +76,8 @@ public class WriteClustering implements org.apache.thrift.TBase<WriteClustering,
           return BUCKET_COLUMNS;
         case 4: // STRICT
           return STRICT;
+        case 5: // ONE_TASK
+          return ONE_TASK;
         default:
           return null;
       }
@@ -112,7 +123,9 @@ public class WriteClustering implements org.apache.thrift.TBase<WriteClustering,
   // isset id assignments
   private static final int __BUCKETCOUNT_ISSET_ID = 0;
   private static final int __STRICT_ISSET_ID = 1;
+  private static final int __ONETASK_ISSET_ID = 2;
   private byte __isset_bitfield = 0;
+  private static final _Fields optionals[] = {_Fields.ONE_TASK};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -125,6 +138,8 @@ public class WriteClustering implements org.apache.thrift.TBase<WriteClustering,
         new org.apache.thrift.meta_data.ListMetaData(org.apache.thrift.protocol.TType.LIST, 
             new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING))));
     tmpMap.put(_Fields.STRICT, new org.apache.thrift.meta_data.FieldMetaData("strict", org.apache.thrift.TFieldRequirementType.REQUIRED, 
+        new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.BOOL)));
+    tmpMap.put(_Fields.ONE_TASK, new org.apache.thrift.meta_data.FieldMetaData("oneTask", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.BOOL)));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(WriteClustering.class, metaDataMap);
@@ -163,6 +178,7 @@ public class WriteClustering implements org.apache.thrift.TBase<WriteClustering,
       this.bucketColumns = __this__bucketColumns;
     }
     this.strict = other.strict;
+    this.oneTask = other.oneTask;
   }
 
   @Override
@@ -178,6 +194,8 @@ public class WriteClustering implements org.apache.thrift.TBase<WriteClustering,
     this.bucketColumns = null;
     setStrictIsSet(false);
     this.strict = false;
+    setOneTaskIsSet(false);
+    this.oneTask = false;
   }
 
   public int getColumnsSize() {
@@ -320,6 +338,35 @@ public class WriteClustering implements org.apache.thrift.TBase<WriteClustering,
     __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __STRICT_ISSET_ID, value);
   }
 
+  /**
+   * All rows go to one task. Only said where there is no catalog, and so no bucket function.
+   */
+  public boolean isOneTask() {
+    return this.oneTask;
+  }
+
+  /**
+   * All rows go to one task. Only said where there is no catalog, and so no bucket function.
+   */
+  public WriteClustering setOneTask(boolean oneTask) {
+    this.oneTask = oneTask;
+    setOneTaskIsSet(true);
+    return this;
+  }
+
+  public void unsetOneTask() {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.clearBit(__isset_bitfield, __ONETASK_ISSET_ID);
+  }
+
+  /** Returns true if field oneTask is set (has been assigned a value) and false otherwise */
+  public boolean isSetOneTask() {
+    return org.apache.thrift.EncodingUtils.testBit(__isset_bitfield, __ONETASK_ISSET_ID);
+  }
+
+  public void setOneTaskIsSet(boolean value) {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __ONETASK_ISSET_ID, value);
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -355,6 +402,14 @@ public class WriteClustering implements org.apache.thrift.TBase<WriteClustering,
       }
       break;
 
+    case ONE_TASK:
+      if (value == null) {
+        unsetOneTask();
+      } else {
+        setOneTask((java.lang.Boolean)value);
+      }
+      break;
+
     }
   }
 
@@ -373,6 +428,9 @@ public class WriteClustering implements org.apache.thrift.TBase<WriteClustering,
 
     case STRICT:
       return isStrict();
+
+    case ONE_TASK:
+      return isOneTask();
 
     }
     throw new java.lang.IllegalStateException();
@@ -394,6 +452,8 @@ public class WriteClustering implements org.apache.thrift.TBase<WriteClustering,
       return isSetBucketColumns();
     case STRICT:
       return isSetStrict();
+    case ONE_TASK:
+      return isSetOneTask();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -447,6 +507,15 @@ public class WriteClustering implements org.apache.thrift.TBase<WriteClustering,
         return false;
     }
 
+    boolean this_present_oneTask = true && this.isSetOneTask();
+    boolean that_present_oneTask = true && that.isSetOneTask();
+    if (this_present_oneTask || that_present_oneTask) {
+      if (!(this_present_oneTask && that_present_oneTask))
+        return false;
+      if (this.oneTask != that.oneTask)
+        return false;
+    }
+
     return true;
   }
 
@@ -465,6 +534,10 @@ public class WriteClustering implements org.apache.thrift.TBase<WriteClustering,
       hashCode = hashCode * 8191 + bucketColumns.hashCode();
 
     hashCode = hashCode * 8191 + ((strict) ? 131071 : 524287);
+
+    hashCode = hashCode * 8191 + ((isSetOneTask()) ? 131071 : 524287);
+    if (isSetOneTask())
+      hashCode = hashCode * 8191 + ((oneTask) ? 131071 : 524287);
 
     return hashCode;
   }
@@ -517,6 +590,16 @@ public class WriteClustering implements org.apache.thrift.TBase<WriteClustering,
         return lastComparison;
       }
     }
+    lastComparison = java.lang.Boolean.compare(isSetOneTask(), other.isSetOneTask());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetOneTask()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.oneTask, other.oneTask);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
     return 0;
   }
 
@@ -564,6 +647,12 @@ public class WriteClustering implements org.apache.thrift.TBase<WriteClustering,
     sb.append("strict:");
     sb.append(this.strict);
     first = false;
+    if (isSetOneTask()) {
+      if (!first) sb.append(", ");
+      sb.append("oneTask:");
+      sb.append(this.oneTask);
+      first = false;
+    }
     sb.append(")");
     return sb.toString();
   }
@@ -671,6 +760,14 @@ public class WriteClustering implements org.apache.thrift.TBase<WriteClustering,
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 5: // ONE_TASK
+            if (schemeField.type == org.apache.thrift.protocol.TType.BOOL) {
+              struct.oneTask = iprot.readBool();
+              struct.setOneTaskIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -723,6 +820,11 @@ public class WriteClustering implements org.apache.thrift.TBase<WriteClustering,
       oprot.writeFieldBegin(STRICT_FIELD_DESC);
       oprot.writeBool(struct.strict);
       oprot.writeFieldEnd();
+      if (struct.isSetOneTask()) {
+        oprot.writeFieldBegin(ONE_TASK_FIELD_DESC);
+        oprot.writeBool(struct.oneTask);
+        oprot.writeFieldEnd();
+      }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
     }
@@ -757,6 +859,14 @@ public class WriteClustering implements org.apache.thrift.TBase<WriteClustering,
         }
       }
       oprot.writeBool(struct.strict);
+      java.util.BitSet optionals = new java.util.BitSet();
+      if (struct.isSetOneTask()) {
+        optionals.set(0);
+      }
+      oprot.writeBitSet(optionals, 1);
+      if (struct.isSetOneTask()) {
+        oprot.writeBool(struct.oneTask);
+      }
     }
 
     @Override
@@ -788,6 +898,11 @@ public class WriteClustering implements org.apache.thrift.TBase<WriteClustering,
       struct.setBucketColumnsIsSet(true);
       struct.strict = iprot.readBool();
       struct.setStrictIsSet(true);
+      java.util.BitSet incoming = iprot.readBitSet(1);
+      if (incoming.get(0)) {
+        struct.oneTask = iprot.readBool();
+        struct.setOneTaskIsSet(true);
+      }
     }
   }
 

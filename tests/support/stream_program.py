@@ -1,0 +1,53 @@
+"""Run by tests/spark_ext/test_stream_kills.py: streams one table into others, to the end of what there is.
+
+    python stream_program.py WAREHOUSE CHECKPOINTS PIDS
+
+It has to be started again when it was killed. Each file of the source is a batch, so that there are several.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+
+from interbed.spark_ext import configure
+
+
+def main(warehouse: str, checkpoints: str, pids: str) -> None:
+    """Stream `db.s` into `db.log` (append), `db.sums` (a primary key) and `db.counts` (complete)."""
+    builder = (
+        SparkSession.builder.master("local[1]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.memory", "512m")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.sql.shuffle.partitions", "1")
+        .config("spark.log.level", "OFF")
+        .config("spark.sql.catalog.lake", "interbed.spark.SparkCatalog")
+        .config("spark.sql.catalog.lake.warehouse", warehouse)
+    )
+    spark = configure(builder).getOrCreate()
+    jvm = spark._jvm
+    assert jvm is not None
+    Path(pids).write_text(f"{jvm.java.lang.ProcessHandle.current().pid()} {os.getpid()}", encoding="utf-8")
+    source = (
+        spark.readStream.option("read.stream.maxFilesPerTrigger", "1")
+        .option("consumer-id", "program")
+        .option("consumer.ignore-progress", "true")
+        .table("lake.db.s")
+    )
+    run(source, checkpoints, "log", "append")
+    run(source.selectExpr("id", "1L AS n"), checkpoints, "sums", "append")
+    run(source.groupBy("p").count().toDF("p", "n"), checkpoints, "counts", "complete")
+    spark.stop()
+
+
+def run(frame: DataFrame, checkpoints: str, table: str, mode: str) -> None:
+    """Stream into one table."""
+    writer = frame.writeStream.outputMode(mode).option("checkpointLocation", f"{checkpoints}/{table}")
+    writer.trigger(availableNow=True).toTable(f"lake.db.{table}").awaitTermination()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
