@@ -24,7 +24,9 @@ _ANEW = "In Spark a stream starts anew with another checkpointLocation."
 
 def open_stream(handle: TableHandle, request: Any) -> StreamInfo:
     """What planner.thrift's ScanRequest asks for as a stream; raises for what can't be one, before the query starts."""
-    handle = replace(handle, dynamic_options=read_options(handle.dynamic_options, request.options))
+    # Of no snapshot, so that options which name one say where the stream begins.
+    options = read_options(handle.dynamic_options, request.options)
+    handle = replace(handle, snapshot_id=None, dynamic_options=options)
     name = f"{handle.database}.{handle.table}"
     view = handle.view
     if isinstance(view, SystemTable):
@@ -40,12 +42,12 @@ def open_stream(handle: TableHandle, request: Any) -> StreamInfo:
     # Refused now, not when the first batch is planned.
     _ = table.options.startup_mode
     task = ReadTask(handle=handle, columns=tuple(request.columns), filters=(), schema_json=request.schemaJson)
-    options = table.options
-    min_rows, max_delay = options.min_rows_per_trigger or (None, None)
+    given = table.options
+    min_rows, max_delay = given.min_rows_per_trigger or (None, None)
     limits = StreamLimits(
-        maxFiles=options.max_files_per_trigger,
-        maxBytes=options.max_bytes_per_trigger,
-        maxRows=options.max_rows_per_trigger,
+        maxFiles=given.max_files_per_trigger,
+        maxBytes=given.max_bytes_per_trigger,
+        maxRows=given.max_rows_per_trigger,
         minRows=min_rows,
         maxDelayMillis=max_delay,
     )
