@@ -406,7 +406,8 @@ service Planner {
   void abortProcedure(1: ProcedureCall call, 2: binary token) throws (1: PlannerError error),
 
   /** The table at a path, for whoever reads or writes it without a catalog; options of the DataFrame. */
-  TableInfo loadPath(1: string path, 2: map<string, string> options) throws (1: PlannerError error),
+  TableInfo loadPath(1: string path, 2: map<string, string> options, 3: map<string, string> settings)
+    throws (1: PlannerError error),
 
   // Streams of a table's changes (spark_ext/calls/streams.py).
 

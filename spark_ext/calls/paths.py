@@ -1,6 +1,7 @@
 """Calls about tables that are named by their paths: spark.read.format("interbed").load("/lake/db.db/t")."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
 from interbed.catalog.identifier import DEFAULT_DATABASE
@@ -8,10 +9,11 @@ from interbed.spark_ext.calls.base import Calls
 from interbed.spark_ext.calls.tables import system_table_info, table_info
 from interbed.spark_ext.clustering import without_functions
 from interbed.spark_ext.handle import FILE_SYSTEM_PREFIXES, NO_CATALOG
-from interbed.spark_ext.session_options import BRANCH
+from interbed.spark_ext.session_options import BRANCH, with_session_options
 from interbed.storage.change_view import AUDIT_LOG
+from interbed.storage.scan.starting_point import starting_snapshot, travels
 from interbed.storage.stream_options import READ_CHANGELOG
-from interbed.storage.table import load_table
+from interbed.storage.table import Table, load_table
 from interbed.thrift_idl.planner.ttypes import CatalogRef, TableInfo, TableRef
 
 _NOT_IN_NAMES = re.compile(r"[^\w-]")
@@ -20,7 +22,7 @@ _NOT_IN_NAMES = re.compile(r"[^\w-]")
 class PathCalls(Calls):
     """What Spark's TableProvider asks."""
 
-    def loadPath(self, path: str, options: dict[str, str]) -> TableInfo:  # noqa: N802
+    def loadPath(self, path: str, options: dict[str, str], settings: dict[str, str]) -> TableInfo:  # noqa: N802
         to_files = {key: value for key, value in options.items() if key.startswith(FILE_SYSTEM_PREFIXES)}
         to_branch = {key: value for key, value in options.items() if key == BRANCH}
         table = load_table(path, options={**to_files, **to_branch})
@@ -32,7 +34,13 @@ class PathCalls(Calls):
         if table.copy(_changelog(options)).options.reads_changelog:
             reference.table = f"{name}${AUDIT_LOG}"
             return system_table_info(reference, table, None, AUDIT_LOG, {})
-        info = table_info(reference, table, table.latest_snapshot())
+        table, given = with_session_options(table, settings, NO_CATALOG, DEFAULT_DATABASE, travels=True)
+        snapshot = starting_snapshot(table.store) if travels(table.store) else table.latest_snapshot()
+        if given:
+            # What the session sets is not the table's.
+            own = table.store.schemas.schema(table.schema.id).options
+            table = Table(table.name, replace(table.store, schema=replace(table.schema, options=own)))
+        info = table_info(reference, table, snapshot, given)
         info.clustering = without_functions(info.clustering)
         return info
 

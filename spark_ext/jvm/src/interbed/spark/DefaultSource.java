@@ -1,12 +1,8 @@
 package interbed.spark;
 
-import interbed.spark.thrift.CatalogRef;
-import interbed.spark.thrift.TableRef;
-import interbed.spark.thrift.TimeTravel;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import org.apache.hadoop.fs.Path;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableProvider;
 import org.apache.spark.sql.connector.expressions.Transform;
@@ -17,12 +13,11 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 /**
  * USING interbed, and DataFrames by a table's path: spark.read.format("interbed").load("/warehouse/db.db/table").
  *
- * <p>A path stands for the file-system catalog of the warehouse that it is in. Spark makes a table of the session's catalog
+ * <p>A table that is named by its path has no catalog, and so no lock but that of its file system. Spark makes a table of the session's catalog
  * through {@link SparkSessionCatalog} only when it knows a source of the provider's name.
  */
 public class DefaultSource implements TableProvider, DataSourceRegister {
   private static final List<String> NAMES = List.of("interbed", "paimon");
-  private static final String DATABASE_SUFFIX = ".db";
   private static final String PATH = "path";
 
   /** Whether this is what USING says of interbed's tables. */
@@ -51,24 +46,14 @@ public class DefaultSource implements TableProvider, DataSourceRegister {
   }
 
   private static Table load(CaseInsensitiveStringMap options) {
-    String given = options.get(PATH);
-    Path path = given == null ? null : new Path(given);
-    Path database = path == null ? null : path.getParent();
-    if (database == null || database.getParent() == null || !database.getName().endsWith(DATABASE_SUFFIX)) {
+    String path = options.get(PATH);
+    if (path == null || path.isBlank()) {
       throw new IllegalArgumentException(
-          "The source interbed takes the path of a table, WAREHOUSE/DATABASE.db/TABLE, not " + given
-              + "; tables elsewhere are read by their name in a catalog");
+          "The source interbed takes the path of a table, such as WAREHOUSE/DATABASE.db/TABLE; tables of a catalog are"
+              + " named by table(name) and toTable(name)");
     }
-    String name = database.getName();
-    Map<String, String> ofCatalog = new HashMap<>(options.asCaseSensitiveMap());
-    ofCatalog.keySet().removeIf(key -> !key.startsWith("fs.") && !key.startsWith("s3.") && !key.startsWith("hadoop."));
-    ofCatalog.put("warehouse", database.getParent().toString());
-    TableRef table =
-        new TableRef(
-                new CatalogRef(PATH, ofCatalog),
-                name.substring(0, name.length() - DATABASE_SUFFIX.length()),
-                path.getName())
-            .setSettings(SessionSettings.current());
-    return new SparkTable(given, Planner.askOrThrow(planner -> planner.loadTable(table, new TimeTravel())));
+    Map<String, String> given = new HashMap<>(options.asCaseSensitiveMap());
+    return new SparkTable(
+        path, Planner.askOrThrow(planner -> planner.loadPath(path, given, SessionSettings.current())));
   }
 }
