@@ -635,15 +635,17 @@ class WriteClustering(object):
      - bucketCount: 0: no bucket function is involved.
      - bucketColumns
      - strict: True when rows of one cluster must meet in one task; false when that merely makes fewer files.
+     - oneTask: All rows go to one task. Only said where there is no catalog, and so no bucket function.
 
     """
 
 
-    def __init__(self, columns=None, bucketCount=None, bucketColumns=None, strict=None,):
+    def __init__(self, columns=None, bucketCount=None, bucketColumns=None, strict=None, oneTask=None,):
         self.columns = columns
         self.bucketCount = bucketCount
         self.bucketColumns = bucketColumns
         self.strict = strict
+        self.oneTask = oneTask
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -684,6 +686,11 @@ class WriteClustering(object):
                     self.strict = iprot.readBool()
                 else:
                     iprot.skip(ftype)
+            elif fid == 5:
+                if ftype == TType.BOOL:
+                    self.oneTask = iprot.readBool()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -715,6 +722,10 @@ class WriteClustering(object):
         if self.strict is not None:
             oprot.writeFieldBegin('strict', TType.BOOL, 4)
             oprot.writeBool(self.strict)
+            oprot.writeFieldEnd()
+        if self.oneTask is not None:
+            oprot.writeFieldBegin('oneTask', TType.BOOL, 5)
+            oprot.writeBool(self.oneTask)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -3479,6 +3490,7 @@ WriteClustering.thrift_spec = (
     (2, TType.I32, 'bucketCount', None, None, ),  # 2
     (3, TType.LIST, 'bucketColumns', (TType.STRING, 'UTF8', False), None, ),  # 3
     (4, TType.BOOL, 'strict', None, None, ),  # 4
+    (5, TType.BOOL, 'oneTask', None, None, ),  # 5
 )
 all_structs.append(HiddenColumn)
 HiddenColumn.thrift_spec = (

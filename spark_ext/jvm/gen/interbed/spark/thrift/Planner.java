@@ -117,6 +117,15 @@ public class Planner {
      */
     public void abortProcedure(ProcedureCall call, java.nio.ByteBuffer token) throws PlannerError, org.apache.thrift.TException;
 
+    /**
+     * The table at a path, for whoever reads or writes it without a catalog; options of the DataFrame.
+     * 
+     * @param path
+     * @param options
+     * @param settings
+     */
+    public TableInfo loadPath(java.lang.String path, java.util.Map<java.lang.String,java.lang.String> options, java.util.Map<java.lang.String,java.lang.String> settings) throws PlannerError, org.apache.thrift.TException;
+
     public StreamInfo openStream(java.nio.ByteBuffer handle, ScanRequest request) throws PlannerError, org.apache.thrift.TException;
 
     /**
@@ -262,6 +271,8 @@ public class Planner {
     public void continueProcedure(ProcedureCall call, java.nio.ByteBuffer token, java.util.List<java.nio.ByteBuffer> results, org.apache.thrift.async.AsyncMethodCallback<ProcedureAnswer> resultHandler) throws org.apache.thrift.TException;
 
     public void abortProcedure(ProcedureCall call, java.nio.ByteBuffer token, org.apache.thrift.async.AsyncMethodCallback<Void> resultHandler) throws org.apache.thrift.TException;
+
+    public void loadPath(java.lang.String path, java.util.Map<java.lang.String,java.lang.String> options, java.util.Map<java.lang.String,java.lang.String> settings, org.apache.thrift.async.AsyncMethodCallback<TableInfo> resultHandler) throws org.apache.thrift.TException;
 
     public void openStream(java.nio.ByteBuffer handle, ScanRequest request, org.apache.thrift.async.AsyncMethodCallback<StreamInfo> resultHandler) throws org.apache.thrift.TException;
 
@@ -1011,6 +1022,35 @@ public class Planner {
         throw result.error;
       }
       return;
+    }
+
+    @Override
+    public TableInfo loadPath(java.lang.String path, java.util.Map<java.lang.String,java.lang.String> options, java.util.Map<java.lang.String,java.lang.String> settings) throws PlannerError, org.apache.thrift.TException
+    {
+      send_loadPath(path, options, settings);
+      return recv_loadPath();
+    }
+
+    public void send_loadPath(java.lang.String path, java.util.Map<java.lang.String,java.lang.String> options, java.util.Map<java.lang.String,java.lang.String> settings) throws org.apache.thrift.TException
+    {
+      loadPath_args args = new loadPath_args();
+      args.setPath(path);
+      args.setOptions(options);
+      args.setSettings(settings);
+      sendBase("loadPath", args);
+    }
+
+    public TableInfo recv_loadPath() throws PlannerError, org.apache.thrift.TException
+    {
+      loadPath_result result = new loadPath_result();
+      receiveBase(result, "loadPath");
+      if (result.isSetSuccess()) {
+        return result.success;
+      }
+      if (result.error != null) {
+        throw result.error;
+      }
+      throw new org.apache.thrift.TApplicationException(org.apache.thrift.TApplicationException.MISSING_RESULT, "loadPath failed: unknown result");
     }
 
     @Override
@@ -2410,6 +2450,47 @@ public class Planner {
     }
 
     @Override
+    public void loadPath(java.lang.String path, java.util.Map<java.lang.String,java.lang.String> options, java.util.Map<java.lang.String,java.lang.String> settings, org.apache.thrift.async.AsyncMethodCallback<TableInfo> resultHandler) throws org.apache.thrift.TException {
+      checkReady();
+      loadPath_call method_call = new loadPath_call(path, options, settings, resultHandler, this, ___protocolFactory, ___transport);
+      this.___currentMethod = method_call;
+      ___manager.call(method_call);
+    }
+
+    public static class loadPath_call extends org.apache.thrift.async.TAsyncMethodCall<TableInfo> {
+      private java.lang.String path;
+      private java.util.Map<java.lang.String,java.lang.String> options;
+      private java.util.Map<java.lang.String,java.lang.String> settings;
+      public loadPath_call(java.lang.String path, java.util.Map<java.lang.String,java.lang.String> options, java.util.Map<java.lang.String,java.lang.String> settings, org.apache.thrift.async.AsyncMethodCallback<TableInfo> resultHandler, org.apache.thrift.async.TAsyncClient client, org.apache.thrift.protocol.TProtocolFactory protocolFactory, org.apache.thrift.transport.TNonblockingTransport transport) throws org.apache.thrift.TException {
+        super(client, protocolFactory, transport, resultHandler, false);
+        this.path = path;
+        this.options = options;
+        this.settings = settings;
+      }
+
+      @Override
+      public void write_args(org.apache.thrift.protocol.TProtocol prot) throws org.apache.thrift.TException {
+        prot.writeMessageBegin(new org.apache.thrift.protocol.TMessage("loadPath", org.apache.thrift.protocol.TMessageType.CALL, 0));
+        loadPath_args args = new loadPath_args();
+        args.setPath(path);
+        args.setOptions(options);
+        args.setSettings(settings);
+        args.write(prot);
+        prot.writeMessageEnd();
+      }
+
+      @Override
+      public TableInfo getResult() throws PlannerError, org.apache.thrift.TException {
+        if (getState() != org.apache.thrift.async.TAsyncMethodCall.State.RESPONSE_READ) {
+          throw new java.lang.IllegalStateException("Method call not finished!");
+        }
+        org.apache.thrift.transport.TMemoryInputTransport memoryTransport = new org.apache.thrift.transport.TMemoryInputTransport(getFrameBuffer().array());
+        org.apache.thrift.protocol.TProtocol prot = client.getProtocolFactory().getProtocol(memoryTransport);
+        return (new Client(prot)).recv_loadPath();
+      }
+    }
+
+    @Override
     public void openStream(java.nio.ByteBuffer handle, ScanRequest request, org.apache.thrift.async.AsyncMethodCallback<StreamInfo> resultHandler) throws org.apache.thrift.TException {
       checkReady();
       openStream_call method_call = new openStream_call(handle, request, resultHandler, this, ___protocolFactory, ___transport);
@@ -2991,6 +3072,7 @@ public class Planner {
       processMap.put("callProcedure", new callProcedure());
       processMap.put("continueProcedure", new continueProcedure());
       processMap.put("abortProcedure", new abortProcedure());
+      processMap.put("loadPath", new loadPath());
       processMap.put("openStream", new openStream());
       processMap.put("startOfStream", new startOfStream());
       processMap.put("newestOfStream", new newestOfStream());
@@ -3841,6 +3923,38 @@ public class Planner {
       }
     }
 
+    public static class loadPath<I extends Iface> extends org.apache.thrift.ProcessFunction<I, loadPath_args> {
+      public loadPath() {
+        super("loadPath");
+      }
+
+      @Override
+      public loadPath_args getEmptyArgsInstance() {
+        return new loadPath_args();
+      }
+
+      @Override
+      protected boolean isOneway() {
+        return false;
+      }
+
+      @Override
+      protected boolean rethrowUnhandledExceptions() {
+        return false;
+      }
+
+      @Override
+      public loadPath_result getResult(I iface, loadPath_args args) throws org.apache.thrift.TException {
+        loadPath_result result = new loadPath_result();
+        try {
+          result.success = iface.loadPath(args.path, args.options, args.settings);
+        } catch (PlannerError error) {
+          result.error = error;
+        }
+        return result;
+      }
+    }
+
     public static class openStream<I extends Iface> extends org.apache.thrift.ProcessFunction<I, openStream_args> {
       public openStream() {
         super("openStream");
@@ -4330,6 +4444,7 @@ public class Planner {
       processMap.put("callProcedure", new callProcedure());
       processMap.put("continueProcedure", new continueProcedure());
       processMap.put("abortProcedure", new abortProcedure());
+      processMap.put("loadPath", new loadPath());
       processMap.put("openStream", new openStream());
       processMap.put("startOfStream", new startOfStream());
       processMap.put("newestOfStream", new newestOfStream());
@@ -6181,6 +6296,77 @@ public class Planner {
       @Override
       public void start(I iface, abortProcedure_args args, org.apache.thrift.async.AsyncMethodCallback<Void> resultHandler) throws org.apache.thrift.TException {
         iface.abortProcedure(args.call, args.token,resultHandler);
+      }
+    }
+
+    public static class loadPath<I extends AsyncIface> extends org.apache.thrift.AsyncProcessFunction<I, loadPath_args, TableInfo> {
+      public loadPath() {
+        super("loadPath");
+      }
+
+      @Override
+      public loadPath_args getEmptyArgsInstance() {
+        return new loadPath_args();
+      }
+
+      @Override
+      public org.apache.thrift.async.AsyncMethodCallback<TableInfo> getResultHandler(final org.apache.thrift.server.AbstractNonblockingServer.AsyncFrameBuffer fb, final int seqid) {
+        final org.apache.thrift.AsyncProcessFunction fcall = this;
+        return new org.apache.thrift.async.AsyncMethodCallback<TableInfo>() { 
+          @Override
+          public void onComplete(TableInfo o) {
+            loadPath_result result = new loadPath_result();
+            result.success = o;
+            try {
+              fcall.sendResponse(fb, result, org.apache.thrift.protocol.TMessageType.REPLY,seqid);
+            } catch (org.apache.thrift.transport.TTransportException e) {
+              _LOGGER.error("TTransportException writing to internal frame buffer", e);
+              fb.close();
+            } catch (java.lang.Exception e) {
+              _LOGGER.error("Exception writing to internal frame buffer", e);
+              onError(e);
+            }
+          }
+          @Override
+          public void onError(java.lang.Exception e) {
+            byte msgType = org.apache.thrift.protocol.TMessageType.REPLY;
+            org.apache.thrift.TSerializable msg;
+            loadPath_result result = new loadPath_result();
+            if (e instanceof PlannerError) {
+              result.error = (PlannerError) e;
+              result.setErrorIsSet(true);
+              msg = result;
+            } else if (e instanceof org.apache.thrift.transport.TTransportException) {
+              _LOGGER.error("TTransportException inside handler", e);
+              fb.close();
+              return;
+            } else if (e instanceof org.apache.thrift.TApplicationException) {
+              _LOGGER.error("TApplicationException inside handler", e);
+              msgType = org.apache.thrift.protocol.TMessageType.EXCEPTION;
+              msg = (org.apache.thrift.TApplicationException)e;
+            } else {
+              _LOGGER.error("Exception inside handler", e);
+              msgType = org.apache.thrift.protocol.TMessageType.EXCEPTION;
+              msg = new org.apache.thrift.TApplicationException(org.apache.thrift.TApplicationException.INTERNAL_ERROR, e.getMessage());
+            }
+            try {
+              fcall.sendResponse(fb,msg,msgType,seqid);
+            } catch (java.lang.Exception ex) {
+              _LOGGER.error("Exception writing to internal frame buffer", ex);
+              fb.close();
+            }
+          }
+        };
+      }
+
+      @Override
+      protected boolean isOneway() {
+        return false;
+      }
+
+      @Override
+      public void start(I iface, loadPath_args args, org.apache.thrift.async.AsyncMethodCallback<TableInfo> resultHandler) throws org.apache.thrift.TException {
+        iface.loadPath(args.path, args.options, args.settings,resultHandler);
       }
     }
 
@@ -32414,6 +32600,1189 @@ public class Planner {
   }
 
   @SuppressWarnings({"cast", "rawtypes", "serial", "unchecked", "unused"})
+  public static class loadPath_args implements org.apache.thrift.TBase<loadPath_args, loadPath_args._Fields>, java.io.Serializable, Cloneable, Comparable<loadPath_args>   {
+    private static final org.apache.thrift.protocol.TStruct STRUCT_DESC = new org.apache.thrift.protocol.TStruct("loadPath_args");
+
+    private static final org.apache.thrift.protocol.TField PATH_FIELD_DESC = new org.apache.thrift.protocol.TField("path", org.apache.thrift.protocol.TType.STRING, (short)1);
+    private static final org.apache.thrift.protocol.TField OPTIONS_FIELD_DESC = new org.apache.thrift.protocol.TField("options", org.apache.thrift.protocol.TType.MAP, (short)2);
+    private static final org.apache.thrift.protocol.TField SETTINGS_FIELD_DESC = new org.apache.thrift.protocol.TField("settings", org.apache.thrift.protocol.TType.MAP, (short)3);
+
+    private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new loadPath_argsStandardSchemeFactory();
+    private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new loadPath_argsTupleSchemeFactory();
+
+    public @org.apache.thrift.annotation.Nullable java.lang.String path; // required
+    public @org.apache.thrift.annotation.Nullable java.util.Map<java.lang.String,java.lang.String> options; // required
+    public @org.apache.thrift.annotation.Nullable java.util.Map<java.lang.String,java.lang.String> settings; // required
+
+    /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
+    public enum _Fields implements org.apache.thrift.TFieldIdEnum {
+      PATH((short)1, "path"),
+      OPTIONS((short)2, "options"),
+      SETTINGS((short)3, "settings");
+
+      private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
+
+      static {
+        for (_Fields field : java.util.EnumSet.allOf(_Fields.class)) {
+          byName.put(field.getFieldName(), field);
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByThriftId(int fieldId) {
+        switch(fieldId) {
+          case 1: // PATH
+            return PATH;
+          case 2: // OPTIONS
+            return OPTIONS;
+          case 3: // SETTINGS
+            return SETTINGS;
+          default:
+            return null;
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, throwing an exception
+       * if it is not found.
+       */
+      public static _Fields findByThriftIdOrThrow(int fieldId) {
+        _Fields fields = findByThriftId(fieldId);
+        if (fields == null) throw new java.lang.IllegalArgumentException("Field " + fieldId + " doesn't exist!");
+        return fields;
+      }
+
+      /**
+       * Find the _Fields constant that matches name, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByName(java.lang.String name) {
+        return byName.get(name);
+      }
+
+      private final short _thriftId;
+      private final java.lang.String _fieldName;
+
+      _Fields(short thriftId, java.lang.String fieldName) {
+        _thriftId = thriftId;
+        _fieldName = fieldName;
+      }
+
+      @Override
+      public short getThriftFieldId() {
+        return _thriftId;
+      }
+
+      @Override
+      public java.lang.String getFieldName() {
+        return _fieldName;
+      }
+    }
+
+    // isset id assignments
+    public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
+    static {
+      java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
+      tmpMap.put(_Fields.PATH, new org.apache.thrift.meta_data.FieldMetaData("path", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING)));
+      tmpMap.put(_Fields.OPTIONS, new org.apache.thrift.meta_data.FieldMetaData("options", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.MapMetaData(org.apache.thrift.protocol.TType.MAP, 
+              new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING), 
+              new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING))));
+      tmpMap.put(_Fields.SETTINGS, new org.apache.thrift.meta_data.FieldMetaData("settings", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.MapMetaData(org.apache.thrift.protocol.TType.MAP, 
+              new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING), 
+              new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING))));
+      metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
+      org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(loadPath_args.class, metaDataMap);
+    }
+
+    public loadPath_args() {
+    }
+
+    public loadPath_args(
+      java.lang.String path,
+      java.util.Map<java.lang.String,java.lang.String> options,
+      java.util.Map<java.lang.String,java.lang.String> settings)
+    {
+      this();
+      this.path = path;
+      this.options = options;
+      this.settings = settings;
+    }
+
+    /**
+     * Performs a deep copy on <i>other</i>.
+     */
+    public loadPath_args(loadPath_args other) {
+      if (other.isSetPath()) {
+        this.path = other.path;
+      }
+      if (other.isSetOptions()) {
+        java.util.Map<java.lang.String,java.lang.String> __this__options = new java.util.HashMap<java.lang.String,java.lang.String>(other.options);
+        this.options = __this__options;
+      }
+      if (other.isSetSettings()) {
+        java.util.Map<java.lang.String,java.lang.String> __this__settings = new java.util.HashMap<java.lang.String,java.lang.String>(other.settings);
+        this.settings = __this__settings;
+      }
+    }
+
+    @Override
+    public loadPath_args deepCopy() {
+      return new loadPath_args(this);
+    }
+
+    @Override
+    public void clear() {
+      this.path = null;
+      this.options = null;
+      this.settings = null;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public java.lang.String getPath() {
+      return this.path;
+    }
+
+    public loadPath_args setPath(@org.apache.thrift.annotation.Nullable java.lang.String path) {
+      this.path = path;
+      return this;
+    }
+
+    public void unsetPath() {
+      this.path = null;
+    }
+
+    /** Returns true if field path is set (has been assigned a value) and false otherwise */
+    public boolean isSetPath() {
+      return this.path != null;
+    }
+
+    public void setPathIsSet(boolean value) {
+      if (!value) {
+        this.path = null;
+      }
+    }
+
+    public int getOptionsSize() {
+      return (this.options == null) ? 0 : this.options.size();
+    }
+
+    public void putToOptions(java.lang.String key, java.lang.String val) {
+      if (this.options == null) {
+        this.options = new java.util.HashMap<java.lang.String,java.lang.String>();
+      }
+      this.options.put(key, val);
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public java.util.Map<java.lang.String,java.lang.String> getOptions() {
+      return this.options;
+    }
+
+    public loadPath_args setOptions(@org.apache.thrift.annotation.Nullable java.util.Map<java.lang.String,java.lang.String> options) {
+      this.options = options;
+      return this;
+    }
+
+    public void unsetOptions() {
+      this.options = null;
+    }
+
+    /** Returns true if field options is set (has been assigned a value) and false otherwise */
+    public boolean isSetOptions() {
+      return this.options != null;
+    }
+
+    public void setOptionsIsSet(boolean value) {
+      if (!value) {
+        this.options = null;
+      }
+    }
+
+    public int getSettingsSize() {
+      return (this.settings == null) ? 0 : this.settings.size();
+    }
+
+    public void putToSettings(java.lang.String key, java.lang.String val) {
+      if (this.settings == null) {
+        this.settings = new java.util.HashMap<java.lang.String,java.lang.String>();
+      }
+      this.settings.put(key, val);
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public java.util.Map<java.lang.String,java.lang.String> getSettings() {
+      return this.settings;
+    }
+
+    public loadPath_args setSettings(@org.apache.thrift.annotation.Nullable java.util.Map<java.lang.String,java.lang.String> settings) {
+      this.settings = settings;
+      return this;
+    }
+
+    public void unsetSettings() {
+      this.settings = null;
+    }
+
+    /** Returns true if field settings is set (has been assigned a value) and false otherwise */
+    public boolean isSetSettings() {
+      return this.settings != null;
+    }
+
+    public void setSettingsIsSet(boolean value) {
+      if (!value) {
+        this.settings = null;
+      }
+    }
+
+    @Override
+    public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
+      switch (field) {
+      case PATH:
+        if (value == null) {
+          unsetPath();
+        } else {
+          setPath((java.lang.String)value);
+        }
+        break;
+
+      case OPTIONS:
+        if (value == null) {
+          unsetOptions();
+        } else {
+          setOptions((java.util.Map<java.lang.String,java.lang.String>)value);
+        }
+        break;
+
+      case SETTINGS:
+        if (value == null) {
+          unsetSettings();
+        } else {
+          setSettings((java.util.Map<java.lang.String,java.lang.String>)value);
+        }
+        break;
+
+      }
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public java.lang.Object getFieldValue(_Fields field) {
+      switch (field) {
+      case PATH:
+        return getPath();
+
+      case OPTIONS:
+        return getOptions();
+
+      case SETTINGS:
+        return getSettings();
+
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    /** Returns true if field corresponding to fieldID is set (has been assigned a value) and false otherwise */
+    @Override
+    public boolean isSet(_Fields field) {
+      if (field == null) {
+        throw new java.lang.IllegalArgumentException();
+      }
+
+      switch (field) {
+      case PATH:
+        return isSetPath();
+      case OPTIONS:
+        return isSetOptions();
+      case SETTINGS:
+        return isSetSettings();
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    @Override
+    public boolean equals(java.lang.Object that) {
+      if (that instanceof loadPath_args)
+        return this.equals((loadPath_args)that);
+      return false;
+    }
+
+    public boolean equals(loadPath_args that) {
+      if (that == null)
+        return false;
+      if (this == that)
+        return true;
+
+      boolean this_present_path = true && this.isSetPath();
+      boolean that_present_path = true && that.isSetPath();
+      if (this_present_path || that_present_path) {
+        if (!(this_present_path && that_present_path))
+          return false;
+        if (!this.path.equals(that.path))
+          return false;
+      }
+
+      boolean this_present_options = true && this.isSetOptions();
+      boolean that_present_options = true && that.isSetOptions();
+      if (this_present_options || that_present_options) {
+        if (!(this_present_options && that_present_options))
+          return false;
+        if (!this.options.equals(that.options))
+          return false;
+      }
+
+      boolean this_present_settings = true && this.isSetSettings();
+      boolean that_present_settings = true && that.isSetSettings();
+      if (this_present_settings || that_present_settings) {
+        if (!(this_present_settings && that_present_settings))
+          return false;
+        if (!this.settings.equals(that.settings))
+          return false;
+      }
+
+      return true;
+    }
+
+    @Override
+    public int hashCode() {
+      int hashCode = 1;
+
+      hashCode = hashCode * 8191 + ((isSetPath()) ? 131071 : 524287);
+      if (isSetPath())
+        hashCode = hashCode * 8191 + path.hashCode();
+
+      hashCode = hashCode * 8191 + ((isSetOptions()) ? 131071 : 524287);
+      if (isSetOptions())
+        hashCode = hashCode * 8191 + options.hashCode();
+
+      hashCode = hashCode * 8191 + ((isSetSettings()) ? 131071 : 524287);
+      if (isSetSettings())
+        hashCode = hashCode * 8191 + settings.hashCode();
+
+      return hashCode;
+    }
+
+    @Override
+    public int compareTo(loadPath_args other) {
+      if (!getClass().equals(other.getClass())) {
+        return getClass().getName().compareTo(other.getClass().getName());
+      }
+
+      int lastComparison = 0;
+
+      lastComparison = java.lang.Boolean.compare(isSetPath(), other.isSetPath());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetPath()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.path, other.path);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      lastComparison = java.lang.Boolean.compare(isSetOptions(), other.isSetOptions());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetOptions()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.options, other.options);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      lastComparison = java.lang.Boolean.compare(isSetSettings(), other.isSetSettings());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetSettings()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.settings, other.settings);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      return 0;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public _Fields fieldForId(int fieldId) {
+      return _Fields.findByThriftId(fieldId);
+    }
+
+    @Override
+    public void read(org.apache.thrift.protocol.TProtocol iprot) throws org.apache.thrift.TException {
+      scheme(iprot).read(iprot, this);
+    }
+
+    @Override
+    public void write(org.apache.thrift.protocol.TProtocol oprot) throws org.apache.thrift.TException {
+      scheme(oprot).write(oprot, this);
+    }
+
+    @Override
+    public java.lang.String toString() {
+      java.lang.StringBuilder sb = new java.lang.StringBuilder("loadPath_args(");
+      boolean first = true;
+
+      sb.append("path:");
+      if (this.path == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.path);
+      }
+      first = false;
+      if (!first) sb.append(", ");
+      sb.append("options:");
+      if (this.options == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.options);
+      }
+      first = false;
+      if (!first) sb.append(", ");
+      sb.append("settings:");
+      if (this.settings == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.settings);
+      }
+      first = false;
+      sb.append(")");
+      return sb.toString();
+    }
+
+    public void validate() throws org.apache.thrift.TException {
+      // check for required fields
+      // check for sub-struct validity
+    }
+
+    private void writeObject(java.io.ObjectOutputStream out) throws java.io.IOException {
+      try {
+        write(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(out)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private void readObject(java.io.ObjectInputStream in) throws java.io.IOException, java.lang.ClassNotFoundException {
+      try {
+        read(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(in)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private static class loadPath_argsStandardSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public loadPath_argsStandardScheme getScheme() {
+        return new loadPath_argsStandardScheme();
+      }
+    }
+
+    private static class loadPath_argsStandardScheme extends org.apache.thrift.scheme.StandardScheme<loadPath_args> {
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol iprot, loadPath_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TField schemeField;
+        iprot.readStructBegin();
+        while (true)
+        {
+          schemeField = iprot.readFieldBegin();
+          if (schemeField.type == org.apache.thrift.protocol.TType.STOP) { 
+            break;
+          }
+          switch (schemeField.id) {
+            case 1: // PATH
+              if (schemeField.type == org.apache.thrift.protocol.TType.STRING) {
+                struct.path = iprot.readString();
+                struct.setPathIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            case 2: // OPTIONS
+              if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
+                {
+                  org.apache.thrift.protocol.TMap _map404 = iprot.readMapBegin();
+                  struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map404.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _key405;
+                  @org.apache.thrift.annotation.Nullable java.lang.String _val406;
+                  for (int _i407 = 0; _i407 < _map404.size; ++_i407)
+                  {
+                    _key405 = iprot.readString();
+                    _val406 = iprot.readString();
+                    struct.options.put(_key405, _val406);
+                  }
+                  iprot.readMapEnd();
+                }
+                struct.setOptionsIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            case 3: // SETTINGS
+              if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
+                {
+                  org.apache.thrift.protocol.TMap _map408 = iprot.readMapBegin();
+                  struct.settings = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map408.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _key409;
+                  @org.apache.thrift.annotation.Nullable java.lang.String _val410;
+                  for (int _i411 = 0; _i411 < _map408.size; ++_i411)
+                  {
+                    _key409 = iprot.readString();
+                    _val410 = iprot.readString();
+                    struct.settings.put(_key409, _val410);
+                  }
+                  iprot.readMapEnd();
+                }
+                struct.setSettingsIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            default:
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+          }
+          iprot.readFieldEnd();
+        }
+        iprot.readStructEnd();
+
+        // check for required fields of primitive type, which can't be checked in the validate method
+        struct.validate();
+      }
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol oprot, loadPath_args struct) throws org.apache.thrift.TException {
+        struct.validate();
+
+        oprot.writeStructBegin(STRUCT_DESC);
+        if (struct.path != null) {
+          oprot.writeFieldBegin(PATH_FIELD_DESC);
+          oprot.writeString(struct.path);
+          oprot.writeFieldEnd();
+        }
+        if (struct.options != null) {
+          oprot.writeFieldBegin(OPTIONS_FIELD_DESC);
+          {
+            oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.options.size()));
+            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter412 : struct.options.entrySet())
+            {
+              oprot.writeString(_iter412.getKey());
+              oprot.writeString(_iter412.getValue());
+            }
+            oprot.writeMapEnd();
+          }
+          oprot.writeFieldEnd();
+        }
+        if (struct.settings != null) {
+          oprot.writeFieldBegin(SETTINGS_FIELD_DESC);
+          {
+            oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.settings.size()));
+            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter413 : struct.settings.entrySet())
+            {
+              oprot.writeString(_iter413.getKey());
+              oprot.writeString(_iter413.getValue());
+            }
+            oprot.writeMapEnd();
+          }
+          oprot.writeFieldEnd();
+        }
+        oprot.writeFieldStop();
+        oprot.writeStructEnd();
+      }
+
+    }
+
+    private static class loadPath_argsTupleSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public loadPath_argsTupleScheme getScheme() {
+        return new loadPath_argsTupleScheme();
+      }
+    }
+
+    private static class loadPath_argsTupleScheme extends org.apache.thrift.scheme.TupleScheme<loadPath_args> {
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol prot, loadPath_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol oprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet optionals = new java.util.BitSet();
+        if (struct.isSetPath()) {
+          optionals.set(0);
+        }
+        if (struct.isSetOptions()) {
+          optionals.set(1);
+        }
+        if (struct.isSetSettings()) {
+          optionals.set(2);
+        }
+        oprot.writeBitSet(optionals, 3);
+        if (struct.isSetPath()) {
+          oprot.writeString(struct.path);
+        }
+        if (struct.isSetOptions()) {
+          {
+            oprot.writeI32(struct.options.size());
+            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter414 : struct.options.entrySet())
+            {
+              oprot.writeString(_iter414.getKey());
+              oprot.writeString(_iter414.getValue());
+            }
+          }
+        }
+        if (struct.isSetSettings()) {
+          {
+            oprot.writeI32(struct.settings.size());
+            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter415 : struct.settings.entrySet())
+            {
+              oprot.writeString(_iter415.getKey());
+              oprot.writeString(_iter415.getValue());
+            }
+          }
+        }
+      }
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol prot, loadPath_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet incoming = iprot.readBitSet(3);
+        if (incoming.get(0)) {
+          struct.path = iprot.readString();
+          struct.setPathIsSet(true);
+        }
+        if (incoming.get(1)) {
+          {
+            org.apache.thrift.protocol.TMap _map416 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+            struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map416.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _key417;
+            @org.apache.thrift.annotation.Nullable java.lang.String _val418;
+            for (int _i419 = 0; _i419 < _map416.size; ++_i419)
+            {
+              _key417 = iprot.readString();
+              _val418 = iprot.readString();
+              struct.options.put(_key417, _val418);
+            }
+          }
+          struct.setOptionsIsSet(true);
+        }
+        if (incoming.get(2)) {
+          {
+            org.apache.thrift.protocol.TMap _map420 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+            struct.settings = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map420.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _key421;
+            @org.apache.thrift.annotation.Nullable java.lang.String _val422;
+            for (int _i423 = 0; _i423 < _map420.size; ++_i423)
+            {
+              _key421 = iprot.readString();
+              _val422 = iprot.readString();
+              struct.settings.put(_key421, _val422);
+            }
+          }
+          struct.setSettingsIsSet(true);
+        }
+      }
+    }
+
+    private static <S extends org.apache.thrift.scheme.IScheme> S scheme(org.apache.thrift.protocol.TProtocol proto) {
+      return (org.apache.thrift.scheme.StandardScheme.class.equals(proto.getScheme()) ? STANDARD_SCHEME_FACTORY : TUPLE_SCHEME_FACTORY).getScheme();
+    }
+  }
+
+  @SuppressWarnings({"cast", "rawtypes", "serial", "unchecked", "unused"})
+  public static class loadPath_result implements org.apache.thrift.TBase<loadPath_result, loadPath_result._Fields>, java.io.Serializable, Cloneable, Comparable<loadPath_result>   {
+    private static final org.apache.thrift.protocol.TStruct STRUCT_DESC = new org.apache.thrift.protocol.TStruct("loadPath_result");
+
+    private static final org.apache.thrift.protocol.TField SUCCESS_FIELD_DESC = new org.apache.thrift.protocol.TField("success", org.apache.thrift.protocol.TType.STRUCT, (short)0);
+    private static final org.apache.thrift.protocol.TField ERROR_FIELD_DESC = new org.apache.thrift.protocol.TField("error", org.apache.thrift.protocol.TType.STRUCT, (short)1);
+
+    private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new loadPath_resultStandardSchemeFactory();
+    private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new loadPath_resultTupleSchemeFactory();
+
+    public @org.apache.thrift.annotation.Nullable TableInfo success; // required
+    public @org.apache.thrift.annotation.Nullable PlannerError error; // required
+
+    /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
+    public enum _Fields implements org.apache.thrift.TFieldIdEnum {
+      SUCCESS((short)0, "success"),
+      ERROR((short)1, "error");
+
+      private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
+
+      static {
+        for (_Fields field : java.util.EnumSet.allOf(_Fields.class)) {
+          byName.put(field.getFieldName(), field);
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByThriftId(int fieldId) {
+        switch(fieldId) {
+          case 0: // SUCCESS
+            return SUCCESS;
+          case 1: // ERROR
+            return ERROR;
+          default:
+            return null;
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, throwing an exception
+       * if it is not found.
+       */
+      public static _Fields findByThriftIdOrThrow(int fieldId) {
+        _Fields fields = findByThriftId(fieldId);
+        if (fields == null) throw new java.lang.IllegalArgumentException("Field " + fieldId + " doesn't exist!");
+        return fields;
+      }
+
+      /**
+       * Find the _Fields constant that matches name, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByName(java.lang.String name) {
+        return byName.get(name);
+      }
+
+      private final short _thriftId;
+      private final java.lang.String _fieldName;
+
+      _Fields(short thriftId, java.lang.String fieldName) {
+        _thriftId = thriftId;
+        _fieldName = fieldName;
+      }
+
+      @Override
+      public short getThriftFieldId() {
+        return _thriftId;
+      }
+
+      @Override
+      public java.lang.String getFieldName() {
+        return _fieldName;
+      }
+    }
+
+    // isset id assignments
+    public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
+    static {
+      java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
+      tmpMap.put(_Fields.SUCCESS, new org.apache.thrift.meta_data.FieldMetaData("success", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, TableInfo.class)));
+      tmpMap.put(_Fields.ERROR, new org.apache.thrift.meta_data.FieldMetaData("error", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, PlannerError.class)));
+      metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
+      org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(loadPath_result.class, metaDataMap);
+    }
+
+    public loadPath_result() {
+    }
+
+    public loadPath_result(
+      TableInfo success,
+      PlannerError error)
+    {
+      this();
+      this.success = success;
+      this.error = error;
+    }
+
+    /**
+     * Performs a deep copy on <i>other</i>.
+     */
+    public loadPath_result(loadPath_result other) {
+      if (other.isSetSuccess()) {
+        this.success = new TableInfo(other.success);
+      }
+      if (other.isSetError()) {
+        this.error = new PlannerError(other.error);
+      }
+    }
+
+    @Override
+    public loadPath_result deepCopy() {
+      return new loadPath_result(this);
+    }
+
+    @Override
+    public void clear() {
+      this.success = null;
+      this.error = null;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public TableInfo getSuccess() {
+      return this.success;
+    }
+
+    public loadPath_result setSuccess(@org.apache.thrift.annotation.Nullable TableInfo success) {
+      this.success = success;
+      return this;
+    }
+
+    public void unsetSuccess() {
+      this.success = null;
+    }
+
+    /** Returns true if field success is set (has been assigned a value) and false otherwise */
+    public boolean isSetSuccess() {
+      return this.success != null;
+    }
+
+    public void setSuccessIsSet(boolean value) {
+      if (!value) {
+        this.success = null;
+      }
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public PlannerError getError() {
+      return this.error;
+    }
+
+    public loadPath_result setError(@org.apache.thrift.annotation.Nullable PlannerError error) {
+      this.error = error;
+      return this;
+    }
+
+    public void unsetError() {
+      this.error = null;
+    }
+
+    /** Returns true if field error is set (has been assigned a value) and false otherwise */
+    public boolean isSetError() {
+      return this.error != null;
+    }
+
+    public void setErrorIsSet(boolean value) {
+      if (!value) {
+        this.error = null;
+      }
+    }
+
+    @Override
+    public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
+      switch (field) {
+      case SUCCESS:
+        if (value == null) {
+          unsetSuccess();
+        } else {
+          setSuccess((TableInfo)value);
+        }
+        break;
+
+      case ERROR:
+        if (value == null) {
+          unsetError();
+        } else {
+          setError((PlannerError)value);
+        }
+        break;
+
+      }
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public java.lang.Object getFieldValue(_Fields field) {
+      switch (field) {
+      case SUCCESS:
+        return getSuccess();
+
+      case ERROR:
+        return getError();
+
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    /** Returns true if field corresponding to fieldID is set (has been assigned a value) and false otherwise */
+    @Override
+    public boolean isSet(_Fields field) {
+      if (field == null) {
+        throw new java.lang.IllegalArgumentException();
+      }
+
+      switch (field) {
+      case SUCCESS:
+        return isSetSuccess();
+      case ERROR:
+        return isSetError();
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    @Override
+    public boolean equals(java.lang.Object that) {
+      if (that instanceof loadPath_result)
+        return this.equals((loadPath_result)that);
+      return false;
+    }
+
+    public boolean equals(loadPath_result that) {
+      if (that == null)
+        return false;
+      if (this == that)
+        return true;
+
+      boolean this_present_success = true && this.isSetSuccess();
+      boolean that_present_success = true && that.isSetSuccess();
+      if (this_present_success || that_present_success) {
+        if (!(this_present_success && that_present_success))
+          return false;
+        if (!this.success.equals(that.success))
+          return false;
+      }
+
+      boolean this_present_error = true && this.isSetError();
+      boolean that_present_error = true && that.isSetError();
+      if (this_present_error || that_present_error) {
+        if (!(this_present_error && that_present_error))
+          return false;
+        if (!this.error.equals(that.error))
+          return false;
+      }
+
+      return true;
+    }
+
+    @Override
+    public int hashCode() {
+      int hashCode = 1;
+
+      hashCode = hashCode * 8191 + ((isSetSuccess()) ? 131071 : 524287);
+      if (isSetSuccess())
+        hashCode = hashCode * 8191 + success.hashCode();
+
+      hashCode = hashCode * 8191 + ((isSetError()) ? 131071 : 524287);
+      if (isSetError())
+        hashCode = hashCode * 8191 + error.hashCode();
+
+      return hashCode;
+    }
+
+    @Override
+    public int compareTo(loadPath_result other) {
+      if (!getClass().equals(other.getClass())) {
+        return getClass().getName().compareTo(other.getClass().getName());
+      }
+
+      int lastComparison = 0;
+
+      lastComparison = java.lang.Boolean.compare(isSetSuccess(), other.isSetSuccess());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetSuccess()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.success, other.success);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      lastComparison = java.lang.Boolean.compare(isSetError(), other.isSetError());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetError()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.error, other.error);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      return 0;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public _Fields fieldForId(int fieldId) {
+      return _Fields.findByThriftId(fieldId);
+    }
+
+    @Override
+    public void read(org.apache.thrift.protocol.TProtocol iprot) throws org.apache.thrift.TException {
+      scheme(iprot).read(iprot, this);
+    }
+
+    public void write(org.apache.thrift.protocol.TProtocol oprot) throws org.apache.thrift.TException {
+      scheme(oprot).write(oprot, this);
+      }
+
+    @Override
+    public java.lang.String toString() {
+      java.lang.StringBuilder sb = new java.lang.StringBuilder("loadPath_result(");
+      boolean first = true;
+
+      sb.append("success:");
+      if (this.success == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.success);
+      }
+      first = false;
+      if (!first) sb.append(", ");
+      sb.append("error:");
+      if (this.error == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.error);
+      }
+      first = false;
+      sb.append(")");
+      return sb.toString();
+    }
+
+    public void validate() throws org.apache.thrift.TException {
+      // check for required fields
+      // check for sub-struct validity
+      if (success != null) {
+        success.validate();
+      }
+    }
+
+    private void writeObject(java.io.ObjectOutputStream out) throws java.io.IOException {
+      try {
+        write(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(out)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private void readObject(java.io.ObjectInputStream in) throws java.io.IOException, java.lang.ClassNotFoundException {
+      try {
+        read(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(in)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private static class loadPath_resultStandardSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public loadPath_resultStandardScheme getScheme() {
+        return new loadPath_resultStandardScheme();
+      }
+    }
+
+    private static class loadPath_resultStandardScheme extends org.apache.thrift.scheme.StandardScheme<loadPath_result> {
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol iprot, loadPath_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TField schemeField;
+        iprot.readStructBegin();
+        while (true)
+        {
+          schemeField = iprot.readFieldBegin();
+          if (schemeField.type == org.apache.thrift.protocol.TType.STOP) { 
+            break;
+          }
+          switch (schemeField.id) {
+            case 0: // SUCCESS
+              if (schemeField.type == org.apache.thrift.protocol.TType.STRUCT) {
+                struct.success = new TableInfo();
+                struct.success.read(iprot);
+                struct.setSuccessIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            case 1: // ERROR
+              if (schemeField.type == org.apache.thrift.protocol.TType.STRUCT) {
+                struct.error = new PlannerError();
+                struct.error.read(iprot);
+                struct.setErrorIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            default:
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+          }
+          iprot.readFieldEnd();
+        }
+        iprot.readStructEnd();
+
+        // check for required fields of primitive type, which can't be checked in the validate method
+        struct.validate();
+      }
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol oprot, loadPath_result struct) throws org.apache.thrift.TException {
+        struct.validate();
+
+        oprot.writeStructBegin(STRUCT_DESC);
+        if (struct.success != null) {
+          oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
+          struct.success.write(oprot);
+          oprot.writeFieldEnd();
+        }
+        if (struct.error != null) {
+          oprot.writeFieldBegin(ERROR_FIELD_DESC);
+          struct.error.write(oprot);
+          oprot.writeFieldEnd();
+        }
+        oprot.writeFieldStop();
+        oprot.writeStructEnd();
+      }
+
+    }
+
+    private static class loadPath_resultTupleSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public loadPath_resultTupleScheme getScheme() {
+        return new loadPath_resultTupleScheme();
+      }
+    }
+
+    private static class loadPath_resultTupleScheme extends org.apache.thrift.scheme.TupleScheme<loadPath_result> {
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol prot, loadPath_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol oprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet optionals = new java.util.BitSet();
+        if (struct.isSetSuccess()) {
+          optionals.set(0);
+        }
+        if (struct.isSetError()) {
+          optionals.set(1);
+        }
+        oprot.writeBitSet(optionals, 2);
+        if (struct.isSetSuccess()) {
+          struct.success.write(oprot);
+        }
+        if (struct.isSetError()) {
+          struct.error.write(oprot);
+        }
+      }
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol prot, loadPath_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet incoming = iprot.readBitSet(2);
+        if (incoming.get(0)) {
+          struct.success = new TableInfo();
+          struct.success.read(iprot);
+          struct.setSuccessIsSet(true);
+        }
+        if (incoming.get(1)) {
+          struct.error = new PlannerError();
+          struct.error.read(iprot);
+          struct.setErrorIsSet(true);
+        }
+      }
+    }
+
+    private static <S extends org.apache.thrift.scheme.IScheme> S scheme(org.apache.thrift.protocol.TProtocol proto) {
+      return (org.apache.thrift.scheme.StandardScheme.class.equals(proto.getScheme()) ? STANDARD_SCHEME_FACTORY : TUPLE_SCHEME_FACTORY).getScheme();
+    }
+  }
+
+  @SuppressWarnings({"cast", "rawtypes", "serial", "unchecked", "unused"})
   public static class openStream_args implements org.apache.thrift.TBase<openStream_args, openStream_args._Fields>, java.io.Serializable, Cloneable, Comparable<openStream_args>   {
     private static final org.apache.thrift.protocol.TStruct STRUCT_DESC = new org.apache.thrift.protocol.TStruct("openStream_args");
 
@@ -42560,13 +43929,13 @@ public class Planner {
             case 3: // MESSAGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list404 = iprot.readListBegin();
-                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list404.size);
-                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem405;
-                  for (int _i406 = 0; _i406 < _list404.size; ++_i406)
+                  org.apache.thrift.protocol.TList _list424 = iprot.readListBegin();
+                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list424.size);
+                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem425;
+                  for (int _i426 = 0; _i426 < _list424.size; ++_i426)
                   {
-                    _elem405 = iprot.readBinary();
-                    struct.messages.add(_elem405);
+                    _elem425 = iprot.readBinary();
+                    struct.messages.add(_elem425);
                   }
                   iprot.readListEnd();
                 }
@@ -42603,9 +43972,9 @@ public class Planner {
           oprot.writeFieldBegin(MESSAGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.messages.size()));
-            for (java.nio.ByteBuffer _iter407 : struct.messages)
+            for (java.nio.ByteBuffer _iter427 : struct.messages)
             {
-              oprot.writeBinary(_iter407);
+              oprot.writeBinary(_iter427);
             }
             oprot.writeListEnd();
           }
@@ -42649,9 +44018,9 @@ public class Planner {
         if (struct.isSetMessages()) {
           {
             oprot.writeI32(struct.messages.size());
-            for (java.nio.ByteBuffer _iter408 : struct.messages)
+            for (java.nio.ByteBuffer _iter428 : struct.messages)
             {
-              oprot.writeBinary(_iter408);
+              oprot.writeBinary(_iter428);
             }
           }
         }
@@ -42671,13 +44040,13 @@ public class Planner {
         }
         if (incoming.get(2)) {
           {
-            org.apache.thrift.protocol.TList _list409 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list409.size);
-            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem410;
-            for (int _i411 = 0; _i411 < _list409.size; ++_i411)
+            org.apache.thrift.protocol.TList _list429 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list429.size);
+            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem430;
+            for (int _i431 = 0; _i431 < _list429.size; ++_i431)
             {
-              _elem410 = iprot.readBinary();
-              struct.messages.add(_elem410);
+              _elem430 = iprot.readBinary();
+              struct.messages.add(_elem430);
             }
           }
           struct.setMessagesIsSet(true);
@@ -44482,13 +45851,13 @@ public class Planner {
             case 2: // FILTERS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list412 = iprot.readListBegin();
-                  struct.filters = new java.util.ArrayList<java.lang.String>(_list412.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem413;
-                  for (int _i414 = 0; _i414 < _list412.size; ++_i414)
+                  org.apache.thrift.protocol.TList _list432 = iprot.readListBegin();
+                  struct.filters = new java.util.ArrayList<java.lang.String>(_list432.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem433;
+                  for (int _i434 = 0; _i434 < _list432.size; ++_i434)
                   {
-                    _elem413 = iprot.readString();
-                    struct.filters.add(_elem413);
+                    _elem433 = iprot.readString();
+                    struct.filters.add(_elem433);
                   }
                   iprot.readListEnd();
                 }
@@ -44522,9 +45891,9 @@ public class Planner {
           oprot.writeFieldBegin(FILTERS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.filters.size()));
-            for (java.lang.String _iter415 : struct.filters)
+            for (java.lang.String _iter435 : struct.filters)
             {
-              oprot.writeString(_iter415);
+              oprot.writeString(_iter435);
             }
             oprot.writeListEnd();
           }
@@ -44562,9 +45931,9 @@ public class Planner {
         if (struct.isSetFilters()) {
           {
             oprot.writeI32(struct.filters.size());
-            for (java.lang.String _iter416 : struct.filters)
+            for (java.lang.String _iter436 : struct.filters)
             {
-              oprot.writeString(_iter416);
+              oprot.writeString(_iter436);
             }
           }
         }
@@ -44580,13 +45949,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list417 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.filters = new java.util.ArrayList<java.lang.String>(_list417.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem418;
-            for (int _i419 = 0; _i419 < _list417.size; ++_i419)
+            org.apache.thrift.protocol.TList _list437 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.filters = new java.util.ArrayList<java.lang.String>(_list437.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem438;
+            for (int _i439 = 0; _i439 < _list437.size; ++_i439)
             {
-              _elem418 = iprot.readString();
-              struct.filters.add(_elem418);
+              _elem438 = iprot.readString();
+              struct.filters.add(_elem438);
             }
           }
           struct.setFiltersIsSet(true);
@@ -45511,13 +46880,13 @@ public class Planner {
             case 2: // FILTERS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list420 = iprot.readListBegin();
-                  struct.filters = new java.util.ArrayList<java.lang.String>(_list420.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem421;
-                  for (int _i422 = 0; _i422 < _list420.size; ++_i422)
+                  org.apache.thrift.protocol.TList _list440 = iprot.readListBegin();
+                  struct.filters = new java.util.ArrayList<java.lang.String>(_list440.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem441;
+                  for (int _i442 = 0; _i442 < _list440.size; ++_i442)
                   {
-                    _elem421 = iprot.readString();
-                    struct.filters.add(_elem421);
+                    _elem441 = iprot.readString();
+                    struct.filters.add(_elem441);
                   }
                   iprot.readListEnd();
                 }
@@ -45551,9 +46920,9 @@ public class Planner {
           oprot.writeFieldBegin(FILTERS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.filters.size()));
-            for (java.lang.String _iter423 : struct.filters)
+            for (java.lang.String _iter443 : struct.filters)
             {
-              oprot.writeString(_iter423);
+              oprot.writeString(_iter443);
             }
             oprot.writeListEnd();
           }
@@ -45591,9 +46960,9 @@ public class Planner {
         if (struct.isSetFilters()) {
           {
             oprot.writeI32(struct.filters.size());
-            for (java.lang.String _iter424 : struct.filters)
+            for (java.lang.String _iter444 : struct.filters)
             {
-              oprot.writeString(_iter424);
+              oprot.writeString(_iter444);
             }
           }
         }
@@ -45609,13 +46978,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list425 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.filters = new java.util.ArrayList<java.lang.String>(_list425.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem426;
-            for (int _i427 = 0; _i427 < _list425.size; ++_i427)
+            org.apache.thrift.protocol.TList _list445 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.filters = new java.util.ArrayList<java.lang.String>(_list445.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem446;
+            for (int _i447 = 0; _i447 < _list445.size; ++_i447)
             {
-              _elem426 = iprot.readString();
-              struct.filters.add(_elem426);
+              _elem446 = iprot.readString();
+              struct.filters.add(_elem446);
             }
           }
           struct.setFiltersIsSet(true);
