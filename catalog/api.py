@@ -23,6 +23,7 @@ from interbed.catalog.partition import PagedList, Partition, PartitionStatistics
 from interbed.catalog.partition_done import mark_done
 from interbed.catalog.repair_report import RepairReport
 from interbed.catalog.staging import Fill, StagedTables, given_schema
+from interbed.catalog.views import Views
 from interbed.storage.change_view import AUDIT_LOG, BINLOG, ChangeView
 from interbed.storage.errors import InvalidInputError, InvalidOptionError, NotSupportedError
 from interbed.storage.fileio.api import FileIO
@@ -43,7 +44,7 @@ class Database:
     properties: Mapping[str, str] = field(default_factory=dict)
 
 
-class Catalog(StagedTables, ABC):
+class Catalog(StagedTables, Views, ABC):
     """Databases and tables by name. Safe to share between threads; close it when done, or use it with `with`."""
 
     def __init__(self, name: str, options: CatalogOptions) -> None:

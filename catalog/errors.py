@@ -6,6 +6,7 @@ CatalogError
 ├── DatabaseNotEmptyError     drop with cascade, or drop its tables first
 ├── TableNotFoundError
 ├── TableExistsError
+├── ViewNotFoundError
 ├── PartitionExistsError
 ├── NotAnInterbedTableError   the metastore's table is of another format
 ├── CatalogUnavailableError   the metastore can't be reached; may be retried
@@ -37,6 +38,10 @@ class TableNotFoundError(CatalogError, LookupError):
 
 class TableExistsError(CatalogError):
     """There is a table of that name already."""
+
+
+class ViewNotFoundError(CatalogError, LookupError):
+    """There is no view of that name."""
 
 
 class PartitionExistsError(CatalogError):

@@ -13,6 +13,7 @@ from interbed.catalog.errors import (
     NotAnInterbedTableError,
     TableExistsError,
     TableNotFoundError,
+    ViewNotFoundError,
 )
 from interbed.storage.errors import (
     BranchNotFoundError,
@@ -35,6 +36,7 @@ _KINDS: tuple[tuple[type[InterbedError], int], ...] = (
     (DatabaseExistsError, ErrorKind.NAMESPACE_EXISTS),
     (DatabaseNotEmptyError, ErrorKind.NAMESPACE_NOT_EMPTY),
     (TableNotFoundError, ErrorKind.NO_SUCH_TABLE),
+    (ViewNotFoundError, ErrorKind.NO_SUCH_TABLE),
     (TableExistsError, ErrorKind.TABLE_EXISTS),
     (SnapshotNotFoundError, ErrorKind.NO_SUCH_SNAPSHOT),
     (TagNotFoundError, ErrorKind.NO_SUCH_SNAPSHOT),

@@ -15,8 +15,10 @@ from interbed.spark_ext.calls.paths import PathCalls
 from interbed.spark_ext.calls.procedures import ProcedureCalls
 from interbed.spark_ext.calls.row_changes import RowChangeCalls
 from interbed.spark_ext.calls.scans import ScanCalls
+from interbed.spark_ext.calls.statistics import StatisticsCalls
 from interbed.spark_ext.calls.streams import StreamCalls
 from interbed.spark_ext.calls.tables import TableCalls
+from interbed.spark_ext.calls.views import ViewCalls
 from interbed.spark_ext.calls.writes import WriteCalls
 from interbed.spark_ext.errors import Guarded
 from interbed.thrift_idl.planner import Planner
@@ -30,6 +32,8 @@ class PlannerHandler(
     StreamCalls,
     WriteCalls,
     PartitionCalls,
+    ViewCalls,
+    StatisticsCalls,
     ProcedureCalls,
     RowChangeCalls,
 ):

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from interbed.storage.analyze import TableStatistics, analyze_table
 from interbed.storage.append.delete import delete_rows
 from interbed.storage.bucket.mode import BucketMode, bucket_mode
 from interbed.storage.builder.read import ReadBuilder
@@ -35,7 +36,7 @@ from interbed.storage.store import TableStore, open_store
 from interbed.storage.table_changes import TableChanges
 from interbed.storage.table_upkeep import TableUpkeep
 from interbed.storage.table_versions import TableVersions
-from interbed.storage.types.data_type import DataField
+from interbed.storage.types.data_type import AtomicType, DataField
 from interbed.storage.write.bucket_restore import NothingBefore
 from interbed.storage.write.table_write import TableWrite
 
@@ -182,6 +183,15 @@ class Table(TableChanges, TableVersions, TableUpkeep):
         """Delete all rows, or those of the (partial) partitions given; older snapshots keep them."""
         ids = FileStoreCommit(self.store, _new_commit_user(), new_user=True).truncate(partitions)
         return ids[-1] if ids else None
+
+    def analyze(self, columns: Sequence[str] | None = None) -> TableStatistics | None:
+        """Gather how many rows there are, and of columns (all plain ones by default, [] for none) what they hold.
+
+        The statistics are committed for engines that plan by them; `$statistics` shows them. None for a table without
+        snapshots. Raises InvalidInputError, NotSupportedError for a nested column, and as a commit does.
+        """
+        plain = [f.name for f in self.fields if isinstance(f.type, AtomicType)]
+        return analyze_table(self.store, plain if columns is None else columns)
 
     # -- read ------------------------------------------------------------------------------------------------------
 

@@ -357,6 +357,20 @@ struct ProcedureAnswer {
   2: optional ProcedureJob job,
 }
 
+struct ViewColumn {
+  1: required string name,
+  /** As Hive calls it; when a view is made, Spark's type as JSON. */
+  2: required string type,
+  3: optional string comment,
+}
+
+struct ViewInfo {
+  1: required string query,
+  2: required list<ViewColumn> columns,
+  3: optional string comment,
+  4: required map<string, string> properties,
+}
+
 service Planner {
   /** Checks the options and that the catalog answers. */
   void openCatalog(1: CatalogRef catalog) throws (1: PlannerError error),
@@ -447,4 +461,16 @@ service Planner {
   /** Whether deleting the rows that all filters select drops whole partitions, or everything. */
   bool canDeleteWhere(1: binary handle, 2: list<string> filters) throws (1: PlannerError error),
   void deleteWhere(1: binary handle, 2: list<string> filters) throws (1: PlannerError error),
+
+  // Views.
+  list<string> listViews(1: CatalogRef catalog, 2: string database) throws (1: PlannerError error),
+  ViewInfo loadView(1: TableRef view) throws (1: PlannerError error),
+  void createView(1: TableRef view, 2: ViewInfo info, 3: bool replace, 4: bool ifNotExists)
+    throws (1: PlannerError error),
+  /** False when there is no such view. */
+  bool dropView(1: TableRef view) throws (1: PlannerError error),
+  void renameView(1: TableRef view, 2: string toDatabase, 3: string toView) throws (1: PlannerError error),
+
+  // Statistics: of the columns, or of all plain ones.
+  void analyzeTable(1: TableRef table, 2: list<string> columns, 3: bool allColumns) throws (1: PlannerError error),
 }

@@ -9,7 +9,13 @@ from dataclasses import replace
 from functools import partial
 
 from interbed.catalog.api import Catalog, Database, parse_table_name
-from interbed.catalog.errors import DatabaseExistsError, DatabaseNotFoundError, TableNotFoundError
+from interbed.catalog.errors import (
+    DatabaseExistsError,
+    DatabaseNotFoundError,
+    TableExistsError,
+    TableNotFoundError,
+    ViewNotFoundError,
+)
 from interbed.catalog.hive.client import HiveMetastoreClient
 from interbed.catalog.hive.databases import HiveDatabases
 from interbed.catalog.hive.entries import Entries
@@ -19,11 +25,13 @@ from interbed.catalog.hive.registration import is_partitioned_in_metastore
 from interbed.catalog.hive.repair import MetastoreRepair
 from interbed.catalog.hive.settings import hive_settings
 from interbed.catalog.hive.tables import HiveTables
+from interbed.catalog.hive.views import HiveViews
 from interbed.catalog.identifier import Identifier
 from interbed.catalog.options import CatalogOptions
 from interbed.catalog.partition import PartitionStatistics
 from interbed.catalog.repair_report import RepairReport
 from interbed.catalog.staging import Fill
+from interbed.catalog.views import View
 from interbed.storage.errors import InterbedError, InvalidInputError
 from interbed.storage.fileio.api import FileIO
 from interbed.storage.schema.change import SchemaChange
@@ -51,6 +59,7 @@ class HiveCatalog(Catalog):
         )
         self._databases = HiveDatabases(self._entries)
         self._tables = HiveTables(self._entries)
+        self._views = HiveViews(self._entries)
         # A server that is down is noticed here, not at the first table.
         self.client.get_all_databases()
 
@@ -150,6 +159,38 @@ class HiveCatalog(Catalog):
     def table_exists_in_metastore(self, identifier: Identifier) -> bool:
         """Whether the metastore has a table of that name, in whatever format."""
         return self._entries.has_table(identifier)
+
+    # -- views -----------------------------------------------------------------------------------------------------
+
+    def list_views(self, database: str) -> list[str]:
+        return self._views.names(database)
+
+    def get_view(self, identifier: "str | Identifier") -> View:
+        return self._views.get(parse_table_name(identifier))
+
+    def create_view(
+        self,
+        identifier: "str | Identifier",
+        view: View,
+        ignore_if_exists: bool = False,
+        *,
+        replace: bool = False,
+    ) -> None:
+        try:
+            self._views.create(parse_table_name(identifier), view, replace=replace)
+        except TableExistsError:
+            if not ignore_if_exists:
+                raise
+
+    def drop_view(self, identifier: "str | Identifier", ignore_if_not_exists: bool = False) -> None:
+        try:
+            self._views.drop(parse_table_name(identifier))
+        except ViewNotFoundError:
+            if not ignore_if_not_exists:
+                raise
+
+    def rename_view(self, source: "str | Identifier", target: "str | Identifier") -> None:
+        self._views.rename(parse_table_name(source), parse_table_name(target))
 
     # -- partitions ------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """Looking up what a metastore has, and turning its locations into paths and back."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from interbed.catalog.api import check_database_name
@@ -8,7 +8,7 @@ from interbed.catalog.errors import DatabaseNotFoundError, NotAnInterbedTableErr
 from interbed.catalog.hive.client import HiveMetastoreClient
 from interbed.catalog.hive.location import Locations
 from interbed.catalog.hive.publisher import HivePublisher, LockSettings
-from interbed.catalog.hive.registration import CURRENT_SNAPSHOT, is_ours
+from interbed.catalog.hive.registration import CURRENT_SNAPSHOT, is_ours, is_view
 from interbed.catalog.identifier import DB_SUFFIX, DEFAULT_DATABASE, Identifier
 from interbed.catalog.options import CatalogOptions
 from interbed.storage.errors import InvalidOptionError
@@ -61,6 +61,8 @@ class Entries:
         except TableNotFoundError:
             self.database(identifier.database)
             raise
+        if is_view(found):
+            raise TableNotFoundError(f"'{identifier}' in the metastore {self.client.uri} is a view, not a table.")
         if not is_ours(found):
             kind = (
                 (found.parameters or {}).get("table_type")
@@ -82,11 +84,15 @@ class Entries:
 
     def our_tables(self, database: str, names: Sequence[str]) -> list[str]:
         """Those of the tables that are in Paimon's format, sorted."""
-        ours: list[str] = []
+        return self.chosen(database, names, is_ours)
+
+    def chosen(self, database: str, names: Sequence[str], is_meant: Callable[[Any], bool]) -> list[str]:
+        """Those of the names whose entries are meant, sorted."""
+        found: list[str] = []
         for start in range(0, len(names), self._list_batch):
             batch = self.client.get_table_objects(database, names[start : start + self._list_batch])
-            ours.extend(t.tableName for t in batch if is_ours(t))
-        return sorted(ours)
+            found.extend(t.tableName for t in batch if is_meant(t))
+        return sorted(found)
 
     def open(self, identifier: Identifier, entry: Any) -> TableStore:
         """The store of a table, whose commits go by the metastore. TableNotFoundError when its files are gone."""

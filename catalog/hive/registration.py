@@ -23,6 +23,8 @@ OUTPUT_FORMAT = "org.apache.paimon.hive.mapred.PaimonOutputFormat"
 SERDE = "org.apache.paimon.hive.PaimonSerDe"
 STORAGE_HANDLER = "org.apache.paimon.hive.PaimonStorageHandler"
 
+VIRTUAL_VIEW = "VIRTUAL_VIEW"
+
 CURRENT_SNAPSHOT = "interbed.current-snapshot-id"
 """Parameter that holds the id of the newest snapshot that an interbed writer made."""
 
@@ -53,6 +55,11 @@ def is_ours(table: HiveTable) -> bool:
     """Whether the metastore's table is in Paimon's format."""
     sd = table.sd
     return bool(sd is not None and sd.inputFormat == INPUT_FORMAT and sd.outputFormat == OUTPUT_FORMAT)
+
+
+def is_view(table: HiveTable) -> bool:
+    """Whether the metastore's entry is a view."""
+    return bool(table.tableType == VIRTUAL_VIEW)
 
 
 def is_external(table: HiveTable) -> bool:

@@ -250,6 +250,14 @@ class FileStoreCommit:
         facts = self._facts(CommitKind.COMPACT, BATCH_COMMIT_IDENTIFIER, None, latest.properties)
         return commit._publish_all([commit._fixed_part(facts, PartChanges(), check=False)], ())[0]
 
+    def commit_statistics(self, file_name: str) -> list[int]:
+        """Make a snapshot of kind ANALYZE that names a file of statistics; its id. Raises as `commit` does."""
+        check_writable(self._store)
+        facts = SnapshotFacts(
+            kind=CommitKind.ANALYZE, user=self._user, identifier=BATCH_COMMIT_IDENTIFIER, statistics=file_name
+        )
+        return self._publish_all([self._fixed_part(facts, collect_changes([]).append, check=False)], ())
+
     def abort(self, messages: Sequence[CommitMessage]) -> None:
         """Delete the files of messages that are not going to be committed. Never after CommitStateUnknownError."""
         self._delete(messages)

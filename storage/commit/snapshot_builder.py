@@ -27,6 +27,8 @@ class SnapshotFacts:
     identifier: int
     watermark: int | None = None
     properties: Mapping[str, str] | None = None
+    statistics: str | None = None
+    """Name of the file of statistics that the snapshot brings; without one those before it are handed on."""
 
 
 class SnapshotBuilder:
@@ -100,7 +102,8 @@ class SnapshotBuilder:
             writer_version=writer_version(),
             watermark=max(watermarks, default=None),
             # Statistics describe columns, so those of another schema are not handed on.
-            statistics=latest.statistics if latest is not None and latest.schema_id == schema_id else None,
+            statistics=facts.statistics
+            or (latest.statistics if latest is not None and latest.schema_id == schema_id else None),
             properties=dict(facts.properties) if facts.properties else None,
             next_row_id=latest.next_row_id if latest is not None else None,
         )

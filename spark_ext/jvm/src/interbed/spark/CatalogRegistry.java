@@ -34,6 +34,10 @@ final class CatalogRegistry {
     return new CatalogRegistry((SparkSession) org.apache.spark.sql.SparkSession.active());
   }
 
+  static CatalogRegistry of(SparkSession session) {
+    return new CatalogRegistry(session);
+  }
+
   static String confKey(String catalog) {
     return PREFIX + catalog;
   }
@@ -105,6 +109,46 @@ final class CatalogRegistry {
           (scala.collection.mutable.Map<String, CatalogPlugin>) field(manager, "catalogs");
       plugins.remove(catalog);
     }
+  }
+
+  /** A name of one, two or more parts in a catalog of ours; empty when it is in another one, or is none at all. */
+  Optional<QualifiedName> ours(List<String> parts) {
+    return ours(parts, null);
+  }
+
+  /** The same, with names that say less than all taken for names in the place of `within`, if that is given. */
+  Optional<QualifiedName> ours(List<String> parts, QualifiedName within) {
+    int size = parts.size();
+    boolean named = size > 1 && conf.contains(confKey(parts.get(0)));
+    if (size > (named ? 3 : 2) || (named && size < 3)) {
+      return Optional.empty();
+    }
+    Object plugin =
+        named ? invoke(manager, "catalog", parts.get(0))
+            : within != null ? within.catalog() : invoke(manager, "currentCatalog");
+    if (!(plugin instanceof SparkCatalog catalog)) {
+      return Optional.empty();
+    }
+    if (named || size == 2) {
+      return Optional.of(new QualifiedName(catalog, parts.get(size - 2), parts.get(size - 1)));
+    }
+    String[] namespace =
+        within != null ? new String[] {within.database()} : (String[]) invoke(manager, "currentNamespace");
+    return namespace.length == 1
+        ? Optional.of(new QualifiedName(catalog, namespace[0], parts.get(0)))
+        : Optional.empty();
+  }
+
+  /** Whether the first part of a name says the catalog. */
+  boolean namesCatalog(List<String> parts) {
+    return parts.size() > 1 && conf.contains(confKey(parts.get(0)));
+  }
+
+  /** The namespace that a statement names, of a catalog of ours: SHOW … IN lake.db, or the current one. */
+  Optional<QualifiedName> ourNamespace(List<String> parts) {
+    List<String> whole = new ArrayList<>(parts);
+    whole.add("");
+    return ours(whole);
   }
 
   private static Object invoke(Object target, String name, Object... arguments) {

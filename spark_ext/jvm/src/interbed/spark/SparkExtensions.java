@@ -20,7 +20,9 @@ import scala.runtime.BoxedUnit;
  */
 public final class SparkExtensions extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> {
   /** Statements that are parsed by Spark and then put into others. */
-  private static final List<StatementTranslation> TRANSLATIONS = List.of((sql, parsed) -> RowStatement.translate(parsed));
+  private static final List<StatementTranslation> TRANSLATIONS =
+      List.of(
+          (sql, parsed) -> RowStatement.translate(parsed), new ViewStatements(), new AnalyzeStatements());
 
   @Override
   public BoxedUnit apply(SparkSessionExtensions extensions) {
@@ -32,6 +34,8 @@ public final class SparkExtensions extends AbstractFunction1<SparkSessionExtensi
                     SparkExtensions.class.getClassLoader(),
                     new Class<?>[] {ParserInterface.class},
                     new StatementParser(delegate)));
+    extensions.injectResolutionRule(
+        session -> new ViewResolution((org.apache.spark.sql.classic.SparkSession) session));
     return BoxedUnit.UNIT;
   }
 

@@ -11,7 +11,13 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 public final class SystemCatalog implements ProcedureCatalog {
   /** Every procedure that there is, by what they are about. */
   private static final List<SystemProcedure> PROCEDURES =
-      Stream.of(CatalogStatement.PROCEDURES, TagStatement.PROCEDURES).flatMap(List::stream).toList();
+      Stream.of(
+              CatalogStatement.PROCEDURES,
+              TagStatement.PROCEDURES,
+              ViewProcedures.PROCEDURES,
+              AnalyzeStatements.PROCEDURES)
+          .flatMap(List::stream)
+          .toList();
 
   private String name;
 

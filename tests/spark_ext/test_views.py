@@ -1,0 +1,123 @@
+"""Views in Spark SQL, kept in a metastore."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from interbed.testing import metastore
+from tests.spark_ext.conftest import Lake
+from tests.support.sql_script import run_script
+
+_SCRIPT = """
+CREATE TABLE {lake}.db.t (id INT, name STRING);
+INSERT INTO {lake}.db.t VALUES (1, 'a'), (2, 'b'), (3, 'c');
+CREATE TABLE {lake}.other.t AS SELECT 9 AS id, 'other' AS name;
+
+CREATE VIEW {lake}.db.v (key COMMENT 'the key', word) COMMENT 'some' TBLPROPERTIES ('a' = 'b')
+  AS SELECT id, name FROM t WHERE id > 1;
+SELECT * FROM {lake}.db.v ORDER BY key;
+-- 2, b
+-- 3, c
+SELECT v.word, t.id FROM {lake}.db.v JOIN {lake}.db.v AS w ON v.key = w.key JOIN {lake}.other.t ORDER BY word;
+-- b, 9
+-- c, 9
+CREATE VIEW {lake}.db.v AS SELECT 1 AS one;
+-- ! already
+CREATE VIEW {lake}.db.t AS SELECT 1 AS one;
+-- ! already
+CREATE VIEW IF NOT EXISTS {lake}.db.v AS SELECT 1 AS one;
+CREATE VIEW {lake}.other.nested AS
+  WITH t AS (SELECT 7 AS id) SELECT count(*) AS n, max((SELECT id FROM t)) AS m FROM db.v;
+SELECT * FROM {lake}.other.nested;
+-- 2, 7
+WITH v AS (SELECT 5 AS five) SELECT * FROM v, {lake}.other.nested;
+-- 5, 2, 7
+CREATE OR REPLACE VIEW {lake}.db.v AS SELECT * FROM {lake}.other.nested;
+-- ! made of itself
+CREATE VIEW {lake}.db.wrong AS SELECT * FROM nowhere;
+-- ! cannot be found
+
+DESCRIBE {lake}.db.v;
+-- key, int, the key
+-- word, string, null
+DESCRIBE EXTENDED {lake}.db.v;
+SHOW CREATE TABLE {lake}.db.v;
+-- CREATE VIEW ...COMMENT 'the key'...COMMENT 'some'...'a' = 'b'...AS SELECT id, name FROM t WHERE id > 1...
+SHOW VIEWS IN {lake}.db;
+-- db, v, false
+SHOW VIEWS IN {lake}.other LIKE 'nes*';
+-- other, nested, false
+SHOW TABLES IN {lake}.db;
+-- db, t, false
+
+ALTER VIEW {lake}.db.v SET TBLPROPERTIES ('c' = 'd');
+ALTER VIEW {lake}.db.v UNSET TBLPROPERTIES ('a');
+ALTER VIEW {lake}.db.v AS SELECT * FROM t;
+SELECT * FROM {lake}.db.v WHERE id = 1;
+-- 1, a
+ALTER TABLE {lake}.db.t ADD COLUMN more INT;
+SELECT * FROM {lake}.db.v WHERE id = 1;
+-- 1, a
+ALTER VIEW {lake}.db.v RENAME TO {lake}.db.w;
+SELECT count(*) FROM {lake}.db.w;
+-- 3
+SELECT count(*) FROM {lake}.db.v;
+-- ! cannot be found
+CREATE OR REPLACE VIEW {lake}.db.w AS SELECT id FROM t VERSION AS OF 1 ORDER BY 1 DESC LIMIT 1;
+SELECT * FROM {lake}.db.w;
+-- 3
+INSERT INTO {lake}.db.w VALUES (1);
+-- ! cannot be found
+DROP VIEW {lake}.db.w;
+DROP VIEW IF EXISTS {lake}.db.w;
+DROP VIEW {lake}.db.w;
+-- ! no view
+ANALYZE TABLE {lake}.db.t COMPUTE STATISTICS;
+SELECT mergedRecordCount, colstat FROM {lake}.db.`t$statistics`;
+-- 3, {}
+ANALYZE TABLE {lake}.db.t COMPUTE STATISTICS FOR COLUMNS ID, name;
+SELECT get_json_object(colstat, '$.id.max'), get_json_object(colstat, '$.more') FROM {lake}.db.`t$statistics`;
+-- 3, null
+ANALYZE TABLE {lake}.db.t COMPUTE STATISTICS FOR COLUMNS nowhere;
+-- ! no column 'nowhere'
+ANALYZE TABLE {lake}.db.t COMPUTE STATISTICS FOR ALL COLUMNS;
+SELECT get_json_object(colstat, '$.more.nullCount') FROM {lake}.db.`t$statistics`;
+-- 3
+DESCRIBE {lake}.db.t;
+-- id, int, null
+-- name, string, null
+-- more, int, null
+SHOW CATALOGS LIKE 'interbed_system';
+-- (nothing)
+"""
+
+
+@pytest.fixture
+def hive_lake(spark: SparkSession, tmp_path: Path) -> Iterator[Lake]:
+    """A catalog over a metastore, with the databases `db` and `other`."""
+    with metastore() as uri:
+        lake = Lake(spark, "views_lake", tmp_path / "lake")
+        lake.sql(
+            "CREATE CATALOG {lake} WITH ('type' = 'interbed', 'metastore' = 'hive', "
+            f"'uri' = '{uri}', 'warehouse' = 'file:{lake.warehouse}')"
+        )
+        lake.sql("CREATE DATABASE {lake}.db")
+        lake.sql("CREATE DATABASE {lake}.other")
+        yield lake
+        spark.sql("USE spark_catalog")
+        spark.sql("DROP CATALOG views_lake")
+
+
+def test_views_are_made_used_changed_and_dropped(hive_lake: Lake) -> None:
+    assert run_script(_SCRIPT, hive_lake.sql) > 20
+    hive_lake.sql("USE {lake}.db")
+    hive_lake.sql("CREATE VIEW here AS SELECT max(id) AS id FROM t")
+    assert [tuple(row) for row in hive_lake.spark.table("here").collect()] == [(3,)]
+
+
+def test_a_file_system_catalog_keeps_no_views(lake: Lake) -> None:
+    with pytest.raises(Exception, match="keeps no views"):
+        lake.sql("CREATE VIEW {lake}.db.v AS SELECT 1 AS one")
+    assert lake.sql("SHOW VIEWS IN {lake}.db") == []
