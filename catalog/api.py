@@ -27,6 +27,7 @@ from interbed.catalog.views import Views
 from interbed.storage.change_view import AUDIT_LOG, BINLOG, ChangeView
 from interbed.storage.errors import InvalidInputError, InvalidOptionError, NotSupportedError
 from interbed.storage.fileio.api import FileIO
+from interbed.storage.read_optimized import READ_OPTIMIZED, ReadOptimizedTable
 from interbed.storage.schema.change import SchemaChange
 from interbed.storage.schema.table_schema import Schema, TableSchema
 from interbed.storage.system.table import SystemTable
@@ -258,7 +259,9 @@ class Catalog(StagedTables, Views, ABC):
 
         `db.t$branch_b` is the branch `b` of the table `db.t` (BranchNotFoundError). `db.t$audit_log` and `db.t$binlog`
         are its changes, a ChangeView, and `db.t$snapshots`, `$files` and so on what is known of it, a SystemTable; also
-        of a branch: `db.t$branch_b$files`. Raises InvalidInputError naming the system tables that there are.
+        of a branch: `db.t$branch_b$files`. `db.t$ro` is what of it is fully compacted.
+
+        Raises InvalidInputError naming the system tables that there are.
         """
         name = TableName.parse(identifier)
         table = self._load_table(name.identifier)
@@ -343,8 +346,10 @@ class Catalog(StagedTables, Views, ABC):
         self.close()
 
 
-def system_table(table: Table, kind: str) -> ChangeView | SystemTable:
+def system_table(table: Table, kind: str) -> ChangeView | SystemTable | ReadOptimizedTable:
     """A system table of a table; raises InvalidInputError naming those that there are."""
+    if kind == READ_OPTIMIZED:
+        return ReadOptimizedTable.of(table)
     if kind in (AUDIT_LOG, BINLOG):
         return ChangeView.of(table.name, table.store, kind)
     return SystemTable.of(table.name, table.store, kind)

@@ -14,6 +14,7 @@ from interbed.spark_ext.hidden_columns import hidden_fields
 from interbed.spark_ext.session_options import without_pins
 from interbed.storage.change_view import ChangeView
 from interbed.storage.errors import InvalidInputError
+from interbed.storage.read_optimized import READ_OPTIMIZED, ReadOptimizedTable
 from interbed.storage.schema.table_schema import TableSchema
 from interbed.storage.system.table import SystemTable
 from interbed.storage.table import Table, load_table
@@ -89,9 +90,15 @@ class TableHandle:
 
     @property
     def view(self) -> SystemTable | ChangeView | None:
-        """The system table that is meant; None for a table itself."""
+        """The system table that is meant; None for a table itself, and for what is fully compacted of it."""
         name = TableName.parse(f"{self.database}.{self.table}")
-        return None if name.system is None else system_table(self.open(), name.system)
+        view = None if name.system is None else system_table(self.open(), name.system)
+        return None if isinstance(view, ReadOptimizedTable) else view
+
+    @property
+    def is_read_optimized(self) -> bool:
+        """Whether only what is fully compacted is meant, which is read as a table is."""
+        return TableName.parse(f"{self.database}.{self.table}").system == READ_OPTIMIZED
 
     @property
     def fields(self) -> tuple[DataField, ...]:

@@ -20,6 +20,7 @@ from interbed.storage.change_view import ChangeView
 from interbed.storage.errors import InvalidInputError
 from interbed.storage.predicate.expr import Predicate
 from interbed.storage.read.audit_read import AuditRead
+from interbed.storage.read_optimized import ReadOptimizedTable
 from interbed.storage.scan.plan import Plan
 from interbed.storage.scan.split import Split
 from interbed.storage.scan.starting_point import starting_snapshot
@@ -103,6 +104,8 @@ def plan_scan(handle: TableHandle, request: Any) -> ScanPlan:
 def planned(handle: TableHandle, predicate: Predicate | None, limit: int | None = None) -> tuple[Table, Plan]:
     """The table of a handle that has a snapshot, and the plan of a read."""
     table = handle.open()
+    if handle.is_read_optimized:
+        table = ReadOptimizedTable.of(table)
     # Other modes than a snapshot's look at the files of several; these see the newest when the read is planned.
     snapshot_id = handle.snapshot_id if table.options.startup_mode in _OF_ONE_SNAPSHOT else None
     return table, table.new_scan(predicate=predicate, limit=limit, snapshot_id=snapshot_id).plan()

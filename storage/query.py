@@ -1,5 +1,6 @@
 """A query over one snapshot of a table."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -27,6 +28,7 @@ class TableQuery(ArrowRows):
     limit: int | None = None
     snapshot_id: int | None = None
     threads: int | None = None
+    level_filter: Callable[[int], bool] | None = None
 
     def __post_init__(self) -> None:
         if self.limit is not None and self.limit < 0:
@@ -35,8 +37,13 @@ class TableQuery(ArrowRows):
     @cached_property
     def plan(self) -> Plan:
         """The splits to read and what was pruned."""
-        scan = TableScan(self.store, predicate=self.predicate, limit=self.limit, snapshot_id=self.snapshot_id)
-        return scan.plan()
+        return TableScan(
+            self.store,
+            predicate=self.predicate,
+            limit=self.limit,
+            snapshot_id=self.snapshot_id,
+            level_filter=self.level_filter,
+        ).plan()
 
     @cached_property
     def _read(self) -> TableRead:

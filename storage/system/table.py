@@ -48,7 +48,7 @@ class SystemTable:
         """The system table of that kind; raises InvalidInputError naming those that there are."""
         if kind not in SYSTEM_TABLES:
             raise InvalidInputError(
-                f"There is no system table {kind!r}; there are {', '.join(SYSTEM_TABLES)}, audit_log and binlog."
+                f"There is no system table {kind!r}; there are {', '.join(SYSTEM_TABLES)}, audit_log, binlog and ro."
             )
         return SystemTable(f"{table}${kind}", store, kind)
 

@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 
 from interbed.testing import metastore
 from tests.spark_ext.conftest import Lake
+from tests.support.pages import Page
 from tests.support.sql_script import run_script
 
 _SCRIPT = """
@@ -98,7 +99,7 @@ SHOW CATALOGS LIKE 'interbed_system';
 def hive_lake(spark: SparkSession, tmp_path: Path) -> Iterator[Lake]:
     """A catalog over a metastore, with the databases `db` and `other`."""
     with metastore() as uri:
-        lake = Lake(spark, "views_lake", tmp_path / "lake")
+        lake = Lake(spark, "lake", tmp_path / "lake")
         lake.sql(
             "CREATE CATALOG {lake} WITH ('type' = 'interbed', 'metastore' = 'hive', "
             f"'uri' = '{uri}', 'warehouse' = 'file:{lake.warehouse}')"
@@ -107,7 +108,7 @@ def hive_lake(spark: SparkSession, tmp_path: Path) -> Iterator[Lake]:
         lake.sql("CREATE DATABASE {lake}.other")
         yield lake
         spark.sql("USE spark_catalog")
-        spark.sql("DROP CATALOG views_lake")
+        spark.sql("DROP CATALOG lake")
 
 
 def test_views_are_made_used_changed_and_dropped(hive_lake: Lake) -> None:
@@ -115,6 +116,10 @@ def test_views_are_made_used_changed_and_dropped(hive_lake: Lake) -> None:
     hive_lake.sql("USE {lake}.db")
     hive_lake.sql("CREATE VIEW here AS SELECT max(id) AS id FROM t")
     assert [tuple(row) for row in hive_lake.spark.table("here").collect()] == [(3,)]
+
+
+def test_the_page_on_tables_from_queries_and_views_is_true(hive_lake: Lake) -> None:
+    assert Page("spark-views.md").run_sql(hive_lake.sql) > 10
 
 
 def test_a_file_system_catalog_keeps_no_views(lake: Lake) -> None:

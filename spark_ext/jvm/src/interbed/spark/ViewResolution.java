@@ -9,6 +9,7 @@ import java.util.Optional;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.catalyst.AliasIdentifier;
 import org.apache.spark.sql.catalyst.analysis.CTESubstitution;
+import org.apache.spark.sql.catalyst.analysis.RelationTimeTravel;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation;
 import org.apache.spark.sql.catalyst.parser.ParseException;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -132,24 +133,29 @@ final class ViewResolution extends Rule<LogicalPlan> {
             new AbstractPartialFunction<LogicalPlan, LogicalPlan>() {
               @Override
               public boolean isDefinedAt(LogicalPlan node) {
-                return node instanceof UnresolvedRelation;
+                return node instanceof UnresolvedRelation
+                    || (node instanceof RelationTimeTravel travel && travel.relation() instanceof UnresolvedRelation);
               }
 
               @Override
               public LogicalPlan apply(LogicalPlan node) {
-                UnresolvedRelation relation = (UnresolvedRelation) node;
-                List<String> parts = CollectionConverters.asJava(relation.multipartIdentifier());
-                Optional<QualifiedName> whole =
-                    registry.namesCatalog(parts) ? Optional.empty() : registry.ours(parts, view);
-                return whole
-                    .<LogicalPlan>map(
-                        name ->
-                            new UnresolvedRelation(
-                                CollectionConverters.asScala(name.parts()).toSeq(),
-                                relation.options(),
-                                relation.isStreaming()))
-                    .orElse(node);
+                if (node instanceof RelationTimeTravel travel) {
+                  LogicalPlan relation = qualified(registry, view, (UnresolvedRelation) travel.relation());
+                  return new RelationTimeTravel(relation, travel.timestamp(), travel.version());
+                }
+                return qualified(registry, view, (UnresolvedRelation) node);
               }
             });
+  }
+
+  private static LogicalPlan qualified(CatalogRegistry registry, QualifiedName view, UnresolvedRelation relation) {
+    List<String> parts = CollectionConverters.asJava(relation.multipartIdentifier());
+    Optional<QualifiedName> whole = registry.namesCatalog(parts) ? Optional.empty() : registry.ours(parts, view);
+    return whole
+        .map(
+            name ->
+                new UnresolvedRelation(
+                    CollectionConverters.asScala(name.parts()).toSeq(), relation.options(), relation.isStreaming()))
+        .orElse(relation);
   }
 }
