@@ -216,6 +216,23 @@ public class Planner {
 
     public void deleteWhere(java.nio.ByteBuffer handle, java.util.List<java.lang.String> filters) throws PlannerError, org.apache.thrift.TException;
 
+    public java.util.List<java.lang.String> listViews(CatalogRef catalog, java.lang.String database) throws PlannerError, org.apache.thrift.TException;
+
+    public ViewInfo loadView(TableRef view) throws PlannerError, org.apache.thrift.TException;
+
+    public void createView(TableRef view, ViewInfo info, boolean replace, boolean ifNotExists) throws PlannerError, org.apache.thrift.TException;
+
+    /**
+     * False when there is no such view.
+     * 
+     * @param view
+     */
+    public boolean dropView(TableRef view) throws PlannerError, org.apache.thrift.TException;
+
+    public void renameView(TableRef view, java.lang.String toDatabase, java.lang.String toView) throws PlannerError, org.apache.thrift.TException;
+
+    public void analyzeTable(TableRef table, java.util.List<java.lang.String> columns, boolean allColumns) throws PlannerError, org.apache.thrift.TException;
+
   }
 
   public interface AsyncIface {
@@ -301,6 +318,18 @@ public class Planner {
     public void canDeleteWhere(java.nio.ByteBuffer handle, java.util.List<java.lang.String> filters, org.apache.thrift.async.AsyncMethodCallback<java.lang.Boolean> resultHandler) throws org.apache.thrift.TException;
 
     public void deleteWhere(java.nio.ByteBuffer handle, java.util.List<java.lang.String> filters, org.apache.thrift.async.AsyncMethodCallback<Void> resultHandler) throws org.apache.thrift.TException;
+
+    public void listViews(CatalogRef catalog, java.lang.String database, org.apache.thrift.async.AsyncMethodCallback<java.util.List<java.lang.String>> resultHandler) throws org.apache.thrift.TException;
+
+    public void loadView(TableRef view, org.apache.thrift.async.AsyncMethodCallback<ViewInfo> resultHandler) throws org.apache.thrift.TException;
+
+    public void createView(TableRef view, ViewInfo info, boolean replace, boolean ifNotExists, org.apache.thrift.async.AsyncMethodCallback<Void> resultHandler) throws org.apache.thrift.TException;
+
+    public void dropView(TableRef view, org.apache.thrift.async.AsyncMethodCallback<java.lang.Boolean> resultHandler) throws org.apache.thrift.TException;
+
+    public void renameView(TableRef view, java.lang.String toDatabase, java.lang.String toView, org.apache.thrift.async.AsyncMethodCallback<Void> resultHandler) throws org.apache.thrift.TException;
+
+    public void analyzeTable(TableRef table, java.util.List<java.lang.String> columns, boolean allColumns, org.apache.thrift.async.AsyncMethodCallback<Void> resultHandler) throws org.apache.thrift.TException;
 
   }
 
@@ -1426,6 +1455,167 @@ public class Planner {
     {
       deleteWhere_result result = new deleteWhere_result();
       receiveBase(result, "deleteWhere");
+      if (result.error != null) {
+        throw result.error;
+      }
+      return;
+    }
+
+    @Override
+    public java.util.List<java.lang.String> listViews(CatalogRef catalog, java.lang.String database) throws PlannerError, org.apache.thrift.TException
+    {
+      send_listViews(catalog, database);
+      return recv_listViews();
+    }
+
+    public void send_listViews(CatalogRef catalog, java.lang.String database) throws org.apache.thrift.TException
+    {
+      listViews_args args = new listViews_args();
+      args.setCatalog(catalog);
+      args.setDatabase(database);
+      sendBase("listViews", args);
+    }
+
+    public java.util.List<java.lang.String> recv_listViews() throws PlannerError, org.apache.thrift.TException
+    {
+      listViews_result result = new listViews_result();
+      receiveBase(result, "listViews");
+      if (result.isSetSuccess()) {
+        return result.success;
+      }
+      if (result.error != null) {
+        throw result.error;
+      }
+      throw new org.apache.thrift.TApplicationException(org.apache.thrift.TApplicationException.MISSING_RESULT, "listViews failed: unknown result");
+    }
+
+    @Override
+    public ViewInfo loadView(TableRef view) throws PlannerError, org.apache.thrift.TException
+    {
+      send_loadView(view);
+      return recv_loadView();
+    }
+
+    public void send_loadView(TableRef view) throws org.apache.thrift.TException
+    {
+      loadView_args args = new loadView_args();
+      args.setView(view);
+      sendBase("loadView", args);
+    }
+
+    public ViewInfo recv_loadView() throws PlannerError, org.apache.thrift.TException
+    {
+      loadView_result result = new loadView_result();
+      receiveBase(result, "loadView");
+      if (result.isSetSuccess()) {
+        return result.success;
+      }
+      if (result.error != null) {
+        throw result.error;
+      }
+      throw new org.apache.thrift.TApplicationException(org.apache.thrift.TApplicationException.MISSING_RESULT, "loadView failed: unknown result");
+    }
+
+    @Override
+    public void createView(TableRef view, ViewInfo info, boolean replace, boolean ifNotExists) throws PlannerError, org.apache.thrift.TException
+    {
+      send_createView(view, info, replace, ifNotExists);
+      recv_createView();
+    }
+
+    public void send_createView(TableRef view, ViewInfo info, boolean replace, boolean ifNotExists) throws org.apache.thrift.TException
+    {
+      createView_args args = new createView_args();
+      args.setView(view);
+      args.setInfo(info);
+      args.setReplace(replace);
+      args.setIfNotExists(ifNotExists);
+      sendBase("createView", args);
+    }
+
+    public void recv_createView() throws PlannerError, org.apache.thrift.TException
+    {
+      createView_result result = new createView_result();
+      receiveBase(result, "createView");
+      if (result.error != null) {
+        throw result.error;
+      }
+      return;
+    }
+
+    @Override
+    public boolean dropView(TableRef view) throws PlannerError, org.apache.thrift.TException
+    {
+      send_dropView(view);
+      return recv_dropView();
+    }
+
+    public void send_dropView(TableRef view) throws org.apache.thrift.TException
+    {
+      dropView_args args = new dropView_args();
+      args.setView(view);
+      sendBase("dropView", args);
+    }
+
+    public boolean recv_dropView() throws PlannerError, org.apache.thrift.TException
+    {
+      dropView_result result = new dropView_result();
+      receiveBase(result, "dropView");
+      if (result.isSetSuccess()) {
+        return result.success;
+      }
+      if (result.error != null) {
+        throw result.error;
+      }
+      throw new org.apache.thrift.TApplicationException(org.apache.thrift.TApplicationException.MISSING_RESULT, "dropView failed: unknown result");
+    }
+
+    @Override
+    public void renameView(TableRef view, java.lang.String toDatabase, java.lang.String toView) throws PlannerError, org.apache.thrift.TException
+    {
+      send_renameView(view, toDatabase, toView);
+      recv_renameView();
+    }
+
+    public void send_renameView(TableRef view, java.lang.String toDatabase, java.lang.String toView) throws org.apache.thrift.TException
+    {
+      renameView_args args = new renameView_args();
+      args.setView(view);
+      args.setToDatabase(toDatabase);
+      args.setToView(toView);
+      sendBase("renameView", args);
+    }
+
+    public void recv_renameView() throws PlannerError, org.apache.thrift.TException
+    {
+      renameView_result result = new renameView_result();
+      receiveBase(result, "renameView");
+      if (result.error != null) {
+        throw result.error;
+      }
+      return;
+    }
+
+    @Override
+    public void analyzeTable(TableRef table, java.util.List<java.lang.String> columns, boolean allColumns) throws PlannerError, org.apache.thrift.TException
+    {
+      send_analyzeTable(table, columns, allColumns);
+      recv_analyzeTable();
+    }
+
+    public void send_analyzeTable(TableRef table, java.util.List<java.lang.String> columns, boolean allColumns) throws org.apache.thrift.TException
+    {
+      analyzeTable_args args = new analyzeTable_args();
+      args.setTable(table);
+      args.setColumns(columns);
+      args.setAllColumns(allColumns);
+      sendBase("analyzeTable", args);
+    }
+
+    public void recv_analyzeTable() throws PlannerError, org.apache.thrift.TException
+    {
+      analyzeTable_result result = new analyzeTable_result();
+      receiveBase(result, "analyzeTable");
       if (result.error != null) {
         throw result.error;
       }
@@ -3033,6 +3223,243 @@ public class Planner {
       }
     }
 
+    @Override
+    public void listViews(CatalogRef catalog, java.lang.String database, org.apache.thrift.async.AsyncMethodCallback<java.util.List<java.lang.String>> resultHandler) throws org.apache.thrift.TException {
+      checkReady();
+      listViews_call method_call = new listViews_call(catalog, database, resultHandler, this, ___protocolFactory, ___transport);
+      this.___currentMethod = method_call;
+      ___manager.call(method_call);
+    }
+
+    public static class listViews_call extends org.apache.thrift.async.TAsyncMethodCall<java.util.List<java.lang.String>> {
+      private CatalogRef catalog;
+      private java.lang.String database;
+      public listViews_call(CatalogRef catalog, java.lang.String database, org.apache.thrift.async.AsyncMethodCallback<java.util.List<java.lang.String>> resultHandler, org.apache.thrift.async.TAsyncClient client, org.apache.thrift.protocol.TProtocolFactory protocolFactory, org.apache.thrift.transport.TNonblockingTransport transport) throws org.apache.thrift.TException {
+        super(client, protocolFactory, transport, resultHandler, false);
+        this.catalog = catalog;
+        this.database = database;
+      }
+
+      @Override
+      public void write_args(org.apache.thrift.protocol.TProtocol prot) throws org.apache.thrift.TException {
+        prot.writeMessageBegin(new org.apache.thrift.protocol.TMessage("listViews", org.apache.thrift.protocol.TMessageType.CALL, 0));
+        listViews_args args = new listViews_args();
+        args.setCatalog(catalog);
+        args.setDatabase(database);
+        args.write(prot);
+        prot.writeMessageEnd();
+      }
+
+      @Override
+      public java.util.List<java.lang.String> getResult() throws PlannerError, org.apache.thrift.TException {
+        if (getState() != org.apache.thrift.async.TAsyncMethodCall.State.RESPONSE_READ) {
+          throw new java.lang.IllegalStateException("Method call not finished!");
+        }
+        org.apache.thrift.transport.TMemoryInputTransport memoryTransport = new org.apache.thrift.transport.TMemoryInputTransport(getFrameBuffer().array());
+        org.apache.thrift.protocol.TProtocol prot = client.getProtocolFactory().getProtocol(memoryTransport);
+        return (new Client(prot)).recv_listViews();
+      }
+    }
+
+    @Override
+    public void loadView(TableRef view, org.apache.thrift.async.AsyncMethodCallback<ViewInfo> resultHandler) throws org.apache.thrift.TException {
+      checkReady();
+      loadView_call method_call = new loadView_call(view, resultHandler, this, ___protocolFactory, ___transport);
+      this.___currentMethod = method_call;
+      ___manager.call(method_call);
+    }
+
+    public static class loadView_call extends org.apache.thrift.async.TAsyncMethodCall<ViewInfo> {
+      private TableRef view;
+      public loadView_call(TableRef view, org.apache.thrift.async.AsyncMethodCallback<ViewInfo> resultHandler, org.apache.thrift.async.TAsyncClient client, org.apache.thrift.protocol.TProtocolFactory protocolFactory, org.apache.thrift.transport.TNonblockingTransport transport) throws org.apache.thrift.TException {
+        super(client, protocolFactory, transport, resultHandler, false);
+        this.view = view;
+      }
+
+      @Override
+      public void write_args(org.apache.thrift.protocol.TProtocol prot) throws org.apache.thrift.TException {
+        prot.writeMessageBegin(new org.apache.thrift.protocol.TMessage("loadView", org.apache.thrift.protocol.TMessageType.CALL, 0));
+        loadView_args args = new loadView_args();
+        args.setView(view);
+        args.write(prot);
+        prot.writeMessageEnd();
+      }
+
+      @Override
+      public ViewInfo getResult() throws PlannerError, org.apache.thrift.TException {
+        if (getState() != org.apache.thrift.async.TAsyncMethodCall.State.RESPONSE_READ) {
+          throw new java.lang.IllegalStateException("Method call not finished!");
+        }
+        org.apache.thrift.transport.TMemoryInputTransport memoryTransport = new org.apache.thrift.transport.TMemoryInputTransport(getFrameBuffer().array());
+        org.apache.thrift.protocol.TProtocol prot = client.getProtocolFactory().getProtocol(memoryTransport);
+        return (new Client(prot)).recv_loadView();
+      }
+    }
+
+    @Override
+    public void createView(TableRef view, ViewInfo info, boolean replace, boolean ifNotExists, org.apache.thrift.async.AsyncMethodCallback<Void> resultHandler) throws org.apache.thrift.TException {
+      checkReady();
+      createView_call method_call = new createView_call(view, info, replace, ifNotExists, resultHandler, this, ___protocolFactory, ___transport);
+      this.___currentMethod = method_call;
+      ___manager.call(method_call);
+    }
+
+    public static class createView_call extends org.apache.thrift.async.TAsyncMethodCall<Void> {
+      private TableRef view;
+      private ViewInfo info;
+      private boolean replace;
+      private boolean ifNotExists;
+      public createView_call(TableRef view, ViewInfo info, boolean replace, boolean ifNotExists, org.apache.thrift.async.AsyncMethodCallback<Void> resultHandler, org.apache.thrift.async.TAsyncClient client, org.apache.thrift.protocol.TProtocolFactory protocolFactory, org.apache.thrift.transport.TNonblockingTransport transport) throws org.apache.thrift.TException {
+        super(client, protocolFactory, transport, resultHandler, false);
+        this.view = view;
+        this.info = info;
+        this.replace = replace;
+        this.ifNotExists = ifNotExists;
+      }
+
+      @Override
+      public void write_args(org.apache.thrift.protocol.TProtocol prot) throws org.apache.thrift.TException {
+        prot.writeMessageBegin(new org.apache.thrift.protocol.TMessage("createView", org.apache.thrift.protocol.TMessageType.CALL, 0));
+        createView_args args = new createView_args();
+        args.setView(view);
+        args.setInfo(info);
+        args.setReplace(replace);
+        args.setIfNotExists(ifNotExists);
+        args.write(prot);
+        prot.writeMessageEnd();
+      }
+
+      @Override
+      public Void getResult() throws PlannerError, org.apache.thrift.TException {
+        if (getState() != org.apache.thrift.async.TAsyncMethodCall.State.RESPONSE_READ) {
+          throw new java.lang.IllegalStateException("Method call not finished!");
+        }
+        org.apache.thrift.transport.TMemoryInputTransport memoryTransport = new org.apache.thrift.transport.TMemoryInputTransport(getFrameBuffer().array());
+        org.apache.thrift.protocol.TProtocol prot = client.getProtocolFactory().getProtocol(memoryTransport);
+        (new Client(prot)).recv_createView();
+        return null;
+      }
+    }
+
+    @Override
+    public void dropView(TableRef view, org.apache.thrift.async.AsyncMethodCallback<java.lang.Boolean> resultHandler) throws org.apache.thrift.TException {
+      checkReady();
+      dropView_call method_call = new dropView_call(view, resultHandler, this, ___protocolFactory, ___transport);
+      this.___currentMethod = method_call;
+      ___manager.call(method_call);
+    }
+
+    public static class dropView_call extends org.apache.thrift.async.TAsyncMethodCall<java.lang.Boolean> {
+      private TableRef view;
+      public dropView_call(TableRef view, org.apache.thrift.async.AsyncMethodCallback<java.lang.Boolean> resultHandler, org.apache.thrift.async.TAsyncClient client, org.apache.thrift.protocol.TProtocolFactory protocolFactory, org.apache.thrift.transport.TNonblockingTransport transport) throws org.apache.thrift.TException {
+        super(client, protocolFactory, transport, resultHandler, false);
+        this.view = view;
+      }
+
+      @Override
+      public void write_args(org.apache.thrift.protocol.TProtocol prot) throws org.apache.thrift.TException {
+        prot.writeMessageBegin(new org.apache.thrift.protocol.TMessage("dropView", org.apache.thrift.protocol.TMessageType.CALL, 0));
+        dropView_args args = new dropView_args();
+        args.setView(view);
+        args.write(prot);
+        prot.writeMessageEnd();
+      }
+
+      @Override
+      public java.lang.Boolean getResult() throws PlannerError, org.apache.thrift.TException {
+        if (getState() != org.apache.thrift.async.TAsyncMethodCall.State.RESPONSE_READ) {
+          throw new java.lang.IllegalStateException("Method call not finished!");
+        }
+        org.apache.thrift.transport.TMemoryInputTransport memoryTransport = new org.apache.thrift.transport.TMemoryInputTransport(getFrameBuffer().array());
+        org.apache.thrift.protocol.TProtocol prot = client.getProtocolFactory().getProtocol(memoryTransport);
+        return (new Client(prot)).recv_dropView();
+      }
+    }
+
+    @Override
+    public void renameView(TableRef view, java.lang.String toDatabase, java.lang.String toView, org.apache.thrift.async.AsyncMethodCallback<Void> resultHandler) throws org.apache.thrift.TException {
+      checkReady();
+      renameView_call method_call = new renameView_call(view, toDatabase, toView, resultHandler, this, ___protocolFactory, ___transport);
+      this.___currentMethod = method_call;
+      ___manager.call(method_call);
+    }
+
+    public static class renameView_call extends org.apache.thrift.async.TAsyncMethodCall<Void> {
+      private TableRef view;
+      private java.lang.String toDatabase;
+      private java.lang.String toView;
+      public renameView_call(TableRef view, java.lang.String toDatabase, java.lang.String toView, org.apache.thrift.async.AsyncMethodCallback<Void> resultHandler, org.apache.thrift.async.TAsyncClient client, org.apache.thrift.protocol.TProtocolFactory protocolFactory, org.apache.thrift.transport.TNonblockingTransport transport) throws org.apache.thrift.TException {
+        super(client, protocolFactory, transport, resultHandler, false);
+        this.view = view;
+        this.toDatabase = toDatabase;
+        this.toView = toView;
+      }
+
+      @Override
+      public void write_args(org.apache.thrift.protocol.TProtocol prot) throws org.apache.thrift.TException {
+        prot.writeMessageBegin(new org.apache.thrift.protocol.TMessage("renameView", org.apache.thrift.protocol.TMessageType.CALL, 0));
+        renameView_args args = new renameView_args();
+        args.setView(view);
+        args.setToDatabase(toDatabase);
+        args.setToView(toView);
+        args.write(prot);
+        prot.writeMessageEnd();
+      }
+
+      @Override
+      public Void getResult() throws PlannerError, org.apache.thrift.TException {
+        if (getState() != org.apache.thrift.async.TAsyncMethodCall.State.RESPONSE_READ) {
+          throw new java.lang.IllegalStateException("Method call not finished!");
+        }
+        org.apache.thrift.transport.TMemoryInputTransport memoryTransport = new org.apache.thrift.transport.TMemoryInputTransport(getFrameBuffer().array());
+        org.apache.thrift.protocol.TProtocol prot = client.getProtocolFactory().getProtocol(memoryTransport);
+        (new Client(prot)).recv_renameView();
+        return null;
+      }
+    }
+
+    @Override
+    public void analyzeTable(TableRef table, java.util.List<java.lang.String> columns, boolean allColumns, org.apache.thrift.async.AsyncMethodCallback<Void> resultHandler) throws org.apache.thrift.TException {
+      checkReady();
+      analyzeTable_call method_call = new analyzeTable_call(table, columns, allColumns, resultHandler, this, ___protocolFactory, ___transport);
+      this.___currentMethod = method_call;
+      ___manager.call(method_call);
+    }
+
+    public static class analyzeTable_call extends org.apache.thrift.async.TAsyncMethodCall<Void> {
+      private TableRef table;
+      private java.util.List<java.lang.String> columns;
+      private boolean allColumns;
+      public analyzeTable_call(TableRef table, java.util.List<java.lang.String> columns, boolean allColumns, org.apache.thrift.async.AsyncMethodCallback<Void> resultHandler, org.apache.thrift.async.TAsyncClient client, org.apache.thrift.protocol.TProtocolFactory protocolFactory, org.apache.thrift.transport.TNonblockingTransport transport) throws org.apache.thrift.TException {
+        super(client, protocolFactory, transport, resultHandler, false);
+        this.table = table;
+        this.columns = columns;
+        this.allColumns = allColumns;
+      }
+
+      @Override
+      public void write_args(org.apache.thrift.protocol.TProtocol prot) throws org.apache.thrift.TException {
+        prot.writeMessageBegin(new org.apache.thrift.protocol.TMessage("analyzeTable", org.apache.thrift.protocol.TMessageType.CALL, 0));
+        analyzeTable_args args = new analyzeTable_args();
+        args.setTable(table);
+        args.setColumns(columns);
+        args.setAllColumns(allColumns);
+        args.write(prot);
+        prot.writeMessageEnd();
+      }
+
+      @Override
+      public Void getResult() throws PlannerError, org.apache.thrift.TException {
+        if (getState() != org.apache.thrift.async.TAsyncMethodCall.State.RESPONSE_READ) {
+          throw new java.lang.IllegalStateException("Method call not finished!");
+        }
+        org.apache.thrift.transport.TMemoryInputTransport memoryTransport = new org.apache.thrift.transport.TMemoryInputTransport(getFrameBuffer().array());
+        org.apache.thrift.protocol.TProtocol prot = client.getProtocolFactory().getProtocol(memoryTransport);
+        (new Client(prot)).recv_analyzeTable();
+        return null;
+      }
+    }
+
   }
 
   public static class Processor<I extends Iface> extends org.apache.thrift.TBaseProcessor<I> implements org.apache.thrift.TProcessor {
@@ -3087,6 +3514,12 @@ public class Planner {
       processMap.put("abortEpoch", new abortEpoch());
       processMap.put("canDeleteWhere", new canDeleteWhere());
       processMap.put("deleteWhere", new deleteWhere());
+      processMap.put("listViews", new listViews());
+      processMap.put("loadView", new loadView());
+      processMap.put("createView", new createView());
+      processMap.put("dropView", new dropView());
+      processMap.put("renameView", new renameView());
+      processMap.put("analyzeTable", new analyzeTable());
       return processMap;
     }
 
@@ -4405,6 +4838,199 @@ public class Planner {
       }
     }
 
+    public static class listViews<I extends Iface> extends org.apache.thrift.ProcessFunction<I, listViews_args> {
+      public listViews() {
+        super("listViews");
+      }
+
+      @Override
+      public listViews_args getEmptyArgsInstance() {
+        return new listViews_args();
+      }
+
+      @Override
+      protected boolean isOneway() {
+        return false;
+      }
+
+      @Override
+      protected boolean rethrowUnhandledExceptions() {
+        return false;
+      }
+
+      @Override
+      public listViews_result getResult(I iface, listViews_args args) throws org.apache.thrift.TException {
+        listViews_result result = new listViews_result();
+        try {
+          result.success = iface.listViews(args.catalog, args.database);
+        } catch (PlannerError error) {
+          result.error = error;
+        }
+        return result;
+      }
+    }
+
+    public static class loadView<I extends Iface> extends org.apache.thrift.ProcessFunction<I, loadView_args> {
+      public loadView() {
+        super("loadView");
+      }
+
+      @Override
+      public loadView_args getEmptyArgsInstance() {
+        return new loadView_args();
+      }
+
+      @Override
+      protected boolean isOneway() {
+        return false;
+      }
+
+      @Override
+      protected boolean rethrowUnhandledExceptions() {
+        return false;
+      }
+
+      @Override
+      public loadView_result getResult(I iface, loadView_args args) throws org.apache.thrift.TException {
+        loadView_result result = new loadView_result();
+        try {
+          result.success = iface.loadView(args.view);
+        } catch (PlannerError error) {
+          result.error = error;
+        }
+        return result;
+      }
+    }
+
+    public static class createView<I extends Iface> extends org.apache.thrift.ProcessFunction<I, createView_args> {
+      public createView() {
+        super("createView");
+      }
+
+      @Override
+      public createView_args getEmptyArgsInstance() {
+        return new createView_args();
+      }
+
+      @Override
+      protected boolean isOneway() {
+        return false;
+      }
+
+      @Override
+      protected boolean rethrowUnhandledExceptions() {
+        return false;
+      }
+
+      @Override
+      public createView_result getResult(I iface, createView_args args) throws org.apache.thrift.TException {
+        createView_result result = new createView_result();
+        try {
+          iface.createView(args.view, args.info, args.replace, args.ifNotExists);
+        } catch (PlannerError error) {
+          result.error = error;
+        }
+        return result;
+      }
+    }
+
+    public static class dropView<I extends Iface> extends org.apache.thrift.ProcessFunction<I, dropView_args> {
+      public dropView() {
+        super("dropView");
+      }
+
+      @Override
+      public dropView_args getEmptyArgsInstance() {
+        return new dropView_args();
+      }
+
+      @Override
+      protected boolean isOneway() {
+        return false;
+      }
+
+      @Override
+      protected boolean rethrowUnhandledExceptions() {
+        return false;
+      }
+
+      @Override
+      public dropView_result getResult(I iface, dropView_args args) throws org.apache.thrift.TException {
+        dropView_result result = new dropView_result();
+        try {
+          result.success = iface.dropView(args.view);
+          result.setSuccessIsSet(true);
+        } catch (PlannerError error) {
+          result.error = error;
+        }
+        return result;
+      }
+    }
+
+    public static class renameView<I extends Iface> extends org.apache.thrift.ProcessFunction<I, renameView_args> {
+      public renameView() {
+        super("renameView");
+      }
+
+      @Override
+      public renameView_args getEmptyArgsInstance() {
+        return new renameView_args();
+      }
+
+      @Override
+      protected boolean isOneway() {
+        return false;
+      }
+
+      @Override
+      protected boolean rethrowUnhandledExceptions() {
+        return false;
+      }
+
+      @Override
+      public renameView_result getResult(I iface, renameView_args args) throws org.apache.thrift.TException {
+        renameView_result result = new renameView_result();
+        try {
+          iface.renameView(args.view, args.toDatabase, args.toView);
+        } catch (PlannerError error) {
+          result.error = error;
+        }
+        return result;
+      }
+    }
+
+    public static class analyzeTable<I extends Iface> extends org.apache.thrift.ProcessFunction<I, analyzeTable_args> {
+      public analyzeTable() {
+        super("analyzeTable");
+      }
+
+      @Override
+      public analyzeTable_args getEmptyArgsInstance() {
+        return new analyzeTable_args();
+      }
+
+      @Override
+      protected boolean isOneway() {
+        return false;
+      }
+
+      @Override
+      protected boolean rethrowUnhandledExceptions() {
+        return false;
+      }
+
+      @Override
+      public analyzeTable_result getResult(I iface, analyzeTable_args args) throws org.apache.thrift.TException {
+        analyzeTable_result result = new analyzeTable_result();
+        try {
+          iface.analyzeTable(args.table, args.columns, args.allColumns);
+        } catch (PlannerError error) {
+          result.error = error;
+        }
+        return result;
+      }
+    }
+
   }
 
   public static class AsyncProcessor<I extends AsyncIface> extends org.apache.thrift.TBaseAsyncProcessor<I> {
@@ -4459,6 +5085,12 @@ public class Planner {
       processMap.put("abortEpoch", new abortEpoch());
       processMap.put("canDeleteWhere", new canDeleteWhere());
       processMap.put("deleteWhere", new deleteWhere());
+      processMap.put("listViews", new listViews());
+      processMap.put("loadView", new loadView());
+      processMap.put("createView", new createView());
+      processMap.put("dropView", new dropView());
+      processMap.put("renameView", new renameView());
+      processMap.put("analyzeTable", new analyzeTable());
       return processMap;
     }
 
@@ -7361,6 +7993,430 @@ public class Planner {
       }
     }
 
+    public static class listViews<I extends AsyncIface> extends org.apache.thrift.AsyncProcessFunction<I, listViews_args, java.util.List<java.lang.String>> {
+      public listViews() {
+        super("listViews");
+      }
+
+      @Override
+      public listViews_args getEmptyArgsInstance() {
+        return new listViews_args();
+      }
+
+      @Override
+      public org.apache.thrift.async.AsyncMethodCallback<java.util.List<java.lang.String>> getResultHandler(final org.apache.thrift.server.AbstractNonblockingServer.AsyncFrameBuffer fb, final int seqid) {
+        final org.apache.thrift.AsyncProcessFunction fcall = this;
+        return new org.apache.thrift.async.AsyncMethodCallback<java.util.List<java.lang.String>>() { 
+          @Override
+          public void onComplete(java.util.List<java.lang.String> o) {
+            listViews_result result = new listViews_result();
+            result.success = o;
+            try {
+              fcall.sendResponse(fb, result, org.apache.thrift.protocol.TMessageType.REPLY,seqid);
+            } catch (org.apache.thrift.transport.TTransportException e) {
+              _LOGGER.error("TTransportException writing to internal frame buffer", e);
+              fb.close();
+            } catch (java.lang.Exception e) {
+              _LOGGER.error("Exception writing to internal frame buffer", e);
+              onError(e);
+            }
+          }
+          @Override
+          public void onError(java.lang.Exception e) {
+            byte msgType = org.apache.thrift.protocol.TMessageType.REPLY;
+            org.apache.thrift.TSerializable msg;
+            listViews_result result = new listViews_result();
+            if (e instanceof PlannerError) {
+              result.error = (PlannerError) e;
+              result.setErrorIsSet(true);
+              msg = result;
+            } else if (e instanceof org.apache.thrift.transport.TTransportException) {
+              _LOGGER.error("TTransportException inside handler", e);
+              fb.close();
+              return;
+            } else if (e instanceof org.apache.thrift.TApplicationException) {
+              _LOGGER.error("TApplicationException inside handler", e);
+              msgType = org.apache.thrift.protocol.TMessageType.EXCEPTION;
+              msg = (org.apache.thrift.TApplicationException)e;
+            } else {
+              _LOGGER.error("Exception inside handler", e);
+              msgType = org.apache.thrift.protocol.TMessageType.EXCEPTION;
+              msg = new org.apache.thrift.TApplicationException(org.apache.thrift.TApplicationException.INTERNAL_ERROR, e.getMessage());
+            }
+            try {
+              fcall.sendResponse(fb,msg,msgType,seqid);
+            } catch (java.lang.Exception ex) {
+              _LOGGER.error("Exception writing to internal frame buffer", ex);
+              fb.close();
+            }
+          }
+        };
+      }
+
+      @Override
+      protected boolean isOneway() {
+        return false;
+      }
+
+      @Override
+      public void start(I iface, listViews_args args, org.apache.thrift.async.AsyncMethodCallback<java.util.List<java.lang.String>> resultHandler) throws org.apache.thrift.TException {
+        iface.listViews(args.catalog, args.database,resultHandler);
+      }
+    }
+
+    public static class loadView<I extends AsyncIface> extends org.apache.thrift.AsyncProcessFunction<I, loadView_args, ViewInfo> {
+      public loadView() {
+        super("loadView");
+      }
+
+      @Override
+      public loadView_args getEmptyArgsInstance() {
+        return new loadView_args();
+      }
+
+      @Override
+      public org.apache.thrift.async.AsyncMethodCallback<ViewInfo> getResultHandler(final org.apache.thrift.server.AbstractNonblockingServer.AsyncFrameBuffer fb, final int seqid) {
+        final org.apache.thrift.AsyncProcessFunction fcall = this;
+        return new org.apache.thrift.async.AsyncMethodCallback<ViewInfo>() { 
+          @Override
+          public void onComplete(ViewInfo o) {
+            loadView_result result = new loadView_result();
+            result.success = o;
+            try {
+              fcall.sendResponse(fb, result, org.apache.thrift.protocol.TMessageType.REPLY,seqid);
+            } catch (org.apache.thrift.transport.TTransportException e) {
+              _LOGGER.error("TTransportException writing to internal frame buffer", e);
+              fb.close();
+            } catch (java.lang.Exception e) {
+              _LOGGER.error("Exception writing to internal frame buffer", e);
+              onError(e);
+            }
+          }
+          @Override
+          public void onError(java.lang.Exception e) {
+            byte msgType = org.apache.thrift.protocol.TMessageType.REPLY;
+            org.apache.thrift.TSerializable msg;
+            loadView_result result = new loadView_result();
+            if (e instanceof PlannerError) {
+              result.error = (PlannerError) e;
+              result.setErrorIsSet(true);
+              msg = result;
+            } else if (e instanceof org.apache.thrift.transport.TTransportException) {
+              _LOGGER.error("TTransportException inside handler", e);
+              fb.close();
+              return;
+            } else if (e instanceof org.apache.thrift.TApplicationException) {
+              _LOGGER.error("TApplicationException inside handler", e);
+              msgType = org.apache.thrift.protocol.TMessageType.EXCEPTION;
+              msg = (org.apache.thrift.TApplicationException)e;
+            } else {
+              _LOGGER.error("Exception inside handler", e);
+              msgType = org.apache.thrift.protocol.TMessageType.EXCEPTION;
+              msg = new org.apache.thrift.TApplicationException(org.apache.thrift.TApplicationException.INTERNAL_ERROR, e.getMessage());
+            }
+            try {
+              fcall.sendResponse(fb,msg,msgType,seqid);
+            } catch (java.lang.Exception ex) {
+              _LOGGER.error("Exception writing to internal frame buffer", ex);
+              fb.close();
+            }
+          }
+        };
+      }
+
+      @Override
+      protected boolean isOneway() {
+        return false;
+      }
+
+      @Override
+      public void start(I iface, loadView_args args, org.apache.thrift.async.AsyncMethodCallback<ViewInfo> resultHandler) throws org.apache.thrift.TException {
+        iface.loadView(args.view,resultHandler);
+      }
+    }
+
+    public static class createView<I extends AsyncIface> extends org.apache.thrift.AsyncProcessFunction<I, createView_args, Void> {
+      public createView() {
+        super("createView");
+      }
+
+      @Override
+      public createView_args getEmptyArgsInstance() {
+        return new createView_args();
+      }
+
+      @Override
+      public org.apache.thrift.async.AsyncMethodCallback<Void> getResultHandler(final org.apache.thrift.server.AbstractNonblockingServer.AsyncFrameBuffer fb, final int seqid) {
+        final org.apache.thrift.AsyncProcessFunction fcall = this;
+        return new org.apache.thrift.async.AsyncMethodCallback<Void>() { 
+          @Override
+          public void onComplete(Void o) {
+            createView_result result = new createView_result();
+            try {
+              fcall.sendResponse(fb, result, org.apache.thrift.protocol.TMessageType.REPLY,seqid);
+            } catch (org.apache.thrift.transport.TTransportException e) {
+              _LOGGER.error("TTransportException writing to internal frame buffer", e);
+              fb.close();
+            } catch (java.lang.Exception e) {
+              _LOGGER.error("Exception writing to internal frame buffer", e);
+              onError(e);
+            }
+          }
+          @Override
+          public void onError(java.lang.Exception e) {
+            byte msgType = org.apache.thrift.protocol.TMessageType.REPLY;
+            org.apache.thrift.TSerializable msg;
+            createView_result result = new createView_result();
+            if (e instanceof PlannerError) {
+              result.error = (PlannerError) e;
+              result.setErrorIsSet(true);
+              msg = result;
+            } else if (e instanceof org.apache.thrift.transport.TTransportException) {
+              _LOGGER.error("TTransportException inside handler", e);
+              fb.close();
+              return;
+            } else if (e instanceof org.apache.thrift.TApplicationException) {
+              _LOGGER.error("TApplicationException inside handler", e);
+              msgType = org.apache.thrift.protocol.TMessageType.EXCEPTION;
+              msg = (org.apache.thrift.TApplicationException)e;
+            } else {
+              _LOGGER.error("Exception inside handler", e);
+              msgType = org.apache.thrift.protocol.TMessageType.EXCEPTION;
+              msg = new org.apache.thrift.TApplicationException(org.apache.thrift.TApplicationException.INTERNAL_ERROR, e.getMessage());
+            }
+            try {
+              fcall.sendResponse(fb,msg,msgType,seqid);
+            } catch (java.lang.Exception ex) {
+              _LOGGER.error("Exception writing to internal frame buffer", ex);
+              fb.close();
+            }
+          }
+        };
+      }
+
+      @Override
+      protected boolean isOneway() {
+        return false;
+      }
+
+      @Override
+      public void start(I iface, createView_args args, org.apache.thrift.async.AsyncMethodCallback<Void> resultHandler) throws org.apache.thrift.TException {
+        iface.createView(args.view, args.info, args.replace, args.ifNotExists,resultHandler);
+      }
+    }
+
+    public static class dropView<I extends AsyncIface> extends org.apache.thrift.AsyncProcessFunction<I, dropView_args, java.lang.Boolean> {
+      public dropView() {
+        super("dropView");
+      }
+
+      @Override
+      public dropView_args getEmptyArgsInstance() {
+        return new dropView_args();
+      }
+
+      @Override
+      public org.apache.thrift.async.AsyncMethodCallback<java.lang.Boolean> getResultHandler(final org.apache.thrift.server.AbstractNonblockingServer.AsyncFrameBuffer fb, final int seqid) {
+        final org.apache.thrift.AsyncProcessFunction fcall = this;
+        return new org.apache.thrift.async.AsyncMethodCallback<java.lang.Boolean>() { 
+          @Override
+          public void onComplete(java.lang.Boolean o) {
+            dropView_result result = new dropView_result();
+            result.success = o;
+            result.setSuccessIsSet(true);
+            try {
+              fcall.sendResponse(fb, result, org.apache.thrift.protocol.TMessageType.REPLY,seqid);
+            } catch (org.apache.thrift.transport.TTransportException e) {
+              _LOGGER.error("TTransportException writing to internal frame buffer", e);
+              fb.close();
+            } catch (java.lang.Exception e) {
+              _LOGGER.error("Exception writing to internal frame buffer", e);
+              onError(e);
+            }
+          }
+          @Override
+          public void onError(java.lang.Exception e) {
+            byte msgType = org.apache.thrift.protocol.TMessageType.REPLY;
+            org.apache.thrift.TSerializable msg;
+            dropView_result result = new dropView_result();
+            if (e instanceof PlannerError) {
+              result.error = (PlannerError) e;
+              result.setErrorIsSet(true);
+              msg = result;
+            } else if (e instanceof org.apache.thrift.transport.TTransportException) {
+              _LOGGER.error("TTransportException inside handler", e);
+              fb.close();
+              return;
+            } else if (e instanceof org.apache.thrift.TApplicationException) {
+              _LOGGER.error("TApplicationException inside handler", e);
+              msgType = org.apache.thrift.protocol.TMessageType.EXCEPTION;
+              msg = (org.apache.thrift.TApplicationException)e;
+            } else {
+              _LOGGER.error("Exception inside handler", e);
+              msgType = org.apache.thrift.protocol.TMessageType.EXCEPTION;
+              msg = new org.apache.thrift.TApplicationException(org.apache.thrift.TApplicationException.INTERNAL_ERROR, e.getMessage());
+            }
+            try {
+              fcall.sendResponse(fb,msg,msgType,seqid);
+            } catch (java.lang.Exception ex) {
+              _LOGGER.error("Exception writing to internal frame buffer", ex);
+              fb.close();
+            }
+          }
+        };
+      }
+
+      @Override
+      protected boolean isOneway() {
+        return false;
+      }
+
+      @Override
+      public void start(I iface, dropView_args args, org.apache.thrift.async.AsyncMethodCallback<java.lang.Boolean> resultHandler) throws org.apache.thrift.TException {
+        iface.dropView(args.view,resultHandler);
+      }
+    }
+
+    public static class renameView<I extends AsyncIface> extends org.apache.thrift.AsyncProcessFunction<I, renameView_args, Void> {
+      public renameView() {
+        super("renameView");
+      }
+
+      @Override
+      public renameView_args getEmptyArgsInstance() {
+        return new renameView_args();
+      }
+
+      @Override
+      public org.apache.thrift.async.AsyncMethodCallback<Void> getResultHandler(final org.apache.thrift.server.AbstractNonblockingServer.AsyncFrameBuffer fb, final int seqid) {
+        final org.apache.thrift.AsyncProcessFunction fcall = this;
+        return new org.apache.thrift.async.AsyncMethodCallback<Void>() { 
+          @Override
+          public void onComplete(Void o) {
+            renameView_result result = new renameView_result();
+            try {
+              fcall.sendResponse(fb, result, org.apache.thrift.protocol.TMessageType.REPLY,seqid);
+            } catch (org.apache.thrift.transport.TTransportException e) {
+              _LOGGER.error("TTransportException writing to internal frame buffer", e);
+              fb.close();
+            } catch (java.lang.Exception e) {
+              _LOGGER.error("Exception writing to internal frame buffer", e);
+              onError(e);
+            }
+          }
+          @Override
+          public void onError(java.lang.Exception e) {
+            byte msgType = org.apache.thrift.protocol.TMessageType.REPLY;
+            org.apache.thrift.TSerializable msg;
+            renameView_result result = new renameView_result();
+            if (e instanceof PlannerError) {
+              result.error = (PlannerError) e;
+              result.setErrorIsSet(true);
+              msg = result;
+            } else if (e instanceof org.apache.thrift.transport.TTransportException) {
+              _LOGGER.error("TTransportException inside handler", e);
+              fb.close();
+              return;
+            } else if (e instanceof org.apache.thrift.TApplicationException) {
+              _LOGGER.error("TApplicationException inside handler", e);
+              msgType = org.apache.thrift.protocol.TMessageType.EXCEPTION;
+              msg = (org.apache.thrift.TApplicationException)e;
+            } else {
+              _LOGGER.error("Exception inside handler", e);
+              msgType = org.apache.thrift.protocol.TMessageType.EXCEPTION;
+              msg = new org.apache.thrift.TApplicationException(org.apache.thrift.TApplicationException.INTERNAL_ERROR, e.getMessage());
+            }
+            try {
+              fcall.sendResponse(fb,msg,msgType,seqid);
+            } catch (java.lang.Exception ex) {
+              _LOGGER.error("Exception writing to internal frame buffer", ex);
+              fb.close();
+            }
+          }
+        };
+      }
+
+      @Override
+      protected boolean isOneway() {
+        return false;
+      }
+
+      @Override
+      public void start(I iface, renameView_args args, org.apache.thrift.async.AsyncMethodCallback<Void> resultHandler) throws org.apache.thrift.TException {
+        iface.renameView(args.view, args.toDatabase, args.toView,resultHandler);
+      }
+    }
+
+    public static class analyzeTable<I extends AsyncIface> extends org.apache.thrift.AsyncProcessFunction<I, analyzeTable_args, Void> {
+      public analyzeTable() {
+        super("analyzeTable");
+      }
+
+      @Override
+      public analyzeTable_args getEmptyArgsInstance() {
+        return new analyzeTable_args();
+      }
+
+      @Override
+      public org.apache.thrift.async.AsyncMethodCallback<Void> getResultHandler(final org.apache.thrift.server.AbstractNonblockingServer.AsyncFrameBuffer fb, final int seqid) {
+        final org.apache.thrift.AsyncProcessFunction fcall = this;
+        return new org.apache.thrift.async.AsyncMethodCallback<Void>() { 
+          @Override
+          public void onComplete(Void o) {
+            analyzeTable_result result = new analyzeTable_result();
+            try {
+              fcall.sendResponse(fb, result, org.apache.thrift.protocol.TMessageType.REPLY,seqid);
+            } catch (org.apache.thrift.transport.TTransportException e) {
+              _LOGGER.error("TTransportException writing to internal frame buffer", e);
+              fb.close();
+            } catch (java.lang.Exception e) {
+              _LOGGER.error("Exception writing to internal frame buffer", e);
+              onError(e);
+            }
+          }
+          @Override
+          public void onError(java.lang.Exception e) {
+            byte msgType = org.apache.thrift.protocol.TMessageType.REPLY;
+            org.apache.thrift.TSerializable msg;
+            analyzeTable_result result = new analyzeTable_result();
+            if (e instanceof PlannerError) {
+              result.error = (PlannerError) e;
+              result.setErrorIsSet(true);
+              msg = result;
+            } else if (e instanceof org.apache.thrift.transport.TTransportException) {
+              _LOGGER.error("TTransportException inside handler", e);
+              fb.close();
+              return;
+            } else if (e instanceof org.apache.thrift.TApplicationException) {
+              _LOGGER.error("TApplicationException inside handler", e);
+              msgType = org.apache.thrift.protocol.TMessageType.EXCEPTION;
+              msg = (org.apache.thrift.TApplicationException)e;
+            } else {
+              _LOGGER.error("Exception inside handler", e);
+              msgType = org.apache.thrift.protocol.TMessageType.EXCEPTION;
+              msg = new org.apache.thrift.TApplicationException(org.apache.thrift.TApplicationException.INTERNAL_ERROR, e.getMessage());
+            }
+            try {
+              fcall.sendResponse(fb,msg,msgType,seqid);
+            } catch (java.lang.Exception ex) {
+              _LOGGER.error("Exception writing to internal frame buffer", ex);
+              fb.close();
+            }
+          }
+        };
+      }
+
+      @Override
+      protected boolean isOneway() {
+        return false;
+      }
+
+      @Override
+      public void start(I iface, analyzeTable_args args, org.apache.thrift.async.AsyncMethodCallback<Void> resultHandler) throws org.apache.thrift.TException {
+        iface.analyzeTable(args.table, args.columns, args.allColumns,resultHandler);
+      }
+    }
+
   }
 
   @SuppressWarnings({"cast", "rawtypes", "serial", "unchecked", "unused"})
@@ -8919,13 +9975,13 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list284 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<java.lang.String>(_list284.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem285;
-                  for (int _i286 = 0; _i286 < _list284.size; ++_i286)
+                  org.apache.thrift.protocol.TList _list302 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<java.lang.String>(_list302.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem303;
+                  for (int _i304 = 0; _i304 < _list302.size; ++_i304)
                   {
-                    _elem285 = iprot.readString();
-                    struct.success.add(_elem285);
+                    _elem303 = iprot.readString();
+                    struct.success.add(_elem303);
                   }
                   iprot.readListEnd();
                 }
@@ -8963,9 +10019,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.success.size()));
-            for (java.lang.String _iter287 : struct.success)
+            for (java.lang.String _iter305 : struct.success)
             {
-              oprot.writeString(_iter287);
+              oprot.writeString(_iter305);
             }
             oprot.writeListEnd();
           }
@@ -9005,9 +10061,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (java.lang.String _iter288 : struct.success)
+            for (java.lang.String _iter306 : struct.success)
             {
-              oprot.writeString(_iter288);
+              oprot.writeString(_iter306);
             }
           }
         }
@@ -9022,13 +10078,13 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list289 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.success = new java.util.ArrayList<java.lang.String>(_list289.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem290;
-            for (int _i291 = 0; _i291 < _list289.size; ++_i291)
+            org.apache.thrift.protocol.TList _list307 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.success = new java.util.ArrayList<java.lang.String>(_list307.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem308;
+            for (int _i309 = 0; _i309 < _list307.size; ++_i309)
             {
-              _elem290 = iprot.readString();
-              struct.success.add(_elem290);
+              _elem308 = iprot.readString();
+              struct.success.add(_elem308);
             }
           }
           struct.setSuccessIsSet(true);
@@ -11413,14 +12469,14 @@ public class Planner {
             case 3: // CHANGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list292 = iprot.readListBegin();
-                  struct.changes = new java.util.ArrayList<NamespaceChange>(_list292.size);
-                  @org.apache.thrift.annotation.Nullable NamespaceChange _elem293;
-                  for (int _i294 = 0; _i294 < _list292.size; ++_i294)
+                  org.apache.thrift.protocol.TList _list310 = iprot.readListBegin();
+                  struct.changes = new java.util.ArrayList<NamespaceChange>(_list310.size);
+                  @org.apache.thrift.annotation.Nullable NamespaceChange _elem311;
+                  for (int _i312 = 0; _i312 < _list310.size; ++_i312)
                   {
-                    _elem293 = new NamespaceChange();
-                    _elem293.read(iprot);
-                    struct.changes.add(_elem293);
+                    _elem311 = new NamespaceChange();
+                    _elem311.read(iprot);
+                    struct.changes.add(_elem311);
                   }
                   iprot.readListEnd();
                 }
@@ -11459,9 +12515,9 @@ public class Planner {
           oprot.writeFieldBegin(CHANGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.changes.size()));
-            for (NamespaceChange _iter295 : struct.changes)
+            for (NamespaceChange _iter313 : struct.changes)
             {
-              _iter295.write(oprot);
+              _iter313.write(oprot);
             }
             oprot.writeListEnd();
           }
@@ -11505,9 +12561,9 @@ public class Planner {
         if (struct.isSetChanges()) {
           {
             oprot.writeI32(struct.changes.size());
-            for (NamespaceChange _iter296 : struct.changes)
+            for (NamespaceChange _iter314 : struct.changes)
             {
-              _iter296.write(oprot);
+              _iter314.write(oprot);
             }
           }
         }
@@ -11528,14 +12584,14 @@ public class Planner {
         }
         if (incoming.get(2)) {
           {
-            org.apache.thrift.protocol.TList _list297 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-            struct.changes = new java.util.ArrayList<NamespaceChange>(_list297.size);
-            @org.apache.thrift.annotation.Nullable NamespaceChange _elem298;
-            for (int _i299 = 0; _i299 < _list297.size; ++_i299)
+            org.apache.thrift.protocol.TList _list315 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+            struct.changes = new java.util.ArrayList<NamespaceChange>(_list315.size);
+            @org.apache.thrift.annotation.Nullable NamespaceChange _elem316;
+            for (int _i317 = 0; _i317 < _list315.size; ++_i317)
             {
-              _elem298 = new NamespaceChange();
-              _elem298.read(iprot);
-              struct.changes.add(_elem298);
+              _elem316 = new NamespaceChange();
+              _elem316.read(iprot);
+              struct.changes.add(_elem316);
             }
           }
           struct.setChangesIsSet(true);
@@ -13794,13 +14850,13 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list300 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<java.lang.String>(_list300.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem301;
-                  for (int _i302 = 0; _i302 < _list300.size; ++_i302)
+                  org.apache.thrift.protocol.TList _list318 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<java.lang.String>(_list318.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem319;
+                  for (int _i320 = 0; _i320 < _list318.size; ++_i320)
                   {
-                    _elem301 = iprot.readString();
-                    struct.success.add(_elem301);
+                    _elem319 = iprot.readString();
+                    struct.success.add(_elem319);
                   }
                   iprot.readListEnd();
                 }
@@ -13838,9 +14894,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.success.size()));
-            for (java.lang.String _iter303 : struct.success)
+            for (java.lang.String _iter321 : struct.success)
             {
-              oprot.writeString(_iter303);
+              oprot.writeString(_iter321);
             }
             oprot.writeListEnd();
           }
@@ -13880,9 +14936,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (java.lang.String _iter304 : struct.success)
+            for (java.lang.String _iter322 : struct.success)
             {
-              oprot.writeString(_iter304);
+              oprot.writeString(_iter322);
             }
           }
         }
@@ -13897,13 +14953,13 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list305 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.success = new java.util.ArrayList<java.lang.String>(_list305.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem306;
-            for (int _i307 = 0; _i307 < _list305.size; ++_i307)
+            org.apache.thrift.protocol.TList _list323 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.success = new java.util.ArrayList<java.lang.String>(_list323.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem324;
+            for (int _i325 = 0; _i325 < _list323.size; ++_i325)
             {
-              _elem306 = iprot.readString();
-              struct.success.add(_elem306);
+              _elem324 = iprot.readString();
+              struct.success.add(_elem324);
             }
           }
           struct.setSuccessIsSet(true);
@@ -16313,14 +17369,14 @@ public class Planner {
             case 2: // CHANGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list308 = iprot.readListBegin();
-                  struct.changes = new java.util.ArrayList<TableChange>(_list308.size);
-                  @org.apache.thrift.annotation.Nullable TableChange _elem309;
-                  for (int _i310 = 0; _i310 < _list308.size; ++_i310)
+                  org.apache.thrift.protocol.TList _list326 = iprot.readListBegin();
+                  struct.changes = new java.util.ArrayList<TableChange>(_list326.size);
+                  @org.apache.thrift.annotation.Nullable TableChange _elem327;
+                  for (int _i328 = 0; _i328 < _list326.size; ++_i328)
                   {
-                    _elem309 = new TableChange();
-                    _elem309.read(iprot);
-                    struct.changes.add(_elem309);
+                    _elem327 = new TableChange();
+                    _elem327.read(iprot);
+                    struct.changes.add(_elem327);
                   }
                   iprot.readListEnd();
                 }
@@ -16354,9 +17410,9 @@ public class Planner {
           oprot.writeFieldBegin(CHANGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.changes.size()));
-            for (TableChange _iter311 : struct.changes)
+            for (TableChange _iter329 : struct.changes)
             {
-              _iter311.write(oprot);
+              _iter329.write(oprot);
             }
             oprot.writeListEnd();
           }
@@ -16394,9 +17450,9 @@ public class Planner {
         if (struct.isSetChanges()) {
           {
             oprot.writeI32(struct.changes.size());
-            for (TableChange _iter312 : struct.changes)
+            for (TableChange _iter330 : struct.changes)
             {
-              _iter312.write(oprot);
+              _iter330.write(oprot);
             }
           }
         }
@@ -16413,14 +17469,14 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list313 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-            struct.changes = new java.util.ArrayList<TableChange>(_list313.size);
-            @org.apache.thrift.annotation.Nullable TableChange _elem314;
-            for (int _i315 = 0; _i315 < _list313.size; ++_i315)
+            org.apache.thrift.protocol.TList _list331 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+            struct.changes = new java.util.ArrayList<TableChange>(_list331.size);
+            @org.apache.thrift.annotation.Nullable TableChange _elem332;
+            for (int _i333 = 0; _i333 < _list331.size; ++_i333)
             {
-              _elem314 = new TableChange();
-              _elem314.read(iprot);
-              struct.changes.add(_elem314);
+              _elem332 = new TableChange();
+              _elem332.read(iprot);
+              struct.changes.add(_elem332);
             }
           }
           struct.setChangesIsSet(true);
@@ -19671,14 +20727,14 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list316 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<PartitionInfo>(_list316.size);
-                  @org.apache.thrift.annotation.Nullable PartitionInfo _elem317;
-                  for (int _i318 = 0; _i318 < _list316.size; ++_i318)
+                  org.apache.thrift.protocol.TList _list334 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<PartitionInfo>(_list334.size);
+                  @org.apache.thrift.annotation.Nullable PartitionInfo _elem335;
+                  for (int _i336 = 0; _i336 < _list334.size; ++_i336)
                   {
-                    _elem317 = new PartitionInfo();
-                    _elem317.read(iprot);
-                    struct.success.add(_elem317);
+                    _elem335 = new PartitionInfo();
+                    _elem335.read(iprot);
+                    struct.success.add(_elem335);
                   }
                   iprot.readListEnd();
                 }
@@ -19716,9 +20772,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.success.size()));
-            for (PartitionInfo _iter319 : struct.success)
+            for (PartitionInfo _iter337 : struct.success)
             {
-              _iter319.write(oprot);
+              _iter337.write(oprot);
             }
             oprot.writeListEnd();
           }
@@ -19758,9 +20814,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (PartitionInfo _iter320 : struct.success)
+            for (PartitionInfo _iter338 : struct.success)
             {
-              _iter320.write(oprot);
+              _iter338.write(oprot);
             }
           }
         }
@@ -19775,14 +20831,14 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list321 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-            struct.success = new java.util.ArrayList<PartitionInfo>(_list321.size);
-            @org.apache.thrift.annotation.Nullable PartitionInfo _elem322;
-            for (int _i323 = 0; _i323 < _list321.size; ++_i323)
+            org.apache.thrift.protocol.TList _list339 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+            struct.success = new java.util.ArrayList<PartitionInfo>(_list339.size);
+            @org.apache.thrift.annotation.Nullable PartitionInfo _elem340;
+            for (int _i341 = 0; _i341 < _list339.size; ++_i341)
             {
-              _elem322 = new PartitionInfo();
-              _elem322.read(iprot);
-              struct.success.add(_elem322);
+              _elem340 = new PartitionInfo();
+              _elem340.read(iprot);
+              struct.success.add(_elem340);
             }
           }
           struct.setSuccessIsSet(true);
@@ -20230,13 +21286,13 @@ public class Planner {
             case 2: // SPECS_JSON
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list324 = iprot.readListBegin();
-                  struct.specsJson = new java.util.ArrayList<java.lang.String>(_list324.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem325;
-                  for (int _i326 = 0; _i326 < _list324.size; ++_i326)
+                  org.apache.thrift.protocol.TList _list342 = iprot.readListBegin();
+                  struct.specsJson = new java.util.ArrayList<java.lang.String>(_list342.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem343;
+                  for (int _i344 = 0; _i344 < _list342.size; ++_i344)
                   {
-                    _elem325 = iprot.readString();
-                    struct.specsJson.add(_elem325);
+                    _elem343 = iprot.readString();
+                    struct.specsJson.add(_elem343);
                   }
                   iprot.readListEnd();
                 }
@@ -20270,9 +21326,9 @@ public class Planner {
           oprot.writeFieldBegin(SPECS_JSON_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.specsJson.size()));
-            for (java.lang.String _iter327 : struct.specsJson)
+            for (java.lang.String _iter345 : struct.specsJson)
             {
-              oprot.writeString(_iter327);
+              oprot.writeString(_iter345);
             }
             oprot.writeListEnd();
           }
@@ -20310,9 +21366,9 @@ public class Planner {
         if (struct.isSetSpecsJson()) {
           {
             oprot.writeI32(struct.specsJson.size());
-            for (java.lang.String _iter328 : struct.specsJson)
+            for (java.lang.String _iter346 : struct.specsJson)
             {
-              oprot.writeString(_iter328);
+              oprot.writeString(_iter346);
             }
           }
         }
@@ -20328,13 +21384,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list329 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.specsJson = new java.util.ArrayList<java.lang.String>(_list329.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem330;
-            for (int _i331 = 0; _i331 < _list329.size; ++_i331)
+            org.apache.thrift.protocol.TList _list347 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.specsJson = new java.util.ArrayList<java.lang.String>(_list347.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem348;
+            for (int _i349 = 0; _i349 < _list347.size; ++_i349)
             {
-              _elem330 = iprot.readString();
-              struct.specsJson.add(_elem330);
+              _elem348 = iprot.readString();
+              struct.specsJson.add(_elem348);
             }
           }
           struct.setSpecsJsonIsSet(true);
@@ -21157,13 +22213,13 @@ public class Planner {
             case 2: // SPECS_JSON
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list332 = iprot.readListBegin();
-                  struct.specsJson = new java.util.ArrayList<java.lang.String>(_list332.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem333;
-                  for (int _i334 = 0; _i334 < _list332.size; ++_i334)
+                  org.apache.thrift.protocol.TList _list350 = iprot.readListBegin();
+                  struct.specsJson = new java.util.ArrayList<java.lang.String>(_list350.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem351;
+                  for (int _i352 = 0; _i352 < _list350.size; ++_i352)
                   {
-                    _elem333 = iprot.readString();
-                    struct.specsJson.add(_elem333);
+                    _elem351 = iprot.readString();
+                    struct.specsJson.add(_elem351);
                   }
                   iprot.readListEnd();
                 }
@@ -21197,9 +22253,9 @@ public class Planner {
           oprot.writeFieldBegin(SPECS_JSON_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.specsJson.size()));
-            for (java.lang.String _iter335 : struct.specsJson)
+            for (java.lang.String _iter353 : struct.specsJson)
             {
-              oprot.writeString(_iter335);
+              oprot.writeString(_iter353);
             }
             oprot.writeListEnd();
           }
@@ -21237,9 +22293,9 @@ public class Planner {
         if (struct.isSetSpecsJson()) {
           {
             oprot.writeI32(struct.specsJson.size());
-            for (java.lang.String _iter336 : struct.specsJson)
+            for (java.lang.String _iter354 : struct.specsJson)
             {
-              oprot.writeString(_iter336);
+              oprot.writeString(_iter354);
             }
           }
         }
@@ -21255,13 +22311,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list337 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.specsJson = new java.util.ArrayList<java.lang.String>(_list337.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem338;
-            for (int _i339 = 0; _i339 < _list337.size; ++_i339)
+            org.apache.thrift.protocol.TList _list355 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.specsJson = new java.util.ArrayList<java.lang.String>(_list355.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem356;
+            for (int _i357 = 0; _i357 < _list355.size; ++_i357)
             {
-              _elem338 = iprot.readString();
-              struct.specsJson.add(_elem338);
+              _elem356 = iprot.readString();
+              struct.specsJson.add(_elem356);
             }
           }
           struct.setSpecsJsonIsSet(true);
@@ -22084,13 +23140,13 @@ public class Planner {
             case 2: // SPECS_JSON
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list340 = iprot.readListBegin();
-                  struct.specsJson = new java.util.ArrayList<java.lang.String>(_list340.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem341;
-                  for (int _i342 = 0; _i342 < _list340.size; ++_i342)
+                  org.apache.thrift.protocol.TList _list358 = iprot.readListBegin();
+                  struct.specsJson = new java.util.ArrayList<java.lang.String>(_list358.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem359;
+                  for (int _i360 = 0; _i360 < _list358.size; ++_i360)
                   {
-                    _elem341 = iprot.readString();
-                    struct.specsJson.add(_elem341);
+                    _elem359 = iprot.readString();
+                    struct.specsJson.add(_elem359);
                   }
                   iprot.readListEnd();
                 }
@@ -22124,9 +23180,9 @@ public class Planner {
           oprot.writeFieldBegin(SPECS_JSON_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.specsJson.size()));
-            for (java.lang.String _iter343 : struct.specsJson)
+            for (java.lang.String _iter361 : struct.specsJson)
             {
-              oprot.writeString(_iter343);
+              oprot.writeString(_iter361);
             }
             oprot.writeListEnd();
           }
@@ -22164,9 +23220,9 @@ public class Planner {
         if (struct.isSetSpecsJson()) {
           {
             oprot.writeI32(struct.specsJson.size());
-            for (java.lang.String _iter344 : struct.specsJson)
+            for (java.lang.String _iter362 : struct.specsJson)
             {
-              oprot.writeString(_iter344);
+              oprot.writeString(_iter362);
             }
           }
         }
@@ -22182,13 +23238,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list345 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.specsJson = new java.util.ArrayList<java.lang.String>(_list345.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem346;
-            for (int _i347 = 0; _i347 < _list345.size; ++_i347)
+            org.apache.thrift.protocol.TList _list363 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.specsJson = new java.util.ArrayList<java.lang.String>(_list363.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem364;
+            for (int _i365 = 0; _i365 < _list363.size; ++_i365)
             {
-              _elem346 = iprot.readString();
-              struct.specsJson.add(_elem346);
+              _elem364 = iprot.readString();
+              struct.specsJson.add(_elem364);
             }
           }
           struct.setSpecsJsonIsSet(true);
@@ -23011,13 +24067,13 @@ public class Planner {
             case 2: // FILTERS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list348 = iprot.readListBegin();
-                  struct.filters = new java.util.ArrayList<java.lang.String>(_list348.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem349;
-                  for (int _i350 = 0; _i350 < _list348.size; ++_i350)
+                  org.apache.thrift.protocol.TList _list366 = iprot.readListBegin();
+                  struct.filters = new java.util.ArrayList<java.lang.String>(_list366.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem367;
+                  for (int _i368 = 0; _i368 < _list366.size; ++_i368)
                   {
-                    _elem349 = iprot.readString();
-                    struct.filters.add(_elem349);
+                    _elem367 = iprot.readString();
+                    struct.filters.add(_elem367);
                   }
                   iprot.readListEnd();
                 }
@@ -23051,9 +24107,9 @@ public class Planner {
           oprot.writeFieldBegin(FILTERS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.filters.size()));
-            for (java.lang.String _iter351 : struct.filters)
+            for (java.lang.String _iter369 : struct.filters)
             {
-              oprot.writeString(_iter351);
+              oprot.writeString(_iter369);
             }
             oprot.writeListEnd();
           }
@@ -23091,9 +24147,9 @@ public class Planner {
         if (struct.isSetFilters()) {
           {
             oprot.writeI32(struct.filters.size());
-            for (java.lang.String _iter352 : struct.filters)
+            for (java.lang.String _iter370 : struct.filters)
             {
-              oprot.writeString(_iter352);
+              oprot.writeString(_iter370);
             }
           }
         }
@@ -23109,13 +24165,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list353 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.filters = new java.util.ArrayList<java.lang.String>(_list353.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem354;
-            for (int _i355 = 0; _i355 < _list353.size; ++_i355)
+            org.apache.thrift.protocol.TList _list371 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.filters = new java.util.ArrayList<java.lang.String>(_list371.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem372;
+            for (int _i373 = 0; _i373 < _list371.size; ++_i373)
             {
-              _elem354 = iprot.readString();
-              struct.filters.add(_elem354);
+              _elem372 = iprot.readString();
+              struct.filters.add(_elem372);
             }
           }
           struct.setFiltersIsSet(true);
@@ -23539,15 +24595,15 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list356 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<FilterHandling>(_list356.size);
-                  @org.apache.thrift.annotation.Nullable FilterHandling _elem357;
-                  for (int _i358 = 0; _i358 < _list356.size; ++_i358)
+                  org.apache.thrift.protocol.TList _list374 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<FilterHandling>(_list374.size);
+                  @org.apache.thrift.annotation.Nullable FilterHandling _elem375;
+                  for (int _i376 = 0; _i376 < _list374.size; ++_i376)
                   {
-                    _elem357 = interbed.spark.thrift.FilterHandling.findByValue(iprot.readI32());
-                    if (_elem357 != null)
+                    _elem375 = interbed.spark.thrift.FilterHandling.findByValue(iprot.readI32());
+                    if (_elem375 != null)
                     {
-                      struct.success.add(_elem357);
+                      struct.success.add(_elem375);
                     }
                   }
                   iprot.readListEnd();
@@ -23586,9 +24642,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.I32, struct.success.size()));
-            for (FilterHandling _iter359 : struct.success)
+            for (FilterHandling _iter377 : struct.success)
             {
-              oprot.writeI32(_iter359.getValue());
+              oprot.writeI32(_iter377.getValue());
             }
             oprot.writeListEnd();
           }
@@ -23628,9 +24684,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (FilterHandling _iter360 : struct.success)
+            for (FilterHandling _iter378 : struct.success)
             {
-              oprot.writeI32(_iter360.getValue());
+              oprot.writeI32(_iter378.getValue());
             }
           }
         }
@@ -23645,15 +24701,15 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list361 = iprot.readListBegin(org.apache.thrift.protocol.TType.I32);
-            struct.success = new java.util.ArrayList<FilterHandling>(_list361.size);
-            @org.apache.thrift.annotation.Nullable FilterHandling _elem362;
-            for (int _i363 = 0; _i363 < _list361.size; ++_i363)
+            org.apache.thrift.protocol.TList _list379 = iprot.readListBegin(org.apache.thrift.protocol.TType.I32);
+            struct.success = new java.util.ArrayList<FilterHandling>(_list379.size);
+            @org.apache.thrift.annotation.Nullable FilterHandling _elem380;
+            for (int _i381 = 0; _i381 < _list379.size; ++_i381)
             {
-              _elem362 = interbed.spark.thrift.FilterHandling.findByValue(iprot.readI32());
-              if (_elem362 != null)
+              _elem380 = interbed.spark.thrift.FilterHandling.findByValue(iprot.readI32());
+              if (_elem380 != null)
               {
-                struct.success.add(_elem362);
+                struct.success.add(_elem380);
               }
             }
           }
@@ -25191,14 +26247,14 @@ public class Planner {
             case 3: // AGGREGATES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list364 = iprot.readListBegin();
-                  struct.aggregates = new java.util.ArrayList<Aggregate>(_list364.size);
-                  @org.apache.thrift.annotation.Nullable Aggregate _elem365;
-                  for (int _i366 = 0; _i366 < _list364.size; ++_i366)
+                  org.apache.thrift.protocol.TList _list382 = iprot.readListBegin();
+                  struct.aggregates = new java.util.ArrayList<Aggregate>(_list382.size);
+                  @org.apache.thrift.annotation.Nullable Aggregate _elem383;
+                  for (int _i384 = 0; _i384 < _list382.size; ++_i384)
                   {
-                    _elem365 = new Aggregate();
-                    _elem365.read(iprot);
-                    struct.aggregates.add(_elem365);
+                    _elem383 = new Aggregate();
+                    _elem383.read(iprot);
+                    struct.aggregates.add(_elem383);
                   }
                   iprot.readListEnd();
                 }
@@ -25237,9 +26293,9 @@ public class Planner {
           oprot.writeFieldBegin(AGGREGATES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.aggregates.size()));
-            for (Aggregate _iter367 : struct.aggregates)
+            for (Aggregate _iter385 : struct.aggregates)
             {
-              _iter367.write(oprot);
+              _iter385.write(oprot);
             }
             oprot.writeListEnd();
           }
@@ -25283,9 +26339,9 @@ public class Planner {
         if (struct.isSetAggregates()) {
           {
             oprot.writeI32(struct.aggregates.size());
-            for (Aggregate _iter368 : struct.aggregates)
+            for (Aggregate _iter386 : struct.aggregates)
             {
-              _iter368.write(oprot);
+              _iter386.write(oprot);
             }
           }
         }
@@ -25306,14 +26362,14 @@ public class Planner {
         }
         if (incoming.get(2)) {
           {
-            org.apache.thrift.protocol.TList _list369 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-            struct.aggregates = new java.util.ArrayList<Aggregate>(_list369.size);
-            @org.apache.thrift.annotation.Nullable Aggregate _elem370;
-            for (int _i371 = 0; _i371 < _list369.size; ++_i371)
+            org.apache.thrift.protocol.TList _list387 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+            struct.aggregates = new java.util.ArrayList<Aggregate>(_list387.size);
+            @org.apache.thrift.annotation.Nullable Aggregate _elem388;
+            for (int _i389 = 0; _i389 < _list387.size; ++_i389)
             {
-              _elem370 = new Aggregate();
-              _elem370.read(iprot);
-              struct.aggregates.add(_elem370);
+              _elem388 = new Aggregate();
+              _elem388.read(iprot);
+              struct.aggregates.add(_elem388);
             }
           }
           struct.setAggregatesIsSet(true);
@@ -27238,13 +28294,13 @@ public class Planner {
             case 2: // MESSAGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list372 = iprot.readListBegin();
-                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list372.size);
-                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem373;
-                  for (int _i374 = 0; _i374 < _list372.size; ++_i374)
+                  org.apache.thrift.protocol.TList _list390 = iprot.readListBegin();
+                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list390.size);
+                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem391;
+                  for (int _i392 = 0; _i392 < _list390.size; ++_i392)
                   {
-                    _elem373 = iprot.readBinary();
-                    struct.messages.add(_elem373);
+                    _elem391 = iprot.readBinary();
+                    struct.messages.add(_elem391);
                   }
                   iprot.readListEnd();
                 }
@@ -27278,9 +28334,9 @@ public class Planner {
           oprot.writeFieldBegin(MESSAGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.messages.size()));
-            for (java.nio.ByteBuffer _iter375 : struct.messages)
+            for (java.nio.ByteBuffer _iter393 : struct.messages)
             {
-              oprot.writeBinary(_iter375);
+              oprot.writeBinary(_iter393);
             }
             oprot.writeListEnd();
           }
@@ -27318,9 +28374,9 @@ public class Planner {
         if (struct.isSetMessages()) {
           {
             oprot.writeI32(struct.messages.size());
-            for (java.nio.ByteBuffer _iter376 : struct.messages)
+            for (java.nio.ByteBuffer _iter394 : struct.messages)
             {
-              oprot.writeBinary(_iter376);
+              oprot.writeBinary(_iter394);
             }
           }
         }
@@ -27336,13 +28392,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list377 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list377.size);
-            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem378;
-            for (int _i379 = 0; _i379 < _list377.size; ++_i379)
+            org.apache.thrift.protocol.TList _list395 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list395.size);
+            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem396;
+            for (int _i397 = 0; _i397 < _list395.size; ++_i397)
             {
-              _elem378 = iprot.readBinary();
-              struct.messages.add(_elem378);
+              _elem396 = iprot.readBinary();
+              struct.messages.add(_elem396);
             }
           }
           struct.setMessagesIsSet(true);
@@ -28275,13 +29331,13 @@ public class Planner {
             case 2: // MESSAGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list380 = iprot.readListBegin();
-                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list380.size);
-                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem381;
-                  for (int _i382 = 0; _i382 < _list380.size; ++_i382)
+                  org.apache.thrift.protocol.TList _list398 = iprot.readListBegin();
+                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list398.size);
+                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem399;
+                  for (int _i400 = 0; _i400 < _list398.size; ++_i400)
                   {
-                    _elem381 = iprot.readBinary();
-                    struct.messages.add(_elem381);
+                    _elem399 = iprot.readBinary();
+                    struct.messages.add(_elem399);
                   }
                   iprot.readListEnd();
                 }
@@ -28315,9 +29371,9 @@ public class Planner {
           oprot.writeFieldBegin(MESSAGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.messages.size()));
-            for (java.nio.ByteBuffer _iter383 : struct.messages)
+            for (java.nio.ByteBuffer _iter401 : struct.messages)
             {
-              oprot.writeBinary(_iter383);
+              oprot.writeBinary(_iter401);
             }
             oprot.writeListEnd();
           }
@@ -28355,9 +29411,9 @@ public class Planner {
         if (struct.isSetMessages()) {
           {
             oprot.writeI32(struct.messages.size());
-            for (java.nio.ByteBuffer _iter384 : struct.messages)
+            for (java.nio.ByteBuffer _iter402 : struct.messages)
             {
-              oprot.writeBinary(_iter384);
+              oprot.writeBinary(_iter402);
             }
           }
         }
@@ -28373,13 +29429,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list385 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list385.size);
-            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem386;
-            for (int _i387 = 0; _i387 < _list385.size; ++_i387)
+            org.apache.thrift.protocol.TList _list403 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list403.size);
+            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem404;
+            for (int _i405 = 0; _i405 < _list403.size; ++_i405)
             {
-              _elem386 = iprot.readBinary();
-              struct.messages.add(_elem386);
+              _elem404 = iprot.readBinary();
+              struct.messages.add(_elem404);
             }
           }
           struct.setMessagesIsSet(true);
@@ -29567,14 +30623,14 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list388 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<ProcedureInfo>(_list388.size);
-                  @org.apache.thrift.annotation.Nullable ProcedureInfo _elem389;
-                  for (int _i390 = 0; _i390 < _list388.size; ++_i390)
+                  org.apache.thrift.protocol.TList _list406 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<ProcedureInfo>(_list406.size);
+                  @org.apache.thrift.annotation.Nullable ProcedureInfo _elem407;
+                  for (int _i408 = 0; _i408 < _list406.size; ++_i408)
                   {
-                    _elem389 = new ProcedureInfo();
-                    _elem389.read(iprot);
-                    struct.success.add(_elem389);
+                    _elem407 = new ProcedureInfo();
+                    _elem407.read(iprot);
+                    struct.success.add(_elem407);
                   }
                   iprot.readListEnd();
                 }
@@ -29612,9 +30668,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.success.size()));
-            for (ProcedureInfo _iter391 : struct.success)
+            for (ProcedureInfo _iter409 : struct.success)
             {
-              _iter391.write(oprot);
+              _iter409.write(oprot);
             }
             oprot.writeListEnd();
           }
@@ -29654,9 +30710,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (ProcedureInfo _iter392 : struct.success)
+            for (ProcedureInfo _iter410 : struct.success)
             {
-              _iter392.write(oprot);
+              _iter410.write(oprot);
             }
           }
         }
@@ -29671,14 +30727,14 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list393 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-            struct.success = new java.util.ArrayList<ProcedureInfo>(_list393.size);
-            @org.apache.thrift.annotation.Nullable ProcedureInfo _elem394;
-            for (int _i395 = 0; _i395 < _list393.size; ++_i395)
+            org.apache.thrift.protocol.TList _list411 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+            struct.success = new java.util.ArrayList<ProcedureInfo>(_list411.size);
+            @org.apache.thrift.annotation.Nullable ProcedureInfo _elem412;
+            for (int _i413 = 0; _i413 < _list411.size; ++_i413)
             {
-              _elem394 = new ProcedureInfo();
-              _elem394.read(iprot);
-              struct.success.add(_elem394);
+              _elem412 = new ProcedureInfo();
+              _elem412.read(iprot);
+              struct.success.add(_elem412);
             }
           }
           struct.setSuccessIsSet(true);
@@ -31094,13 +32150,13 @@ public class Planner {
             case 3: // RESULTS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list396 = iprot.readListBegin();
-                  struct.results = new java.util.ArrayList<java.nio.ByteBuffer>(_list396.size);
-                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem397;
-                  for (int _i398 = 0; _i398 < _list396.size; ++_i398)
+                  org.apache.thrift.protocol.TList _list414 = iprot.readListBegin();
+                  struct.results = new java.util.ArrayList<java.nio.ByteBuffer>(_list414.size);
+                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem415;
+                  for (int _i416 = 0; _i416 < _list414.size; ++_i416)
                   {
-                    _elem397 = iprot.readBinary();
-                    struct.results.add(_elem397);
+                    _elem415 = iprot.readBinary();
+                    struct.results.add(_elem415);
                   }
                   iprot.readListEnd();
                 }
@@ -31139,9 +32195,9 @@ public class Planner {
           oprot.writeFieldBegin(RESULTS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.results.size()));
-            for (java.nio.ByteBuffer _iter399 : struct.results)
+            for (java.nio.ByteBuffer _iter417 : struct.results)
             {
-              oprot.writeBinary(_iter399);
+              oprot.writeBinary(_iter417);
             }
             oprot.writeListEnd();
           }
@@ -31185,9 +32241,9 @@ public class Planner {
         if (struct.isSetResults()) {
           {
             oprot.writeI32(struct.results.size());
-            for (java.nio.ByteBuffer _iter400 : struct.results)
+            for (java.nio.ByteBuffer _iter418 : struct.results)
             {
-              oprot.writeBinary(_iter400);
+              oprot.writeBinary(_iter418);
             }
           }
         }
@@ -31208,13 +32264,13 @@ public class Planner {
         }
         if (incoming.get(2)) {
           {
-            org.apache.thrift.protocol.TList _list401 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.results = new java.util.ArrayList<java.nio.ByteBuffer>(_list401.size);
-            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem402;
-            for (int _i403 = 0; _i403 < _list401.size; ++_i403)
+            org.apache.thrift.protocol.TList _list419 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.results = new java.util.ArrayList<java.nio.ByteBuffer>(_list419.size);
+            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem420;
+            for (int _i421 = 0; _i421 < _list419.size; ++_i421)
             {
-              _elem402 = iprot.readBinary();
-              struct.results.add(_elem402);
+              _elem420 = iprot.readBinary();
+              struct.results.add(_elem420);
             }
           }
           struct.setResultsIsSet(true);
@@ -33108,15 +34164,15 @@ public class Planner {
             case 2: // OPTIONS
               if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
                 {
-                  org.apache.thrift.protocol.TMap _map404 = iprot.readMapBegin();
-                  struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map404.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _key405;
-                  @org.apache.thrift.annotation.Nullable java.lang.String _val406;
-                  for (int _i407 = 0; _i407 < _map404.size; ++_i407)
+                  org.apache.thrift.protocol.TMap _map422 = iprot.readMapBegin();
+                  struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map422.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _key423;
+                  @org.apache.thrift.annotation.Nullable java.lang.String _val424;
+                  for (int _i425 = 0; _i425 < _map422.size; ++_i425)
                   {
-                    _key405 = iprot.readString();
-                    _val406 = iprot.readString();
-                    struct.options.put(_key405, _val406);
+                    _key423 = iprot.readString();
+                    _val424 = iprot.readString();
+                    struct.options.put(_key423, _val424);
                   }
                   iprot.readMapEnd();
                 }
@@ -33128,15 +34184,15 @@ public class Planner {
             case 3: // SETTINGS
               if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
                 {
-                  org.apache.thrift.protocol.TMap _map408 = iprot.readMapBegin();
-                  struct.settings = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map408.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _key409;
-                  @org.apache.thrift.annotation.Nullable java.lang.String _val410;
-                  for (int _i411 = 0; _i411 < _map408.size; ++_i411)
+                  org.apache.thrift.protocol.TMap _map426 = iprot.readMapBegin();
+                  struct.settings = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map426.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _key427;
+                  @org.apache.thrift.annotation.Nullable java.lang.String _val428;
+                  for (int _i429 = 0; _i429 < _map426.size; ++_i429)
                   {
-                    _key409 = iprot.readString();
-                    _val410 = iprot.readString();
-                    struct.settings.put(_key409, _val410);
+                    _key427 = iprot.readString();
+                    _val428 = iprot.readString();
+                    struct.settings.put(_key427, _val428);
                   }
                   iprot.readMapEnd();
                 }
@@ -33170,10 +34226,10 @@ public class Planner {
           oprot.writeFieldBegin(OPTIONS_FIELD_DESC);
           {
             oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.options.size()));
-            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter412 : struct.options.entrySet())
+            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter430 : struct.options.entrySet())
             {
-              oprot.writeString(_iter412.getKey());
-              oprot.writeString(_iter412.getValue());
+              oprot.writeString(_iter430.getKey());
+              oprot.writeString(_iter430.getValue());
             }
             oprot.writeMapEnd();
           }
@@ -33183,10 +34239,10 @@ public class Planner {
           oprot.writeFieldBegin(SETTINGS_FIELD_DESC);
           {
             oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.settings.size()));
-            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter413 : struct.settings.entrySet())
+            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter431 : struct.settings.entrySet())
             {
-              oprot.writeString(_iter413.getKey());
-              oprot.writeString(_iter413.getValue());
+              oprot.writeString(_iter431.getKey());
+              oprot.writeString(_iter431.getValue());
             }
             oprot.writeMapEnd();
           }
@@ -33227,20 +34283,20 @@ public class Planner {
         if (struct.isSetOptions()) {
           {
             oprot.writeI32(struct.options.size());
-            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter414 : struct.options.entrySet())
+            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter432 : struct.options.entrySet())
             {
-              oprot.writeString(_iter414.getKey());
-              oprot.writeString(_iter414.getValue());
+              oprot.writeString(_iter432.getKey());
+              oprot.writeString(_iter432.getValue());
             }
           }
         }
         if (struct.isSetSettings()) {
           {
             oprot.writeI32(struct.settings.size());
-            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter415 : struct.settings.entrySet())
+            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter433 : struct.settings.entrySet())
             {
-              oprot.writeString(_iter415.getKey());
-              oprot.writeString(_iter415.getValue());
+              oprot.writeString(_iter433.getKey());
+              oprot.writeString(_iter433.getValue());
             }
           }
         }
@@ -33256,30 +34312,30 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TMap _map416 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-            struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map416.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _key417;
-            @org.apache.thrift.annotation.Nullable java.lang.String _val418;
-            for (int _i419 = 0; _i419 < _map416.size; ++_i419)
+            org.apache.thrift.protocol.TMap _map434 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+            struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map434.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _key435;
+            @org.apache.thrift.annotation.Nullable java.lang.String _val436;
+            for (int _i437 = 0; _i437 < _map434.size; ++_i437)
             {
-              _key417 = iprot.readString();
-              _val418 = iprot.readString();
-              struct.options.put(_key417, _val418);
+              _key435 = iprot.readString();
+              _val436 = iprot.readString();
+              struct.options.put(_key435, _val436);
             }
           }
           struct.setOptionsIsSet(true);
         }
         if (incoming.get(2)) {
           {
-            org.apache.thrift.protocol.TMap _map420 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-            struct.settings = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map420.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _key421;
-            @org.apache.thrift.annotation.Nullable java.lang.String _val422;
-            for (int _i423 = 0; _i423 < _map420.size; ++_i423)
+            org.apache.thrift.protocol.TMap _map438 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+            struct.settings = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map438.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _key439;
+            @org.apache.thrift.annotation.Nullable java.lang.String _val440;
+            for (int _i441 = 0; _i441 < _map438.size; ++_i441)
             {
-              _key421 = iprot.readString();
-              _val422 = iprot.readString();
-              struct.settings.put(_key421, _val422);
+              _key439 = iprot.readString();
+              _val440 = iprot.readString();
+              struct.settings.put(_key439, _val440);
             }
           }
           struct.setSettingsIsSet(true);
@@ -43929,13 +44985,13 @@ public class Planner {
             case 3: // MESSAGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list424 = iprot.readListBegin();
-                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list424.size);
-                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem425;
-                  for (int _i426 = 0; _i426 < _list424.size; ++_i426)
+                  org.apache.thrift.protocol.TList _list442 = iprot.readListBegin();
+                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list442.size);
+                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem443;
+                  for (int _i444 = 0; _i444 < _list442.size; ++_i444)
                   {
-                    _elem425 = iprot.readBinary();
-                    struct.messages.add(_elem425);
+                    _elem443 = iprot.readBinary();
+                    struct.messages.add(_elem443);
                   }
                   iprot.readListEnd();
                 }
@@ -43972,9 +45028,9 @@ public class Planner {
           oprot.writeFieldBegin(MESSAGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.messages.size()));
-            for (java.nio.ByteBuffer _iter427 : struct.messages)
+            for (java.nio.ByteBuffer _iter445 : struct.messages)
             {
-              oprot.writeBinary(_iter427);
+              oprot.writeBinary(_iter445);
             }
             oprot.writeListEnd();
           }
@@ -44018,9 +45074,9 @@ public class Planner {
         if (struct.isSetMessages()) {
           {
             oprot.writeI32(struct.messages.size());
-            for (java.nio.ByteBuffer _iter428 : struct.messages)
+            for (java.nio.ByteBuffer _iter446 : struct.messages)
             {
-              oprot.writeBinary(_iter428);
+              oprot.writeBinary(_iter446);
             }
           }
         }
@@ -44040,13 +45096,13 @@ public class Planner {
         }
         if (incoming.get(2)) {
           {
-            org.apache.thrift.protocol.TList _list429 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list429.size);
-            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem430;
-            for (int _i431 = 0; _i431 < _list429.size; ++_i431)
+            org.apache.thrift.protocol.TList _list447 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list447.size);
+            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem448;
+            for (int _i449 = 0; _i449 < _list447.size; ++_i449)
             {
-              _elem430 = iprot.readBinary();
-              struct.messages.add(_elem430);
+              _elem448 = iprot.readBinary();
+              struct.messages.add(_elem448);
             }
           }
           struct.setMessagesIsSet(true);
@@ -45851,13 +46907,13 @@ public class Planner {
             case 2: // FILTERS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list432 = iprot.readListBegin();
-                  struct.filters = new java.util.ArrayList<java.lang.String>(_list432.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem433;
-                  for (int _i434 = 0; _i434 < _list432.size; ++_i434)
+                  org.apache.thrift.protocol.TList _list450 = iprot.readListBegin();
+                  struct.filters = new java.util.ArrayList<java.lang.String>(_list450.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem451;
+                  for (int _i452 = 0; _i452 < _list450.size; ++_i452)
                   {
-                    _elem433 = iprot.readString();
-                    struct.filters.add(_elem433);
+                    _elem451 = iprot.readString();
+                    struct.filters.add(_elem451);
                   }
                   iprot.readListEnd();
                 }
@@ -45891,9 +46947,9 @@ public class Planner {
           oprot.writeFieldBegin(FILTERS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.filters.size()));
-            for (java.lang.String _iter435 : struct.filters)
+            for (java.lang.String _iter453 : struct.filters)
             {
-              oprot.writeString(_iter435);
+              oprot.writeString(_iter453);
             }
             oprot.writeListEnd();
           }
@@ -45931,9 +46987,9 @@ public class Planner {
         if (struct.isSetFilters()) {
           {
             oprot.writeI32(struct.filters.size());
-            for (java.lang.String _iter436 : struct.filters)
+            for (java.lang.String _iter454 : struct.filters)
             {
-              oprot.writeString(_iter436);
+              oprot.writeString(_iter454);
             }
           }
         }
@@ -45949,13 +47005,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list437 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.filters = new java.util.ArrayList<java.lang.String>(_list437.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem438;
-            for (int _i439 = 0; _i439 < _list437.size; ++_i439)
+            org.apache.thrift.protocol.TList _list455 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.filters = new java.util.ArrayList<java.lang.String>(_list455.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem456;
+            for (int _i457 = 0; _i457 < _list455.size; ++_i457)
             {
-              _elem438 = iprot.readString();
-              struct.filters.add(_elem438);
+              _elem456 = iprot.readString();
+              struct.filters.add(_elem456);
             }
           }
           struct.setFiltersIsSet(true);
@@ -46880,13 +47936,13 @@ public class Planner {
             case 2: // FILTERS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list440 = iprot.readListBegin();
-                  struct.filters = new java.util.ArrayList<java.lang.String>(_list440.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem441;
-                  for (int _i442 = 0; _i442 < _list440.size; ++_i442)
+                  org.apache.thrift.protocol.TList _list458 = iprot.readListBegin();
+                  struct.filters = new java.util.ArrayList<java.lang.String>(_list458.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem459;
+                  for (int _i460 = 0; _i460 < _list458.size; ++_i460)
                   {
-                    _elem441 = iprot.readString();
-                    struct.filters.add(_elem441);
+                    _elem459 = iprot.readString();
+                    struct.filters.add(_elem459);
                   }
                   iprot.readListEnd();
                 }
@@ -46920,9 +47976,9 @@ public class Planner {
           oprot.writeFieldBegin(FILTERS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.filters.size()));
-            for (java.lang.String _iter443 : struct.filters)
+            for (java.lang.String _iter461 : struct.filters)
             {
-              oprot.writeString(_iter443);
+              oprot.writeString(_iter461);
             }
             oprot.writeListEnd();
           }
@@ -46960,9 +48016,9 @@ public class Planner {
         if (struct.isSetFilters()) {
           {
             oprot.writeI32(struct.filters.size());
-            for (java.lang.String _iter444 : struct.filters)
+            for (java.lang.String _iter462 : struct.filters)
             {
-              oprot.writeString(_iter444);
+              oprot.writeString(_iter462);
             }
           }
         }
@@ -46978,13 +48034,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list445 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.filters = new java.util.ArrayList<java.lang.String>(_list445.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem446;
-            for (int _i447 = 0; _i447 < _list445.size; ++_i447)
+            org.apache.thrift.protocol.TList _list463 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.filters = new java.util.ArrayList<java.lang.String>(_list463.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem464;
+            for (int _i465 = 0; _i465 < _list463.size; ++_i465)
             {
-              _elem446 = iprot.readString();
-              struct.filters.add(_elem446);
+              _elem464 = iprot.readString();
+              struct.filters.add(_elem464);
             }
           }
           struct.setFiltersIsSet(true);
@@ -47362,6 +48418,5833 @@ public class Planner {
 
       @Override
       public void read(org.apache.thrift.protocol.TProtocol prot, deleteWhere_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet incoming = iprot.readBitSet(1);
+        if (incoming.get(0)) {
+          struct.error = new PlannerError();
+          struct.error.read(iprot);
+          struct.setErrorIsSet(true);
+        }
+      }
+    }
+
+    private static <S extends org.apache.thrift.scheme.IScheme> S scheme(org.apache.thrift.protocol.TProtocol proto) {
+      return (org.apache.thrift.scheme.StandardScheme.class.equals(proto.getScheme()) ? STANDARD_SCHEME_FACTORY : TUPLE_SCHEME_FACTORY).getScheme();
+    }
+  }
+
+  @SuppressWarnings({"cast", "rawtypes", "serial", "unchecked", "unused"})
+  public static class listViews_args implements org.apache.thrift.TBase<listViews_args, listViews_args._Fields>, java.io.Serializable, Cloneable, Comparable<listViews_args>   {
+    private static final org.apache.thrift.protocol.TStruct STRUCT_DESC = new org.apache.thrift.protocol.TStruct("listViews_args");
+
+    private static final org.apache.thrift.protocol.TField CATALOG_FIELD_DESC = new org.apache.thrift.protocol.TField("catalog", org.apache.thrift.protocol.TType.STRUCT, (short)1);
+    private static final org.apache.thrift.protocol.TField DATABASE_FIELD_DESC = new org.apache.thrift.protocol.TField("database", org.apache.thrift.protocol.TType.STRING, (short)2);
+
+    private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new listViews_argsStandardSchemeFactory();
+    private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new listViews_argsTupleSchemeFactory();
+
+    public @org.apache.thrift.annotation.Nullable CatalogRef catalog; // required
+    public @org.apache.thrift.annotation.Nullable java.lang.String database; // required
+
+    /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
+    public enum _Fields implements org.apache.thrift.TFieldIdEnum {
+      CATALOG((short)1, "catalog"),
+      DATABASE((short)2, "database");
+
+      private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
+
+      static {
+        for (_Fields field : java.util.EnumSet.allOf(_Fields.class)) {
+          byName.put(field.getFieldName(), field);
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByThriftId(int fieldId) {
+        switch(fieldId) {
+          case 1: // CATALOG
+            return CATALOG;
+          case 2: // DATABASE
+            return DATABASE;
+          default:
+            return null;
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, throwing an exception
+       * if it is not found.
+       */
+      public static _Fields findByThriftIdOrThrow(int fieldId) {
+        _Fields fields = findByThriftId(fieldId);
+        if (fields == null) throw new java.lang.IllegalArgumentException("Field " + fieldId + " doesn't exist!");
+        return fields;
+      }
+
+      /**
+       * Find the _Fields constant that matches name, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByName(java.lang.String name) {
+        return byName.get(name);
+      }
+
+      private final short _thriftId;
+      private final java.lang.String _fieldName;
+
+      _Fields(short thriftId, java.lang.String fieldName) {
+        _thriftId = thriftId;
+        _fieldName = fieldName;
+      }
+
+      @Override
+      public short getThriftFieldId() {
+        return _thriftId;
+      }
+
+      @Override
+      public java.lang.String getFieldName() {
+        return _fieldName;
+      }
+    }
+
+    // isset id assignments
+    public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
+    static {
+      java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
+      tmpMap.put(_Fields.CATALOG, new org.apache.thrift.meta_data.FieldMetaData("catalog", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, CatalogRef.class)));
+      tmpMap.put(_Fields.DATABASE, new org.apache.thrift.meta_data.FieldMetaData("database", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING)));
+      metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
+      org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(listViews_args.class, metaDataMap);
+    }
+
+    public listViews_args() {
+    }
+
+    public listViews_args(
+      CatalogRef catalog,
+      java.lang.String database)
+    {
+      this();
+      this.catalog = catalog;
+      this.database = database;
+    }
+
+    /**
+     * Performs a deep copy on <i>other</i>.
+     */
+    public listViews_args(listViews_args other) {
+      if (other.isSetCatalog()) {
+        this.catalog = new CatalogRef(other.catalog);
+      }
+      if (other.isSetDatabase()) {
+        this.database = other.database;
+      }
+    }
+
+    @Override
+    public listViews_args deepCopy() {
+      return new listViews_args(this);
+    }
+
+    @Override
+    public void clear() {
+      this.catalog = null;
+      this.database = null;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public CatalogRef getCatalog() {
+      return this.catalog;
+    }
+
+    public listViews_args setCatalog(@org.apache.thrift.annotation.Nullable CatalogRef catalog) {
+      this.catalog = catalog;
+      return this;
+    }
+
+    public void unsetCatalog() {
+      this.catalog = null;
+    }
+
+    /** Returns true if field catalog is set (has been assigned a value) and false otherwise */
+    public boolean isSetCatalog() {
+      return this.catalog != null;
+    }
+
+    public void setCatalogIsSet(boolean value) {
+      if (!value) {
+        this.catalog = null;
+      }
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public java.lang.String getDatabase() {
+      return this.database;
+    }
+
+    public listViews_args setDatabase(@org.apache.thrift.annotation.Nullable java.lang.String database) {
+      this.database = database;
+      return this;
+    }
+
+    public void unsetDatabase() {
+      this.database = null;
+    }
+
+    /** Returns true if field database is set (has been assigned a value) and false otherwise */
+    public boolean isSetDatabase() {
+      return this.database != null;
+    }
+
+    public void setDatabaseIsSet(boolean value) {
+      if (!value) {
+        this.database = null;
+      }
+    }
+
+    @Override
+    public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
+      switch (field) {
+      case CATALOG:
+        if (value == null) {
+          unsetCatalog();
+        } else {
+          setCatalog((CatalogRef)value);
+        }
+        break;
+
+      case DATABASE:
+        if (value == null) {
+          unsetDatabase();
+        } else {
+          setDatabase((java.lang.String)value);
+        }
+        break;
+
+      }
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public java.lang.Object getFieldValue(_Fields field) {
+      switch (field) {
+      case CATALOG:
+        return getCatalog();
+
+      case DATABASE:
+        return getDatabase();
+
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    /** Returns true if field corresponding to fieldID is set (has been assigned a value) and false otherwise */
+    @Override
+    public boolean isSet(_Fields field) {
+      if (field == null) {
+        throw new java.lang.IllegalArgumentException();
+      }
+
+      switch (field) {
+      case CATALOG:
+        return isSetCatalog();
+      case DATABASE:
+        return isSetDatabase();
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    @Override
+    public boolean equals(java.lang.Object that) {
+      if (that instanceof listViews_args)
+        return this.equals((listViews_args)that);
+      return false;
+    }
+
+    public boolean equals(listViews_args that) {
+      if (that == null)
+        return false;
+      if (this == that)
+        return true;
+
+      boolean this_present_catalog = true && this.isSetCatalog();
+      boolean that_present_catalog = true && that.isSetCatalog();
+      if (this_present_catalog || that_present_catalog) {
+        if (!(this_present_catalog && that_present_catalog))
+          return false;
+        if (!this.catalog.equals(that.catalog))
+          return false;
+      }
+
+      boolean this_present_database = true && this.isSetDatabase();
+      boolean that_present_database = true && that.isSetDatabase();
+      if (this_present_database || that_present_database) {
+        if (!(this_present_database && that_present_database))
+          return false;
+        if (!this.database.equals(that.database))
+          return false;
+      }
+
+      return true;
+    }
+
+    @Override
+    public int hashCode() {
+      int hashCode = 1;
+
+      hashCode = hashCode * 8191 + ((isSetCatalog()) ? 131071 : 524287);
+      if (isSetCatalog())
+        hashCode = hashCode * 8191 + catalog.hashCode();
+
+      hashCode = hashCode * 8191 + ((isSetDatabase()) ? 131071 : 524287);
+      if (isSetDatabase())
+        hashCode = hashCode * 8191 + database.hashCode();
+
+      return hashCode;
+    }
+
+    @Override
+    public int compareTo(listViews_args other) {
+      if (!getClass().equals(other.getClass())) {
+        return getClass().getName().compareTo(other.getClass().getName());
+      }
+
+      int lastComparison = 0;
+
+      lastComparison = java.lang.Boolean.compare(isSetCatalog(), other.isSetCatalog());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetCatalog()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.catalog, other.catalog);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      lastComparison = java.lang.Boolean.compare(isSetDatabase(), other.isSetDatabase());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetDatabase()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.database, other.database);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      return 0;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public _Fields fieldForId(int fieldId) {
+      return _Fields.findByThriftId(fieldId);
+    }
+
+    @Override
+    public void read(org.apache.thrift.protocol.TProtocol iprot) throws org.apache.thrift.TException {
+      scheme(iprot).read(iprot, this);
+    }
+
+    @Override
+    public void write(org.apache.thrift.protocol.TProtocol oprot) throws org.apache.thrift.TException {
+      scheme(oprot).write(oprot, this);
+    }
+
+    @Override
+    public java.lang.String toString() {
+      java.lang.StringBuilder sb = new java.lang.StringBuilder("listViews_args(");
+      boolean first = true;
+
+      sb.append("catalog:");
+      if (this.catalog == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.catalog);
+      }
+      first = false;
+      if (!first) sb.append(", ");
+      sb.append("database:");
+      if (this.database == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.database);
+      }
+      first = false;
+      sb.append(")");
+      return sb.toString();
+    }
+
+    public void validate() throws org.apache.thrift.TException {
+      // check for required fields
+      // check for sub-struct validity
+      if (catalog != null) {
+        catalog.validate();
+      }
+    }
+
+    private void writeObject(java.io.ObjectOutputStream out) throws java.io.IOException {
+      try {
+        write(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(out)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private void readObject(java.io.ObjectInputStream in) throws java.io.IOException, java.lang.ClassNotFoundException {
+      try {
+        read(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(in)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private static class listViews_argsStandardSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public listViews_argsStandardScheme getScheme() {
+        return new listViews_argsStandardScheme();
+      }
+    }
+
+    private static class listViews_argsStandardScheme extends org.apache.thrift.scheme.StandardScheme<listViews_args> {
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol iprot, listViews_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TField schemeField;
+        iprot.readStructBegin();
+        while (true)
+        {
+          schemeField = iprot.readFieldBegin();
+          if (schemeField.type == org.apache.thrift.protocol.TType.STOP) { 
+            break;
+          }
+          switch (schemeField.id) {
+            case 1: // CATALOG
+              if (schemeField.type == org.apache.thrift.protocol.TType.STRUCT) {
+                struct.catalog = new CatalogRef();
+                struct.catalog.read(iprot);
+                struct.setCatalogIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            case 2: // DATABASE
+              if (schemeField.type == org.apache.thrift.protocol.TType.STRING) {
+                struct.database = iprot.readString();
+                struct.setDatabaseIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            default:
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+          }
+          iprot.readFieldEnd();
+        }
+        iprot.readStructEnd();
+
+        // check for required fields of primitive type, which can't be checked in the validate method
+        struct.validate();
+      }
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol oprot, listViews_args struct) throws org.apache.thrift.TException {
+        struct.validate();
+
+        oprot.writeStructBegin(STRUCT_DESC);
+        if (struct.catalog != null) {
+          oprot.writeFieldBegin(CATALOG_FIELD_DESC);
+          struct.catalog.write(oprot);
+          oprot.writeFieldEnd();
+        }
+        if (struct.database != null) {
+          oprot.writeFieldBegin(DATABASE_FIELD_DESC);
+          oprot.writeString(struct.database);
+          oprot.writeFieldEnd();
+        }
+        oprot.writeFieldStop();
+        oprot.writeStructEnd();
+      }
+
+    }
+
+    private static class listViews_argsTupleSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public listViews_argsTupleScheme getScheme() {
+        return new listViews_argsTupleScheme();
+      }
+    }
+
+    private static class listViews_argsTupleScheme extends org.apache.thrift.scheme.TupleScheme<listViews_args> {
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol prot, listViews_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol oprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet optionals = new java.util.BitSet();
+        if (struct.isSetCatalog()) {
+          optionals.set(0);
+        }
+        if (struct.isSetDatabase()) {
+          optionals.set(1);
+        }
+        oprot.writeBitSet(optionals, 2);
+        if (struct.isSetCatalog()) {
+          struct.catalog.write(oprot);
+        }
+        if (struct.isSetDatabase()) {
+          oprot.writeString(struct.database);
+        }
+      }
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol prot, listViews_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet incoming = iprot.readBitSet(2);
+        if (incoming.get(0)) {
+          struct.catalog = new CatalogRef();
+          struct.catalog.read(iprot);
+          struct.setCatalogIsSet(true);
+        }
+        if (incoming.get(1)) {
+          struct.database = iprot.readString();
+          struct.setDatabaseIsSet(true);
+        }
+      }
+    }
+
+    private static <S extends org.apache.thrift.scheme.IScheme> S scheme(org.apache.thrift.protocol.TProtocol proto) {
+      return (org.apache.thrift.scheme.StandardScheme.class.equals(proto.getScheme()) ? STANDARD_SCHEME_FACTORY : TUPLE_SCHEME_FACTORY).getScheme();
+    }
+  }
+
+  @SuppressWarnings({"cast", "rawtypes", "serial", "unchecked", "unused"})
+  public static class listViews_result implements org.apache.thrift.TBase<listViews_result, listViews_result._Fields>, java.io.Serializable, Cloneable, Comparable<listViews_result>   {
+    private static final org.apache.thrift.protocol.TStruct STRUCT_DESC = new org.apache.thrift.protocol.TStruct("listViews_result");
+
+    private static final org.apache.thrift.protocol.TField SUCCESS_FIELD_DESC = new org.apache.thrift.protocol.TField("success", org.apache.thrift.protocol.TType.LIST, (short)0);
+    private static final org.apache.thrift.protocol.TField ERROR_FIELD_DESC = new org.apache.thrift.protocol.TField("error", org.apache.thrift.protocol.TType.STRUCT, (short)1);
+
+    private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new listViews_resultStandardSchemeFactory();
+    private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new listViews_resultTupleSchemeFactory();
+
+    public @org.apache.thrift.annotation.Nullable java.util.List<java.lang.String> success; // required
+    public @org.apache.thrift.annotation.Nullable PlannerError error; // required
+
+    /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
+    public enum _Fields implements org.apache.thrift.TFieldIdEnum {
+      SUCCESS((short)0, "success"),
+      ERROR((short)1, "error");
+
+      private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
+
+      static {
+        for (_Fields field : java.util.EnumSet.allOf(_Fields.class)) {
+          byName.put(field.getFieldName(), field);
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByThriftId(int fieldId) {
+        switch(fieldId) {
+          case 0: // SUCCESS
+            return SUCCESS;
+          case 1: // ERROR
+            return ERROR;
+          default:
+            return null;
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, throwing an exception
+       * if it is not found.
+       */
+      public static _Fields findByThriftIdOrThrow(int fieldId) {
+        _Fields fields = findByThriftId(fieldId);
+        if (fields == null) throw new java.lang.IllegalArgumentException("Field " + fieldId + " doesn't exist!");
+        return fields;
+      }
+
+      /**
+       * Find the _Fields constant that matches name, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByName(java.lang.String name) {
+        return byName.get(name);
+      }
+
+      private final short _thriftId;
+      private final java.lang.String _fieldName;
+
+      _Fields(short thriftId, java.lang.String fieldName) {
+        _thriftId = thriftId;
+        _fieldName = fieldName;
+      }
+
+      @Override
+      public short getThriftFieldId() {
+        return _thriftId;
+      }
+
+      @Override
+      public java.lang.String getFieldName() {
+        return _fieldName;
+      }
+    }
+
+    // isset id assignments
+    public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
+    static {
+      java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
+      tmpMap.put(_Fields.SUCCESS, new org.apache.thrift.meta_data.FieldMetaData("success", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.ListMetaData(org.apache.thrift.protocol.TType.LIST, 
+              new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING))));
+      tmpMap.put(_Fields.ERROR, new org.apache.thrift.meta_data.FieldMetaData("error", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, PlannerError.class)));
+      metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
+      org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(listViews_result.class, metaDataMap);
+    }
+
+    public listViews_result() {
+    }
+
+    public listViews_result(
+      java.util.List<java.lang.String> success,
+      PlannerError error)
+    {
+      this();
+      this.success = success;
+      this.error = error;
+    }
+
+    /**
+     * Performs a deep copy on <i>other</i>.
+     */
+    public listViews_result(listViews_result other) {
+      if (other.isSetSuccess()) {
+        java.util.List<java.lang.String> __this__success = new java.util.ArrayList<java.lang.String>(other.success);
+        this.success = __this__success;
+      }
+      if (other.isSetError()) {
+        this.error = new PlannerError(other.error);
+      }
+    }
+
+    @Override
+    public listViews_result deepCopy() {
+      return new listViews_result(this);
+    }
+
+    @Override
+    public void clear() {
+      this.success = null;
+      this.error = null;
+    }
+
+    public int getSuccessSize() {
+      return (this.success == null) ? 0 : this.success.size();
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public java.util.Iterator<java.lang.String> getSuccessIterator() {
+      return (this.success == null) ? null : this.success.iterator();
+    }
+
+    public void addToSuccess(java.lang.String elem) {
+      if (this.success == null) {
+        this.success = new java.util.ArrayList<java.lang.String>();
+      }
+      this.success.add(elem);
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public java.util.List<java.lang.String> getSuccess() {
+      return this.success;
+    }
+
+    public listViews_result setSuccess(@org.apache.thrift.annotation.Nullable java.util.List<java.lang.String> success) {
+      this.success = success;
+      return this;
+    }
+
+    public void unsetSuccess() {
+      this.success = null;
+    }
+
+    /** Returns true if field success is set (has been assigned a value) and false otherwise */
+    public boolean isSetSuccess() {
+      return this.success != null;
+    }
+
+    public void setSuccessIsSet(boolean value) {
+      if (!value) {
+        this.success = null;
+      }
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public PlannerError getError() {
+      return this.error;
+    }
+
+    public listViews_result setError(@org.apache.thrift.annotation.Nullable PlannerError error) {
+      this.error = error;
+      return this;
+    }
+
+    public void unsetError() {
+      this.error = null;
+    }
+
+    /** Returns true if field error is set (has been assigned a value) and false otherwise */
+    public boolean isSetError() {
+      return this.error != null;
+    }
+
+    public void setErrorIsSet(boolean value) {
+      if (!value) {
+        this.error = null;
+      }
+    }
+
+    @Override
+    public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
+      switch (field) {
+      case SUCCESS:
+        if (value == null) {
+          unsetSuccess();
+        } else {
+          setSuccess((java.util.List<java.lang.String>)value);
+        }
+        break;
+
+      case ERROR:
+        if (value == null) {
+          unsetError();
+        } else {
+          setError((PlannerError)value);
+        }
+        break;
+
+      }
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public java.lang.Object getFieldValue(_Fields field) {
+      switch (field) {
+      case SUCCESS:
+        return getSuccess();
+
+      case ERROR:
+        return getError();
+
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    /** Returns true if field corresponding to fieldID is set (has been assigned a value) and false otherwise */
+    @Override
+    public boolean isSet(_Fields field) {
+      if (field == null) {
+        throw new java.lang.IllegalArgumentException();
+      }
+
+      switch (field) {
+      case SUCCESS:
+        return isSetSuccess();
+      case ERROR:
+        return isSetError();
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    @Override
+    public boolean equals(java.lang.Object that) {
+      if (that instanceof listViews_result)
+        return this.equals((listViews_result)that);
+      return false;
+    }
+
+    public boolean equals(listViews_result that) {
+      if (that == null)
+        return false;
+      if (this == that)
+        return true;
+
+      boolean this_present_success = true && this.isSetSuccess();
+      boolean that_present_success = true && that.isSetSuccess();
+      if (this_present_success || that_present_success) {
+        if (!(this_present_success && that_present_success))
+          return false;
+        if (!this.success.equals(that.success))
+          return false;
+      }
+
+      boolean this_present_error = true && this.isSetError();
+      boolean that_present_error = true && that.isSetError();
+      if (this_present_error || that_present_error) {
+        if (!(this_present_error && that_present_error))
+          return false;
+        if (!this.error.equals(that.error))
+          return false;
+      }
+
+      return true;
+    }
+
+    @Override
+    public int hashCode() {
+      int hashCode = 1;
+
+      hashCode = hashCode * 8191 + ((isSetSuccess()) ? 131071 : 524287);
+      if (isSetSuccess())
+        hashCode = hashCode * 8191 + success.hashCode();
+
+      hashCode = hashCode * 8191 + ((isSetError()) ? 131071 : 524287);
+      if (isSetError())
+        hashCode = hashCode * 8191 + error.hashCode();
+
+      return hashCode;
+    }
+
+    @Override
+    public int compareTo(listViews_result other) {
+      if (!getClass().equals(other.getClass())) {
+        return getClass().getName().compareTo(other.getClass().getName());
+      }
+
+      int lastComparison = 0;
+
+      lastComparison = java.lang.Boolean.compare(isSetSuccess(), other.isSetSuccess());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetSuccess()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.success, other.success);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      lastComparison = java.lang.Boolean.compare(isSetError(), other.isSetError());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetError()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.error, other.error);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      return 0;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public _Fields fieldForId(int fieldId) {
+      return _Fields.findByThriftId(fieldId);
+    }
+
+    @Override
+    public void read(org.apache.thrift.protocol.TProtocol iprot) throws org.apache.thrift.TException {
+      scheme(iprot).read(iprot, this);
+    }
+
+    public void write(org.apache.thrift.protocol.TProtocol oprot) throws org.apache.thrift.TException {
+      scheme(oprot).write(oprot, this);
+      }
+
+    @Override
+    public java.lang.String toString() {
+      java.lang.StringBuilder sb = new java.lang.StringBuilder("listViews_result(");
+      boolean first = true;
+
+      sb.append("success:");
+      if (this.success == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.success);
+      }
+      first = false;
+      if (!first) sb.append(", ");
+      sb.append("error:");
+      if (this.error == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.error);
+      }
+      first = false;
+      sb.append(")");
+      return sb.toString();
+    }
+
+    public void validate() throws org.apache.thrift.TException {
+      // check for required fields
+      // check for sub-struct validity
+    }
+
+    private void writeObject(java.io.ObjectOutputStream out) throws java.io.IOException {
+      try {
+        write(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(out)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private void readObject(java.io.ObjectInputStream in) throws java.io.IOException, java.lang.ClassNotFoundException {
+      try {
+        read(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(in)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private static class listViews_resultStandardSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public listViews_resultStandardScheme getScheme() {
+        return new listViews_resultStandardScheme();
+      }
+    }
+
+    private static class listViews_resultStandardScheme extends org.apache.thrift.scheme.StandardScheme<listViews_result> {
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol iprot, listViews_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TField schemeField;
+        iprot.readStructBegin();
+        while (true)
+        {
+          schemeField = iprot.readFieldBegin();
+          if (schemeField.type == org.apache.thrift.protocol.TType.STOP) { 
+            break;
+          }
+          switch (schemeField.id) {
+            case 0: // SUCCESS
+              if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
+                {
+                  org.apache.thrift.protocol.TList _list466 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<java.lang.String>(_list466.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem467;
+                  for (int _i468 = 0; _i468 < _list466.size; ++_i468)
+                  {
+                    _elem467 = iprot.readString();
+                    struct.success.add(_elem467);
+                  }
+                  iprot.readListEnd();
+                }
+                struct.setSuccessIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            case 1: // ERROR
+              if (schemeField.type == org.apache.thrift.protocol.TType.STRUCT) {
+                struct.error = new PlannerError();
+                struct.error.read(iprot);
+                struct.setErrorIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            default:
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+          }
+          iprot.readFieldEnd();
+        }
+        iprot.readStructEnd();
+
+        // check for required fields of primitive type, which can't be checked in the validate method
+        struct.validate();
+      }
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol oprot, listViews_result struct) throws org.apache.thrift.TException {
+        struct.validate();
+
+        oprot.writeStructBegin(STRUCT_DESC);
+        if (struct.success != null) {
+          oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
+          {
+            oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.success.size()));
+            for (java.lang.String _iter469 : struct.success)
+            {
+              oprot.writeString(_iter469);
+            }
+            oprot.writeListEnd();
+          }
+          oprot.writeFieldEnd();
+        }
+        if (struct.error != null) {
+          oprot.writeFieldBegin(ERROR_FIELD_DESC);
+          struct.error.write(oprot);
+          oprot.writeFieldEnd();
+        }
+        oprot.writeFieldStop();
+        oprot.writeStructEnd();
+      }
+
+    }
+
+    private static class listViews_resultTupleSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public listViews_resultTupleScheme getScheme() {
+        return new listViews_resultTupleScheme();
+      }
+    }
+
+    private static class listViews_resultTupleScheme extends org.apache.thrift.scheme.TupleScheme<listViews_result> {
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol prot, listViews_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol oprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet optionals = new java.util.BitSet();
+        if (struct.isSetSuccess()) {
+          optionals.set(0);
+        }
+        if (struct.isSetError()) {
+          optionals.set(1);
+        }
+        oprot.writeBitSet(optionals, 2);
+        if (struct.isSetSuccess()) {
+          {
+            oprot.writeI32(struct.success.size());
+            for (java.lang.String _iter470 : struct.success)
+            {
+              oprot.writeString(_iter470);
+            }
+          }
+        }
+        if (struct.isSetError()) {
+          struct.error.write(oprot);
+        }
+      }
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol prot, listViews_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet incoming = iprot.readBitSet(2);
+        if (incoming.get(0)) {
+          {
+            org.apache.thrift.protocol.TList _list471 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.success = new java.util.ArrayList<java.lang.String>(_list471.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem472;
+            for (int _i473 = 0; _i473 < _list471.size; ++_i473)
+            {
+              _elem472 = iprot.readString();
+              struct.success.add(_elem472);
+            }
+          }
+          struct.setSuccessIsSet(true);
+        }
+        if (incoming.get(1)) {
+          struct.error = new PlannerError();
+          struct.error.read(iprot);
+          struct.setErrorIsSet(true);
+        }
+      }
+    }
+
+    private static <S extends org.apache.thrift.scheme.IScheme> S scheme(org.apache.thrift.protocol.TProtocol proto) {
+      return (org.apache.thrift.scheme.StandardScheme.class.equals(proto.getScheme()) ? STANDARD_SCHEME_FACTORY : TUPLE_SCHEME_FACTORY).getScheme();
+    }
+  }
+
+  @SuppressWarnings({"cast", "rawtypes", "serial", "unchecked", "unused"})
+  public static class loadView_args implements org.apache.thrift.TBase<loadView_args, loadView_args._Fields>, java.io.Serializable, Cloneable, Comparable<loadView_args>   {
+    private static final org.apache.thrift.protocol.TStruct STRUCT_DESC = new org.apache.thrift.protocol.TStruct("loadView_args");
+
+    private static final org.apache.thrift.protocol.TField VIEW_FIELD_DESC = new org.apache.thrift.protocol.TField("view", org.apache.thrift.protocol.TType.STRUCT, (short)1);
+
+    private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new loadView_argsStandardSchemeFactory();
+    private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new loadView_argsTupleSchemeFactory();
+
+    public @org.apache.thrift.annotation.Nullable TableRef view; // required
+
+    /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
+    public enum _Fields implements org.apache.thrift.TFieldIdEnum {
+      VIEW((short)1, "view");
+
+      private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
+
+      static {
+        for (_Fields field : java.util.EnumSet.allOf(_Fields.class)) {
+          byName.put(field.getFieldName(), field);
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByThriftId(int fieldId) {
+        switch(fieldId) {
+          case 1: // VIEW
+            return VIEW;
+          default:
+            return null;
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, throwing an exception
+       * if it is not found.
+       */
+      public static _Fields findByThriftIdOrThrow(int fieldId) {
+        _Fields fields = findByThriftId(fieldId);
+        if (fields == null) throw new java.lang.IllegalArgumentException("Field " + fieldId + " doesn't exist!");
+        return fields;
+      }
+
+      /**
+       * Find the _Fields constant that matches name, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByName(java.lang.String name) {
+        return byName.get(name);
+      }
+
+      private final short _thriftId;
+      private final java.lang.String _fieldName;
+
+      _Fields(short thriftId, java.lang.String fieldName) {
+        _thriftId = thriftId;
+        _fieldName = fieldName;
+      }
+
+      @Override
+      public short getThriftFieldId() {
+        return _thriftId;
+      }
+
+      @Override
+      public java.lang.String getFieldName() {
+        return _fieldName;
+      }
+    }
+
+    // isset id assignments
+    public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
+    static {
+      java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
+      tmpMap.put(_Fields.VIEW, new org.apache.thrift.meta_data.FieldMetaData("view", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, TableRef.class)));
+      metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
+      org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(loadView_args.class, metaDataMap);
+    }
+
+    public loadView_args() {
+    }
+
+    public loadView_args(
+      TableRef view)
+    {
+      this();
+      this.view = view;
+    }
+
+    /**
+     * Performs a deep copy on <i>other</i>.
+     */
+    public loadView_args(loadView_args other) {
+      if (other.isSetView()) {
+        this.view = new TableRef(other.view);
+      }
+    }
+
+    @Override
+    public loadView_args deepCopy() {
+      return new loadView_args(this);
+    }
+
+    @Override
+    public void clear() {
+      this.view = null;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public TableRef getView() {
+      return this.view;
+    }
+
+    public loadView_args setView(@org.apache.thrift.annotation.Nullable TableRef view) {
+      this.view = view;
+      return this;
+    }
+
+    public void unsetView() {
+      this.view = null;
+    }
+
+    /** Returns true if field view is set (has been assigned a value) and false otherwise */
+    public boolean isSetView() {
+      return this.view != null;
+    }
+
+    public void setViewIsSet(boolean value) {
+      if (!value) {
+        this.view = null;
+      }
+    }
+
+    @Override
+    public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
+      switch (field) {
+      case VIEW:
+        if (value == null) {
+          unsetView();
+        } else {
+          setView((TableRef)value);
+        }
+        break;
+
+      }
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public java.lang.Object getFieldValue(_Fields field) {
+      switch (field) {
+      case VIEW:
+        return getView();
+
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    /** Returns true if field corresponding to fieldID is set (has been assigned a value) and false otherwise */
+    @Override
+    public boolean isSet(_Fields field) {
+      if (field == null) {
+        throw new java.lang.IllegalArgumentException();
+      }
+
+      switch (field) {
+      case VIEW:
+        return isSetView();
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    @Override
+    public boolean equals(java.lang.Object that) {
+      if (that instanceof loadView_args)
+        return this.equals((loadView_args)that);
+      return false;
+    }
+
+    public boolean equals(loadView_args that) {
+      if (that == null)
+        return false;
+      if (this == that)
+        return true;
+
+      boolean this_present_view = true && this.isSetView();
+      boolean that_present_view = true && that.isSetView();
+      if (this_present_view || that_present_view) {
+        if (!(this_present_view && that_present_view))
+          return false;
+        if (!this.view.equals(that.view))
+          return false;
+      }
+
+      return true;
+    }
+
+    @Override
+    public int hashCode() {
+      int hashCode = 1;
+
+      hashCode = hashCode * 8191 + ((isSetView()) ? 131071 : 524287);
+      if (isSetView())
+        hashCode = hashCode * 8191 + view.hashCode();
+
+      return hashCode;
+    }
+
+    @Override
+    public int compareTo(loadView_args other) {
+      if (!getClass().equals(other.getClass())) {
+        return getClass().getName().compareTo(other.getClass().getName());
+      }
+
+      int lastComparison = 0;
+
+      lastComparison = java.lang.Boolean.compare(isSetView(), other.isSetView());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetView()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.view, other.view);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      return 0;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public _Fields fieldForId(int fieldId) {
+      return _Fields.findByThriftId(fieldId);
+    }
+
+    @Override
+    public void read(org.apache.thrift.protocol.TProtocol iprot) throws org.apache.thrift.TException {
+      scheme(iprot).read(iprot, this);
+    }
+
+    @Override
+    public void write(org.apache.thrift.protocol.TProtocol oprot) throws org.apache.thrift.TException {
+      scheme(oprot).write(oprot, this);
+    }
+
+    @Override
+    public java.lang.String toString() {
+      java.lang.StringBuilder sb = new java.lang.StringBuilder("loadView_args(");
+      boolean first = true;
+
+      sb.append("view:");
+      if (this.view == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.view);
+      }
+      first = false;
+      sb.append(")");
+      return sb.toString();
+    }
+
+    public void validate() throws org.apache.thrift.TException {
+      // check for required fields
+      // check for sub-struct validity
+      if (view != null) {
+        view.validate();
+      }
+    }
+
+    private void writeObject(java.io.ObjectOutputStream out) throws java.io.IOException {
+      try {
+        write(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(out)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private void readObject(java.io.ObjectInputStream in) throws java.io.IOException, java.lang.ClassNotFoundException {
+      try {
+        read(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(in)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private static class loadView_argsStandardSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public loadView_argsStandardScheme getScheme() {
+        return new loadView_argsStandardScheme();
+      }
+    }
+
+    private static class loadView_argsStandardScheme extends org.apache.thrift.scheme.StandardScheme<loadView_args> {
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol iprot, loadView_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TField schemeField;
+        iprot.readStructBegin();
+        while (true)
+        {
+          schemeField = iprot.readFieldBegin();
+          if (schemeField.type == org.apache.thrift.protocol.TType.STOP) { 
+            break;
+          }
+          switch (schemeField.id) {
+            case 1: // VIEW
+              if (schemeField.type == org.apache.thrift.protocol.TType.STRUCT) {
+                struct.view = new TableRef();
+                struct.view.read(iprot);
+                struct.setViewIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            default:
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+          }
+          iprot.readFieldEnd();
+        }
+        iprot.readStructEnd();
+
+        // check for required fields of primitive type, which can't be checked in the validate method
+        struct.validate();
+      }
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol oprot, loadView_args struct) throws org.apache.thrift.TException {
+        struct.validate();
+
+        oprot.writeStructBegin(STRUCT_DESC);
+        if (struct.view != null) {
+          oprot.writeFieldBegin(VIEW_FIELD_DESC);
+          struct.view.write(oprot);
+          oprot.writeFieldEnd();
+        }
+        oprot.writeFieldStop();
+        oprot.writeStructEnd();
+      }
+
+    }
+
+    private static class loadView_argsTupleSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public loadView_argsTupleScheme getScheme() {
+        return new loadView_argsTupleScheme();
+      }
+    }
+
+    private static class loadView_argsTupleScheme extends org.apache.thrift.scheme.TupleScheme<loadView_args> {
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol prot, loadView_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol oprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet optionals = new java.util.BitSet();
+        if (struct.isSetView()) {
+          optionals.set(0);
+        }
+        oprot.writeBitSet(optionals, 1);
+        if (struct.isSetView()) {
+          struct.view.write(oprot);
+        }
+      }
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol prot, loadView_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet incoming = iprot.readBitSet(1);
+        if (incoming.get(0)) {
+          struct.view = new TableRef();
+          struct.view.read(iprot);
+          struct.setViewIsSet(true);
+        }
+      }
+    }
+
+    private static <S extends org.apache.thrift.scheme.IScheme> S scheme(org.apache.thrift.protocol.TProtocol proto) {
+      return (org.apache.thrift.scheme.StandardScheme.class.equals(proto.getScheme()) ? STANDARD_SCHEME_FACTORY : TUPLE_SCHEME_FACTORY).getScheme();
+    }
+  }
+
+  @SuppressWarnings({"cast", "rawtypes", "serial", "unchecked", "unused"})
+  public static class loadView_result implements org.apache.thrift.TBase<loadView_result, loadView_result._Fields>, java.io.Serializable, Cloneable, Comparable<loadView_result>   {
+    private static final org.apache.thrift.protocol.TStruct STRUCT_DESC = new org.apache.thrift.protocol.TStruct("loadView_result");
+
+    private static final org.apache.thrift.protocol.TField SUCCESS_FIELD_DESC = new org.apache.thrift.protocol.TField("success", org.apache.thrift.protocol.TType.STRUCT, (short)0);
+    private static final org.apache.thrift.protocol.TField ERROR_FIELD_DESC = new org.apache.thrift.protocol.TField("error", org.apache.thrift.protocol.TType.STRUCT, (short)1);
+
+    private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new loadView_resultStandardSchemeFactory();
+    private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new loadView_resultTupleSchemeFactory();
+
+    public @org.apache.thrift.annotation.Nullable ViewInfo success; // required
+    public @org.apache.thrift.annotation.Nullable PlannerError error; // required
+
+    /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
+    public enum _Fields implements org.apache.thrift.TFieldIdEnum {
+      SUCCESS((short)0, "success"),
+      ERROR((short)1, "error");
+
+      private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
+
+      static {
+        for (_Fields field : java.util.EnumSet.allOf(_Fields.class)) {
+          byName.put(field.getFieldName(), field);
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByThriftId(int fieldId) {
+        switch(fieldId) {
+          case 0: // SUCCESS
+            return SUCCESS;
+          case 1: // ERROR
+            return ERROR;
+          default:
+            return null;
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, throwing an exception
+       * if it is not found.
+       */
+      public static _Fields findByThriftIdOrThrow(int fieldId) {
+        _Fields fields = findByThriftId(fieldId);
+        if (fields == null) throw new java.lang.IllegalArgumentException("Field " + fieldId + " doesn't exist!");
+        return fields;
+      }
+
+      /**
+       * Find the _Fields constant that matches name, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByName(java.lang.String name) {
+        return byName.get(name);
+      }
+
+      private final short _thriftId;
+      private final java.lang.String _fieldName;
+
+      _Fields(short thriftId, java.lang.String fieldName) {
+        _thriftId = thriftId;
+        _fieldName = fieldName;
+      }
+
+      @Override
+      public short getThriftFieldId() {
+        return _thriftId;
+      }
+
+      @Override
+      public java.lang.String getFieldName() {
+        return _fieldName;
+      }
+    }
+
+    // isset id assignments
+    public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
+    static {
+      java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
+      tmpMap.put(_Fields.SUCCESS, new org.apache.thrift.meta_data.FieldMetaData("success", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, ViewInfo.class)));
+      tmpMap.put(_Fields.ERROR, new org.apache.thrift.meta_data.FieldMetaData("error", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, PlannerError.class)));
+      metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
+      org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(loadView_result.class, metaDataMap);
+    }
+
+    public loadView_result() {
+    }
+
+    public loadView_result(
+      ViewInfo success,
+      PlannerError error)
+    {
+      this();
+      this.success = success;
+      this.error = error;
+    }
+
+    /**
+     * Performs a deep copy on <i>other</i>.
+     */
+    public loadView_result(loadView_result other) {
+      if (other.isSetSuccess()) {
+        this.success = new ViewInfo(other.success);
+      }
+      if (other.isSetError()) {
+        this.error = new PlannerError(other.error);
+      }
+    }
+
+    @Override
+    public loadView_result deepCopy() {
+      return new loadView_result(this);
+    }
+
+    @Override
+    public void clear() {
+      this.success = null;
+      this.error = null;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public ViewInfo getSuccess() {
+      return this.success;
+    }
+
+    public loadView_result setSuccess(@org.apache.thrift.annotation.Nullable ViewInfo success) {
+      this.success = success;
+      return this;
+    }
+
+    public void unsetSuccess() {
+      this.success = null;
+    }
+
+    /** Returns true if field success is set (has been assigned a value) and false otherwise */
+    public boolean isSetSuccess() {
+      return this.success != null;
+    }
+
+    public void setSuccessIsSet(boolean value) {
+      if (!value) {
+        this.success = null;
+      }
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public PlannerError getError() {
+      return this.error;
+    }
+
+    public loadView_result setError(@org.apache.thrift.annotation.Nullable PlannerError error) {
+      this.error = error;
+      return this;
+    }
+
+    public void unsetError() {
+      this.error = null;
+    }
+
+    /** Returns true if field error is set (has been assigned a value) and false otherwise */
+    public boolean isSetError() {
+      return this.error != null;
+    }
+
+    public void setErrorIsSet(boolean value) {
+      if (!value) {
+        this.error = null;
+      }
+    }
+
+    @Override
+    public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
+      switch (field) {
+      case SUCCESS:
+        if (value == null) {
+          unsetSuccess();
+        } else {
+          setSuccess((ViewInfo)value);
+        }
+        break;
+
+      case ERROR:
+        if (value == null) {
+          unsetError();
+        } else {
+          setError((PlannerError)value);
+        }
+        break;
+
+      }
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public java.lang.Object getFieldValue(_Fields field) {
+      switch (field) {
+      case SUCCESS:
+        return getSuccess();
+
+      case ERROR:
+        return getError();
+
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    /** Returns true if field corresponding to fieldID is set (has been assigned a value) and false otherwise */
+    @Override
+    public boolean isSet(_Fields field) {
+      if (field == null) {
+        throw new java.lang.IllegalArgumentException();
+      }
+
+      switch (field) {
+      case SUCCESS:
+        return isSetSuccess();
+      case ERROR:
+        return isSetError();
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    @Override
+    public boolean equals(java.lang.Object that) {
+      if (that instanceof loadView_result)
+        return this.equals((loadView_result)that);
+      return false;
+    }
+
+    public boolean equals(loadView_result that) {
+      if (that == null)
+        return false;
+      if (this == that)
+        return true;
+
+      boolean this_present_success = true && this.isSetSuccess();
+      boolean that_present_success = true && that.isSetSuccess();
+      if (this_present_success || that_present_success) {
+        if (!(this_present_success && that_present_success))
+          return false;
+        if (!this.success.equals(that.success))
+          return false;
+      }
+
+      boolean this_present_error = true && this.isSetError();
+      boolean that_present_error = true && that.isSetError();
+      if (this_present_error || that_present_error) {
+        if (!(this_present_error && that_present_error))
+          return false;
+        if (!this.error.equals(that.error))
+          return false;
+      }
+
+      return true;
+    }
+
+    @Override
+    public int hashCode() {
+      int hashCode = 1;
+
+      hashCode = hashCode * 8191 + ((isSetSuccess()) ? 131071 : 524287);
+      if (isSetSuccess())
+        hashCode = hashCode * 8191 + success.hashCode();
+
+      hashCode = hashCode * 8191 + ((isSetError()) ? 131071 : 524287);
+      if (isSetError())
+        hashCode = hashCode * 8191 + error.hashCode();
+
+      return hashCode;
+    }
+
+    @Override
+    public int compareTo(loadView_result other) {
+      if (!getClass().equals(other.getClass())) {
+        return getClass().getName().compareTo(other.getClass().getName());
+      }
+
+      int lastComparison = 0;
+
+      lastComparison = java.lang.Boolean.compare(isSetSuccess(), other.isSetSuccess());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetSuccess()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.success, other.success);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      lastComparison = java.lang.Boolean.compare(isSetError(), other.isSetError());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetError()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.error, other.error);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      return 0;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public _Fields fieldForId(int fieldId) {
+      return _Fields.findByThriftId(fieldId);
+    }
+
+    @Override
+    public void read(org.apache.thrift.protocol.TProtocol iprot) throws org.apache.thrift.TException {
+      scheme(iprot).read(iprot, this);
+    }
+
+    public void write(org.apache.thrift.protocol.TProtocol oprot) throws org.apache.thrift.TException {
+      scheme(oprot).write(oprot, this);
+      }
+
+    @Override
+    public java.lang.String toString() {
+      java.lang.StringBuilder sb = new java.lang.StringBuilder("loadView_result(");
+      boolean first = true;
+
+      sb.append("success:");
+      if (this.success == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.success);
+      }
+      first = false;
+      if (!first) sb.append(", ");
+      sb.append("error:");
+      if (this.error == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.error);
+      }
+      first = false;
+      sb.append(")");
+      return sb.toString();
+    }
+
+    public void validate() throws org.apache.thrift.TException {
+      // check for required fields
+      // check for sub-struct validity
+      if (success != null) {
+        success.validate();
+      }
+    }
+
+    private void writeObject(java.io.ObjectOutputStream out) throws java.io.IOException {
+      try {
+        write(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(out)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private void readObject(java.io.ObjectInputStream in) throws java.io.IOException, java.lang.ClassNotFoundException {
+      try {
+        read(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(in)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private static class loadView_resultStandardSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public loadView_resultStandardScheme getScheme() {
+        return new loadView_resultStandardScheme();
+      }
+    }
+
+    private static class loadView_resultStandardScheme extends org.apache.thrift.scheme.StandardScheme<loadView_result> {
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol iprot, loadView_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TField schemeField;
+        iprot.readStructBegin();
+        while (true)
+        {
+          schemeField = iprot.readFieldBegin();
+          if (schemeField.type == org.apache.thrift.protocol.TType.STOP) { 
+            break;
+          }
+          switch (schemeField.id) {
+            case 0: // SUCCESS
+              if (schemeField.type == org.apache.thrift.protocol.TType.STRUCT) {
+                struct.success = new ViewInfo();
+                struct.success.read(iprot);
+                struct.setSuccessIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            case 1: // ERROR
+              if (schemeField.type == org.apache.thrift.protocol.TType.STRUCT) {
+                struct.error = new PlannerError();
+                struct.error.read(iprot);
+                struct.setErrorIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            default:
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+          }
+          iprot.readFieldEnd();
+        }
+        iprot.readStructEnd();
+
+        // check for required fields of primitive type, which can't be checked in the validate method
+        struct.validate();
+      }
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol oprot, loadView_result struct) throws org.apache.thrift.TException {
+        struct.validate();
+
+        oprot.writeStructBegin(STRUCT_DESC);
+        if (struct.success != null) {
+          oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
+          struct.success.write(oprot);
+          oprot.writeFieldEnd();
+        }
+        if (struct.error != null) {
+          oprot.writeFieldBegin(ERROR_FIELD_DESC);
+          struct.error.write(oprot);
+          oprot.writeFieldEnd();
+        }
+        oprot.writeFieldStop();
+        oprot.writeStructEnd();
+      }
+
+    }
+
+    private static class loadView_resultTupleSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public loadView_resultTupleScheme getScheme() {
+        return new loadView_resultTupleScheme();
+      }
+    }
+
+    private static class loadView_resultTupleScheme extends org.apache.thrift.scheme.TupleScheme<loadView_result> {
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol prot, loadView_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol oprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet optionals = new java.util.BitSet();
+        if (struct.isSetSuccess()) {
+          optionals.set(0);
+        }
+        if (struct.isSetError()) {
+          optionals.set(1);
+        }
+        oprot.writeBitSet(optionals, 2);
+        if (struct.isSetSuccess()) {
+          struct.success.write(oprot);
+        }
+        if (struct.isSetError()) {
+          struct.error.write(oprot);
+        }
+      }
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol prot, loadView_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet incoming = iprot.readBitSet(2);
+        if (incoming.get(0)) {
+          struct.success = new ViewInfo();
+          struct.success.read(iprot);
+          struct.setSuccessIsSet(true);
+        }
+        if (incoming.get(1)) {
+          struct.error = new PlannerError();
+          struct.error.read(iprot);
+          struct.setErrorIsSet(true);
+        }
+      }
+    }
+
+    private static <S extends org.apache.thrift.scheme.IScheme> S scheme(org.apache.thrift.protocol.TProtocol proto) {
+      return (org.apache.thrift.scheme.StandardScheme.class.equals(proto.getScheme()) ? STANDARD_SCHEME_FACTORY : TUPLE_SCHEME_FACTORY).getScheme();
+    }
+  }
+
+  @SuppressWarnings({"cast", "rawtypes", "serial", "unchecked", "unused"})
+  public static class createView_args implements org.apache.thrift.TBase<createView_args, createView_args._Fields>, java.io.Serializable, Cloneable, Comparable<createView_args>   {
+    private static final org.apache.thrift.protocol.TStruct STRUCT_DESC = new org.apache.thrift.protocol.TStruct("createView_args");
+
+    private static final org.apache.thrift.protocol.TField VIEW_FIELD_DESC = new org.apache.thrift.protocol.TField("view", org.apache.thrift.protocol.TType.STRUCT, (short)1);
+    private static final org.apache.thrift.protocol.TField INFO_FIELD_DESC = new org.apache.thrift.protocol.TField("info", org.apache.thrift.protocol.TType.STRUCT, (short)2);
+    private static final org.apache.thrift.protocol.TField REPLACE_FIELD_DESC = new org.apache.thrift.protocol.TField("replace", org.apache.thrift.protocol.TType.BOOL, (short)3);
+    private static final org.apache.thrift.protocol.TField IF_NOT_EXISTS_FIELD_DESC = new org.apache.thrift.protocol.TField("ifNotExists", org.apache.thrift.protocol.TType.BOOL, (short)4);
+
+    private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new createView_argsStandardSchemeFactory();
+    private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new createView_argsTupleSchemeFactory();
+
+    public @org.apache.thrift.annotation.Nullable TableRef view; // required
+    public @org.apache.thrift.annotation.Nullable ViewInfo info; // required
+    public boolean replace; // required
+    public boolean ifNotExists; // required
+
+    /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
+    public enum _Fields implements org.apache.thrift.TFieldIdEnum {
+      VIEW((short)1, "view"),
+      INFO((short)2, "info"),
+      REPLACE((short)3, "replace"),
+      IF_NOT_EXISTS((short)4, "ifNotExists");
+
+      private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
+
+      static {
+        for (_Fields field : java.util.EnumSet.allOf(_Fields.class)) {
+          byName.put(field.getFieldName(), field);
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByThriftId(int fieldId) {
+        switch(fieldId) {
+          case 1: // VIEW
+            return VIEW;
+          case 2: // INFO
+            return INFO;
+          case 3: // REPLACE
+            return REPLACE;
+          case 4: // IF_NOT_EXISTS
+            return IF_NOT_EXISTS;
+          default:
+            return null;
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, throwing an exception
+       * if it is not found.
+       */
+      public static _Fields findByThriftIdOrThrow(int fieldId) {
+        _Fields fields = findByThriftId(fieldId);
+        if (fields == null) throw new java.lang.IllegalArgumentException("Field " + fieldId + " doesn't exist!");
+        return fields;
+      }
+
+      /**
+       * Find the _Fields constant that matches name, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByName(java.lang.String name) {
+        return byName.get(name);
+      }
+
+      private final short _thriftId;
+      private final java.lang.String _fieldName;
+
+      _Fields(short thriftId, java.lang.String fieldName) {
+        _thriftId = thriftId;
+        _fieldName = fieldName;
+      }
+
+      @Override
+      public short getThriftFieldId() {
+        return _thriftId;
+      }
+
+      @Override
+      public java.lang.String getFieldName() {
+        return _fieldName;
+      }
+    }
+
+    // isset id assignments
+    private static final int __REPLACE_ISSET_ID = 0;
+    private static final int __IFNOTEXISTS_ISSET_ID = 1;
+    private byte __isset_bitfield = 0;
+    public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
+    static {
+      java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
+      tmpMap.put(_Fields.VIEW, new org.apache.thrift.meta_data.FieldMetaData("view", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, TableRef.class)));
+      tmpMap.put(_Fields.INFO, new org.apache.thrift.meta_data.FieldMetaData("info", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, ViewInfo.class)));
+      tmpMap.put(_Fields.REPLACE, new org.apache.thrift.meta_data.FieldMetaData("replace", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.BOOL)));
+      tmpMap.put(_Fields.IF_NOT_EXISTS, new org.apache.thrift.meta_data.FieldMetaData("ifNotExists", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.BOOL)));
+      metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
+      org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(createView_args.class, metaDataMap);
+    }
+
+    public createView_args() {
+    }
+
+    public createView_args(
+      TableRef view,
+      ViewInfo info,
+      boolean replace,
+      boolean ifNotExists)
+    {
+      this();
+      this.view = view;
+      this.info = info;
+      this.replace = replace;
+      setReplaceIsSet(true);
+      this.ifNotExists = ifNotExists;
+      setIfNotExistsIsSet(true);
+    }
+
+    /**
+     * Performs a deep copy on <i>other</i>.
+     */
+    public createView_args(createView_args other) {
+      __isset_bitfield = other.__isset_bitfield;
+      if (other.isSetView()) {
+        this.view = new TableRef(other.view);
+      }
+      if (other.isSetInfo()) {
+        this.info = new ViewInfo(other.info);
+      }
+      this.replace = other.replace;
+      this.ifNotExists = other.ifNotExists;
+    }
+
+    @Override
+    public createView_args deepCopy() {
+      return new createView_args(this);
+    }
+
+    @Override
+    public void clear() {
+      this.view = null;
+      this.info = null;
+      setReplaceIsSet(false);
+      this.replace = false;
+      setIfNotExistsIsSet(false);
+      this.ifNotExists = false;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public TableRef getView() {
+      return this.view;
+    }
+
+    public createView_args setView(@org.apache.thrift.annotation.Nullable TableRef view) {
+      this.view = view;
+      return this;
+    }
+
+    public void unsetView() {
+      this.view = null;
+    }
+
+    /** Returns true if field view is set (has been assigned a value) and false otherwise */
+    public boolean isSetView() {
+      return this.view != null;
+    }
+
+    public void setViewIsSet(boolean value) {
+      if (!value) {
+        this.view = null;
+      }
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public ViewInfo getInfo() {
+      return this.info;
+    }
+
+    public createView_args setInfo(@org.apache.thrift.annotation.Nullable ViewInfo info) {
+      this.info = info;
+      return this;
+    }
+
+    public void unsetInfo() {
+      this.info = null;
+    }
+
+    /** Returns true if field info is set (has been assigned a value) and false otherwise */
+    public boolean isSetInfo() {
+      return this.info != null;
+    }
+
+    public void setInfoIsSet(boolean value) {
+      if (!value) {
+        this.info = null;
+      }
+    }
+
+    public boolean isReplace() {
+      return this.replace;
+    }
+
+    public createView_args setReplace(boolean replace) {
+      this.replace = replace;
+      setReplaceIsSet(true);
+      return this;
+    }
+
+    public void unsetReplace() {
+      __isset_bitfield = org.apache.thrift.EncodingUtils.clearBit(__isset_bitfield, __REPLACE_ISSET_ID);
+    }
+
+    /** Returns true if field replace is set (has been assigned a value) and false otherwise */
+    public boolean isSetReplace() {
+      return org.apache.thrift.EncodingUtils.testBit(__isset_bitfield, __REPLACE_ISSET_ID);
+    }
+
+    public void setReplaceIsSet(boolean value) {
+      __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __REPLACE_ISSET_ID, value);
+    }
+
+    public boolean isIfNotExists() {
+      return this.ifNotExists;
+    }
+
+    public createView_args setIfNotExists(boolean ifNotExists) {
+      this.ifNotExists = ifNotExists;
+      setIfNotExistsIsSet(true);
+      return this;
+    }
+
+    public void unsetIfNotExists() {
+      __isset_bitfield = org.apache.thrift.EncodingUtils.clearBit(__isset_bitfield, __IFNOTEXISTS_ISSET_ID);
+    }
+
+    /** Returns true if field ifNotExists is set (has been assigned a value) and false otherwise */
+    public boolean isSetIfNotExists() {
+      return org.apache.thrift.EncodingUtils.testBit(__isset_bitfield, __IFNOTEXISTS_ISSET_ID);
+    }
+
+    public void setIfNotExistsIsSet(boolean value) {
+      __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __IFNOTEXISTS_ISSET_ID, value);
+    }
+
+    @Override
+    public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
+      switch (field) {
+      case VIEW:
+        if (value == null) {
+          unsetView();
+        } else {
+          setView((TableRef)value);
+        }
+        break;
+
+      case INFO:
+        if (value == null) {
+          unsetInfo();
+        } else {
+          setInfo((ViewInfo)value);
+        }
+        break;
+
+      case REPLACE:
+        if (value == null) {
+          unsetReplace();
+        } else {
+          setReplace((java.lang.Boolean)value);
+        }
+        break;
+
+      case IF_NOT_EXISTS:
+        if (value == null) {
+          unsetIfNotExists();
+        } else {
+          setIfNotExists((java.lang.Boolean)value);
+        }
+        break;
+
+      }
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public java.lang.Object getFieldValue(_Fields field) {
+      switch (field) {
+      case VIEW:
+        return getView();
+
+      case INFO:
+        return getInfo();
+
+      case REPLACE:
+        return isReplace();
+
+      case IF_NOT_EXISTS:
+        return isIfNotExists();
+
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    /** Returns true if field corresponding to fieldID is set (has been assigned a value) and false otherwise */
+    @Override
+    public boolean isSet(_Fields field) {
+      if (field == null) {
+        throw new java.lang.IllegalArgumentException();
+      }
+
+      switch (field) {
+      case VIEW:
+        return isSetView();
+      case INFO:
+        return isSetInfo();
+      case REPLACE:
+        return isSetReplace();
+      case IF_NOT_EXISTS:
+        return isSetIfNotExists();
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    @Override
+    public boolean equals(java.lang.Object that) {
+      if (that instanceof createView_args)
+        return this.equals((createView_args)that);
+      return false;
+    }
+
+    public boolean equals(createView_args that) {
+      if (that == null)
+        return false;
+      if (this == that)
+        return true;
+
+      boolean this_present_view = true && this.isSetView();
+      boolean that_present_view = true && that.isSetView();
+      if (this_present_view || that_present_view) {
+        if (!(this_present_view && that_present_view))
+          return false;
+        if (!this.view.equals(that.view))
+          return false;
+      }
+
+      boolean this_present_info = true && this.isSetInfo();
+      boolean that_present_info = true && that.isSetInfo();
+      if (this_present_info || that_present_info) {
+        if (!(this_present_info && that_present_info))
+          return false;
+        if (!this.info.equals(that.info))
+          return false;
+      }
+
+      boolean this_present_replace = true;
+      boolean that_present_replace = true;
+      if (this_present_replace || that_present_replace) {
+        if (!(this_present_replace && that_present_replace))
+          return false;
+        if (this.replace != that.replace)
+          return false;
+      }
+
+      boolean this_present_ifNotExists = true;
+      boolean that_present_ifNotExists = true;
+      if (this_present_ifNotExists || that_present_ifNotExists) {
+        if (!(this_present_ifNotExists && that_present_ifNotExists))
+          return false;
+        if (this.ifNotExists != that.ifNotExists)
+          return false;
+      }
+
+      return true;
+    }
+
+    @Override
+    public int hashCode() {
+      int hashCode = 1;
+
+      hashCode = hashCode * 8191 + ((isSetView()) ? 131071 : 524287);
+      if (isSetView())
+        hashCode = hashCode * 8191 + view.hashCode();
+
+      hashCode = hashCode * 8191 + ((isSetInfo()) ? 131071 : 524287);
+      if (isSetInfo())
+        hashCode = hashCode * 8191 + info.hashCode();
+
+      hashCode = hashCode * 8191 + ((replace) ? 131071 : 524287);
+
+      hashCode = hashCode * 8191 + ((ifNotExists) ? 131071 : 524287);
+
+      return hashCode;
+    }
+
+    @Override
+    public int compareTo(createView_args other) {
+      if (!getClass().equals(other.getClass())) {
+        return getClass().getName().compareTo(other.getClass().getName());
+      }
+
+      int lastComparison = 0;
+
+      lastComparison = java.lang.Boolean.compare(isSetView(), other.isSetView());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetView()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.view, other.view);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      lastComparison = java.lang.Boolean.compare(isSetInfo(), other.isSetInfo());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetInfo()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.info, other.info);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      lastComparison = java.lang.Boolean.compare(isSetReplace(), other.isSetReplace());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetReplace()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.replace, other.replace);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      lastComparison = java.lang.Boolean.compare(isSetIfNotExists(), other.isSetIfNotExists());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetIfNotExists()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.ifNotExists, other.ifNotExists);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      return 0;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public _Fields fieldForId(int fieldId) {
+      return _Fields.findByThriftId(fieldId);
+    }
+
+    @Override
+    public void read(org.apache.thrift.protocol.TProtocol iprot) throws org.apache.thrift.TException {
+      scheme(iprot).read(iprot, this);
+    }
+
+    @Override
+    public void write(org.apache.thrift.protocol.TProtocol oprot) throws org.apache.thrift.TException {
+      scheme(oprot).write(oprot, this);
+    }
+
+    @Override
+    public java.lang.String toString() {
+      java.lang.StringBuilder sb = new java.lang.StringBuilder("createView_args(");
+      boolean first = true;
+
+      sb.append("view:");
+      if (this.view == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.view);
+      }
+      first = false;
+      if (!first) sb.append(", ");
+      sb.append("info:");
+      if (this.info == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.info);
+      }
+      first = false;
+      if (!first) sb.append(", ");
+      sb.append("replace:");
+      sb.append(this.replace);
+      first = false;
+      if (!first) sb.append(", ");
+      sb.append("ifNotExists:");
+      sb.append(this.ifNotExists);
+      first = false;
+      sb.append(")");
+      return sb.toString();
+    }
+
+    public void validate() throws org.apache.thrift.TException {
+      // check for required fields
+      // check for sub-struct validity
+      if (view != null) {
+        view.validate();
+      }
+      if (info != null) {
+        info.validate();
+      }
+    }
+
+    private void writeObject(java.io.ObjectOutputStream out) throws java.io.IOException {
+      try {
+        write(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(out)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private void readObject(java.io.ObjectInputStream in) throws java.io.IOException, java.lang.ClassNotFoundException {
+      try {
+        // it doesn't seem like you should have to do this, but java serialization is wacky, and doesn't call the default constructor.
+        __isset_bitfield = 0;
+        read(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(in)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private static class createView_argsStandardSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public createView_argsStandardScheme getScheme() {
+        return new createView_argsStandardScheme();
+      }
+    }
+
+    private static class createView_argsStandardScheme extends org.apache.thrift.scheme.StandardScheme<createView_args> {
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol iprot, createView_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TField schemeField;
+        iprot.readStructBegin();
+        while (true)
+        {
+          schemeField = iprot.readFieldBegin();
+          if (schemeField.type == org.apache.thrift.protocol.TType.STOP) { 
+            break;
+          }
+          switch (schemeField.id) {
+            case 1: // VIEW
+              if (schemeField.type == org.apache.thrift.protocol.TType.STRUCT) {
+                struct.view = new TableRef();
+                struct.view.read(iprot);
+                struct.setViewIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            case 2: // INFO
+              if (schemeField.type == org.apache.thrift.protocol.TType.STRUCT) {
+                struct.info = new ViewInfo();
+                struct.info.read(iprot);
+                struct.setInfoIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            case 3: // REPLACE
+              if (schemeField.type == org.apache.thrift.protocol.TType.BOOL) {
+                struct.replace = iprot.readBool();
+                struct.setReplaceIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            case 4: // IF_NOT_EXISTS
+              if (schemeField.type == org.apache.thrift.protocol.TType.BOOL) {
+                struct.ifNotExists = iprot.readBool();
+                struct.setIfNotExistsIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            default:
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+          }
+          iprot.readFieldEnd();
+        }
+        iprot.readStructEnd();
+
+        // check for required fields of primitive type, which can't be checked in the validate method
+        struct.validate();
+      }
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol oprot, createView_args struct) throws org.apache.thrift.TException {
+        struct.validate();
+
+        oprot.writeStructBegin(STRUCT_DESC);
+        if (struct.view != null) {
+          oprot.writeFieldBegin(VIEW_FIELD_DESC);
+          struct.view.write(oprot);
+          oprot.writeFieldEnd();
+        }
+        if (struct.info != null) {
+          oprot.writeFieldBegin(INFO_FIELD_DESC);
+          struct.info.write(oprot);
+          oprot.writeFieldEnd();
+        }
+        oprot.writeFieldBegin(REPLACE_FIELD_DESC);
+        oprot.writeBool(struct.replace);
+        oprot.writeFieldEnd();
+        oprot.writeFieldBegin(IF_NOT_EXISTS_FIELD_DESC);
+        oprot.writeBool(struct.ifNotExists);
+        oprot.writeFieldEnd();
+        oprot.writeFieldStop();
+        oprot.writeStructEnd();
+      }
+
+    }
+
+    private static class createView_argsTupleSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public createView_argsTupleScheme getScheme() {
+        return new createView_argsTupleScheme();
+      }
+    }
+
+    private static class createView_argsTupleScheme extends org.apache.thrift.scheme.TupleScheme<createView_args> {
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol prot, createView_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol oprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet optionals = new java.util.BitSet();
+        if (struct.isSetView()) {
+          optionals.set(0);
+        }
+        if (struct.isSetInfo()) {
+          optionals.set(1);
+        }
+        if (struct.isSetReplace()) {
+          optionals.set(2);
+        }
+        if (struct.isSetIfNotExists()) {
+          optionals.set(3);
+        }
+        oprot.writeBitSet(optionals, 4);
+        if (struct.isSetView()) {
+          struct.view.write(oprot);
+        }
+        if (struct.isSetInfo()) {
+          struct.info.write(oprot);
+        }
+        if (struct.isSetReplace()) {
+          oprot.writeBool(struct.replace);
+        }
+        if (struct.isSetIfNotExists()) {
+          oprot.writeBool(struct.ifNotExists);
+        }
+      }
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol prot, createView_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet incoming = iprot.readBitSet(4);
+        if (incoming.get(0)) {
+          struct.view = new TableRef();
+          struct.view.read(iprot);
+          struct.setViewIsSet(true);
+        }
+        if (incoming.get(1)) {
+          struct.info = new ViewInfo();
+          struct.info.read(iprot);
+          struct.setInfoIsSet(true);
+        }
+        if (incoming.get(2)) {
+          struct.replace = iprot.readBool();
+          struct.setReplaceIsSet(true);
+        }
+        if (incoming.get(3)) {
+          struct.ifNotExists = iprot.readBool();
+          struct.setIfNotExistsIsSet(true);
+        }
+      }
+    }
+
+    private static <S extends org.apache.thrift.scheme.IScheme> S scheme(org.apache.thrift.protocol.TProtocol proto) {
+      return (org.apache.thrift.scheme.StandardScheme.class.equals(proto.getScheme()) ? STANDARD_SCHEME_FACTORY : TUPLE_SCHEME_FACTORY).getScheme();
+    }
+  }
+
+  @SuppressWarnings({"cast", "rawtypes", "serial", "unchecked", "unused"})
+  public static class createView_result implements org.apache.thrift.TBase<createView_result, createView_result._Fields>, java.io.Serializable, Cloneable, Comparable<createView_result>   {
+    private static final org.apache.thrift.protocol.TStruct STRUCT_DESC = new org.apache.thrift.protocol.TStruct("createView_result");
+
+    private static final org.apache.thrift.protocol.TField ERROR_FIELD_DESC = new org.apache.thrift.protocol.TField("error", org.apache.thrift.protocol.TType.STRUCT, (short)1);
+
+    private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new createView_resultStandardSchemeFactory();
+    private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new createView_resultTupleSchemeFactory();
+
+    public @org.apache.thrift.annotation.Nullable PlannerError error; // required
+
+    /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
+    public enum _Fields implements org.apache.thrift.TFieldIdEnum {
+      ERROR((short)1, "error");
+
+      private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
+
+      static {
+        for (_Fields field : java.util.EnumSet.allOf(_Fields.class)) {
+          byName.put(field.getFieldName(), field);
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByThriftId(int fieldId) {
+        switch(fieldId) {
+          case 1: // ERROR
+            return ERROR;
+          default:
+            return null;
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, throwing an exception
+       * if it is not found.
+       */
+      public static _Fields findByThriftIdOrThrow(int fieldId) {
+        _Fields fields = findByThriftId(fieldId);
+        if (fields == null) throw new java.lang.IllegalArgumentException("Field " + fieldId + " doesn't exist!");
+        return fields;
+      }
+
+      /**
+       * Find the _Fields constant that matches name, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByName(java.lang.String name) {
+        return byName.get(name);
+      }
+
+      private final short _thriftId;
+      private final java.lang.String _fieldName;
+
+      _Fields(short thriftId, java.lang.String fieldName) {
+        _thriftId = thriftId;
+        _fieldName = fieldName;
+      }
+
+      @Override
+      public short getThriftFieldId() {
+        return _thriftId;
+      }
+
+      @Override
+      public java.lang.String getFieldName() {
+        return _fieldName;
+      }
+    }
+
+    // isset id assignments
+    public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
+    static {
+      java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
+      tmpMap.put(_Fields.ERROR, new org.apache.thrift.meta_data.FieldMetaData("error", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, PlannerError.class)));
+      metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
+      org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(createView_result.class, metaDataMap);
+    }
+
+    public createView_result() {
+    }
+
+    public createView_result(
+      PlannerError error)
+    {
+      this();
+      this.error = error;
+    }
+
+    /**
+     * Performs a deep copy on <i>other</i>.
+     */
+    public createView_result(createView_result other) {
+      if (other.isSetError()) {
+        this.error = new PlannerError(other.error);
+      }
+    }
+
+    @Override
+    public createView_result deepCopy() {
+      return new createView_result(this);
+    }
+
+    @Override
+    public void clear() {
+      this.error = null;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public PlannerError getError() {
+      return this.error;
+    }
+
+    public createView_result setError(@org.apache.thrift.annotation.Nullable PlannerError error) {
+      this.error = error;
+      return this;
+    }
+
+    public void unsetError() {
+      this.error = null;
+    }
+
+    /** Returns true if field error is set (has been assigned a value) and false otherwise */
+    public boolean isSetError() {
+      return this.error != null;
+    }
+
+    public void setErrorIsSet(boolean value) {
+      if (!value) {
+        this.error = null;
+      }
+    }
+
+    @Override
+    public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
+      switch (field) {
+      case ERROR:
+        if (value == null) {
+          unsetError();
+        } else {
+          setError((PlannerError)value);
+        }
+        break;
+
+      }
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public java.lang.Object getFieldValue(_Fields field) {
+      switch (field) {
+      case ERROR:
+        return getError();
+
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    /** Returns true if field corresponding to fieldID is set (has been assigned a value) and false otherwise */
+    @Override
+    public boolean isSet(_Fields field) {
+      if (field == null) {
+        throw new java.lang.IllegalArgumentException();
+      }
+
+      switch (field) {
+      case ERROR:
+        return isSetError();
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    @Override
+    public boolean equals(java.lang.Object that) {
+      if (that instanceof createView_result)
+        return this.equals((createView_result)that);
+      return false;
+    }
+
+    public boolean equals(createView_result that) {
+      if (that == null)
+        return false;
+      if (this == that)
+        return true;
+
+      boolean this_present_error = true && this.isSetError();
+      boolean that_present_error = true && that.isSetError();
+      if (this_present_error || that_present_error) {
+        if (!(this_present_error && that_present_error))
+          return false;
+        if (!this.error.equals(that.error))
+          return false;
+      }
+
+      return true;
+    }
+
+    @Override
+    public int hashCode() {
+      int hashCode = 1;
+
+      hashCode = hashCode * 8191 + ((isSetError()) ? 131071 : 524287);
+      if (isSetError())
+        hashCode = hashCode * 8191 + error.hashCode();
+
+      return hashCode;
+    }
+
+    @Override
+    public int compareTo(createView_result other) {
+      if (!getClass().equals(other.getClass())) {
+        return getClass().getName().compareTo(other.getClass().getName());
+      }
+
+      int lastComparison = 0;
+
+      lastComparison = java.lang.Boolean.compare(isSetError(), other.isSetError());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetError()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.error, other.error);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      return 0;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public _Fields fieldForId(int fieldId) {
+      return _Fields.findByThriftId(fieldId);
+    }
+
+    @Override
+    public void read(org.apache.thrift.protocol.TProtocol iprot) throws org.apache.thrift.TException {
+      scheme(iprot).read(iprot, this);
+    }
+
+    public void write(org.apache.thrift.protocol.TProtocol oprot) throws org.apache.thrift.TException {
+      scheme(oprot).write(oprot, this);
+      }
+
+    @Override
+    public java.lang.String toString() {
+      java.lang.StringBuilder sb = new java.lang.StringBuilder("createView_result(");
+      boolean first = true;
+
+      sb.append("error:");
+      if (this.error == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.error);
+      }
+      first = false;
+      sb.append(")");
+      return sb.toString();
+    }
+
+    public void validate() throws org.apache.thrift.TException {
+      // check for required fields
+      // check for sub-struct validity
+    }
+
+    private void writeObject(java.io.ObjectOutputStream out) throws java.io.IOException {
+      try {
+        write(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(out)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private void readObject(java.io.ObjectInputStream in) throws java.io.IOException, java.lang.ClassNotFoundException {
+      try {
+        read(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(in)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private static class createView_resultStandardSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public createView_resultStandardScheme getScheme() {
+        return new createView_resultStandardScheme();
+      }
+    }
+
+    private static class createView_resultStandardScheme extends org.apache.thrift.scheme.StandardScheme<createView_result> {
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol iprot, createView_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TField schemeField;
+        iprot.readStructBegin();
+        while (true)
+        {
+          schemeField = iprot.readFieldBegin();
+          if (schemeField.type == org.apache.thrift.protocol.TType.STOP) { 
+            break;
+          }
+          switch (schemeField.id) {
+            case 1: // ERROR
+              if (schemeField.type == org.apache.thrift.protocol.TType.STRUCT) {
+                struct.error = new PlannerError();
+                struct.error.read(iprot);
+                struct.setErrorIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            default:
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+          }
+          iprot.readFieldEnd();
+        }
+        iprot.readStructEnd();
+
+        // check for required fields of primitive type, which can't be checked in the validate method
+        struct.validate();
+      }
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol oprot, createView_result struct) throws org.apache.thrift.TException {
+        struct.validate();
+
+        oprot.writeStructBegin(STRUCT_DESC);
+        if (struct.error != null) {
+          oprot.writeFieldBegin(ERROR_FIELD_DESC);
+          struct.error.write(oprot);
+          oprot.writeFieldEnd();
+        }
+        oprot.writeFieldStop();
+        oprot.writeStructEnd();
+      }
+
+    }
+
+    private static class createView_resultTupleSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public createView_resultTupleScheme getScheme() {
+        return new createView_resultTupleScheme();
+      }
+    }
+
+    private static class createView_resultTupleScheme extends org.apache.thrift.scheme.TupleScheme<createView_result> {
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol prot, createView_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol oprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet optionals = new java.util.BitSet();
+        if (struct.isSetError()) {
+          optionals.set(0);
+        }
+        oprot.writeBitSet(optionals, 1);
+        if (struct.isSetError()) {
+          struct.error.write(oprot);
+        }
+      }
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol prot, createView_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet incoming = iprot.readBitSet(1);
+        if (incoming.get(0)) {
+          struct.error = new PlannerError();
+          struct.error.read(iprot);
+          struct.setErrorIsSet(true);
+        }
+      }
+    }
+
+    private static <S extends org.apache.thrift.scheme.IScheme> S scheme(org.apache.thrift.protocol.TProtocol proto) {
+      return (org.apache.thrift.scheme.StandardScheme.class.equals(proto.getScheme()) ? STANDARD_SCHEME_FACTORY : TUPLE_SCHEME_FACTORY).getScheme();
+    }
+  }
+
+  @SuppressWarnings({"cast", "rawtypes", "serial", "unchecked", "unused"})
+  public static class dropView_args implements org.apache.thrift.TBase<dropView_args, dropView_args._Fields>, java.io.Serializable, Cloneable, Comparable<dropView_args>   {
+    private static final org.apache.thrift.protocol.TStruct STRUCT_DESC = new org.apache.thrift.protocol.TStruct("dropView_args");
+
+    private static final org.apache.thrift.protocol.TField VIEW_FIELD_DESC = new org.apache.thrift.protocol.TField("view", org.apache.thrift.protocol.TType.STRUCT, (short)1);
+
+    private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new dropView_argsStandardSchemeFactory();
+    private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new dropView_argsTupleSchemeFactory();
+
+    public @org.apache.thrift.annotation.Nullable TableRef view; // required
+
+    /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
+    public enum _Fields implements org.apache.thrift.TFieldIdEnum {
+      VIEW((short)1, "view");
+
+      private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
+
+      static {
+        for (_Fields field : java.util.EnumSet.allOf(_Fields.class)) {
+          byName.put(field.getFieldName(), field);
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByThriftId(int fieldId) {
+        switch(fieldId) {
+          case 1: // VIEW
+            return VIEW;
+          default:
+            return null;
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, throwing an exception
+       * if it is not found.
+       */
+      public static _Fields findByThriftIdOrThrow(int fieldId) {
+        _Fields fields = findByThriftId(fieldId);
+        if (fields == null) throw new java.lang.IllegalArgumentException("Field " + fieldId + " doesn't exist!");
+        return fields;
+      }
+
+      /**
+       * Find the _Fields constant that matches name, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByName(java.lang.String name) {
+        return byName.get(name);
+      }
+
+      private final short _thriftId;
+      private final java.lang.String _fieldName;
+
+      _Fields(short thriftId, java.lang.String fieldName) {
+        _thriftId = thriftId;
+        _fieldName = fieldName;
+      }
+
+      @Override
+      public short getThriftFieldId() {
+        return _thriftId;
+      }
+
+      @Override
+      public java.lang.String getFieldName() {
+        return _fieldName;
+      }
+    }
+
+    // isset id assignments
+    public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
+    static {
+      java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
+      tmpMap.put(_Fields.VIEW, new org.apache.thrift.meta_data.FieldMetaData("view", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, TableRef.class)));
+      metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
+      org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(dropView_args.class, metaDataMap);
+    }
+
+    public dropView_args() {
+    }
+
+    public dropView_args(
+      TableRef view)
+    {
+      this();
+      this.view = view;
+    }
+
+    /**
+     * Performs a deep copy on <i>other</i>.
+     */
+    public dropView_args(dropView_args other) {
+      if (other.isSetView()) {
+        this.view = new TableRef(other.view);
+      }
+    }
+
+    @Override
+    public dropView_args deepCopy() {
+      return new dropView_args(this);
+    }
+
+    @Override
+    public void clear() {
+      this.view = null;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public TableRef getView() {
+      return this.view;
+    }
+
+    public dropView_args setView(@org.apache.thrift.annotation.Nullable TableRef view) {
+      this.view = view;
+      return this;
+    }
+
+    public void unsetView() {
+      this.view = null;
+    }
+
+    /** Returns true if field view is set (has been assigned a value) and false otherwise */
+    public boolean isSetView() {
+      return this.view != null;
+    }
+
+    public void setViewIsSet(boolean value) {
+      if (!value) {
+        this.view = null;
+      }
+    }
+
+    @Override
+    public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
+      switch (field) {
+      case VIEW:
+        if (value == null) {
+          unsetView();
+        } else {
+          setView((TableRef)value);
+        }
+        break;
+
+      }
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public java.lang.Object getFieldValue(_Fields field) {
+      switch (field) {
+      case VIEW:
+        return getView();
+
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    /** Returns true if field corresponding to fieldID is set (has been assigned a value) and false otherwise */
+    @Override
+    public boolean isSet(_Fields field) {
+      if (field == null) {
+        throw new java.lang.IllegalArgumentException();
+      }
+
+      switch (field) {
+      case VIEW:
+        return isSetView();
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    @Override
+    public boolean equals(java.lang.Object that) {
+      if (that instanceof dropView_args)
+        return this.equals((dropView_args)that);
+      return false;
+    }
+
+    public boolean equals(dropView_args that) {
+      if (that == null)
+        return false;
+      if (this == that)
+        return true;
+
+      boolean this_present_view = true && this.isSetView();
+      boolean that_present_view = true && that.isSetView();
+      if (this_present_view || that_present_view) {
+        if (!(this_present_view && that_present_view))
+          return false;
+        if (!this.view.equals(that.view))
+          return false;
+      }
+
+      return true;
+    }
+
+    @Override
+    public int hashCode() {
+      int hashCode = 1;
+
+      hashCode = hashCode * 8191 + ((isSetView()) ? 131071 : 524287);
+      if (isSetView())
+        hashCode = hashCode * 8191 + view.hashCode();
+
+      return hashCode;
+    }
+
+    @Override
+    public int compareTo(dropView_args other) {
+      if (!getClass().equals(other.getClass())) {
+        return getClass().getName().compareTo(other.getClass().getName());
+      }
+
+      int lastComparison = 0;
+
+      lastComparison = java.lang.Boolean.compare(isSetView(), other.isSetView());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetView()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.view, other.view);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      return 0;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public _Fields fieldForId(int fieldId) {
+      return _Fields.findByThriftId(fieldId);
+    }
+
+    @Override
+    public void read(org.apache.thrift.protocol.TProtocol iprot) throws org.apache.thrift.TException {
+      scheme(iprot).read(iprot, this);
+    }
+
+    @Override
+    public void write(org.apache.thrift.protocol.TProtocol oprot) throws org.apache.thrift.TException {
+      scheme(oprot).write(oprot, this);
+    }
+
+    @Override
+    public java.lang.String toString() {
+      java.lang.StringBuilder sb = new java.lang.StringBuilder("dropView_args(");
+      boolean first = true;
+
+      sb.append("view:");
+      if (this.view == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.view);
+      }
+      first = false;
+      sb.append(")");
+      return sb.toString();
+    }
+
+    public void validate() throws org.apache.thrift.TException {
+      // check for required fields
+      // check for sub-struct validity
+      if (view != null) {
+        view.validate();
+      }
+    }
+
+    private void writeObject(java.io.ObjectOutputStream out) throws java.io.IOException {
+      try {
+        write(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(out)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private void readObject(java.io.ObjectInputStream in) throws java.io.IOException, java.lang.ClassNotFoundException {
+      try {
+        read(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(in)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private static class dropView_argsStandardSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public dropView_argsStandardScheme getScheme() {
+        return new dropView_argsStandardScheme();
+      }
+    }
+
+    private static class dropView_argsStandardScheme extends org.apache.thrift.scheme.StandardScheme<dropView_args> {
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol iprot, dropView_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TField schemeField;
+        iprot.readStructBegin();
+        while (true)
+        {
+          schemeField = iprot.readFieldBegin();
+          if (schemeField.type == org.apache.thrift.protocol.TType.STOP) { 
+            break;
+          }
+          switch (schemeField.id) {
+            case 1: // VIEW
+              if (schemeField.type == org.apache.thrift.protocol.TType.STRUCT) {
+                struct.view = new TableRef();
+                struct.view.read(iprot);
+                struct.setViewIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            default:
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+          }
+          iprot.readFieldEnd();
+        }
+        iprot.readStructEnd();
+
+        // check for required fields of primitive type, which can't be checked in the validate method
+        struct.validate();
+      }
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol oprot, dropView_args struct) throws org.apache.thrift.TException {
+        struct.validate();
+
+        oprot.writeStructBegin(STRUCT_DESC);
+        if (struct.view != null) {
+          oprot.writeFieldBegin(VIEW_FIELD_DESC);
+          struct.view.write(oprot);
+          oprot.writeFieldEnd();
+        }
+        oprot.writeFieldStop();
+        oprot.writeStructEnd();
+      }
+
+    }
+
+    private static class dropView_argsTupleSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public dropView_argsTupleScheme getScheme() {
+        return new dropView_argsTupleScheme();
+      }
+    }
+
+    private static class dropView_argsTupleScheme extends org.apache.thrift.scheme.TupleScheme<dropView_args> {
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol prot, dropView_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol oprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet optionals = new java.util.BitSet();
+        if (struct.isSetView()) {
+          optionals.set(0);
+        }
+        oprot.writeBitSet(optionals, 1);
+        if (struct.isSetView()) {
+          struct.view.write(oprot);
+        }
+      }
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol prot, dropView_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet incoming = iprot.readBitSet(1);
+        if (incoming.get(0)) {
+          struct.view = new TableRef();
+          struct.view.read(iprot);
+          struct.setViewIsSet(true);
+        }
+      }
+    }
+
+    private static <S extends org.apache.thrift.scheme.IScheme> S scheme(org.apache.thrift.protocol.TProtocol proto) {
+      return (org.apache.thrift.scheme.StandardScheme.class.equals(proto.getScheme()) ? STANDARD_SCHEME_FACTORY : TUPLE_SCHEME_FACTORY).getScheme();
+    }
+  }
+
+  @SuppressWarnings({"cast", "rawtypes", "serial", "unchecked", "unused"})
+  public static class dropView_result implements org.apache.thrift.TBase<dropView_result, dropView_result._Fields>, java.io.Serializable, Cloneable, Comparable<dropView_result>   {
+    private static final org.apache.thrift.protocol.TStruct STRUCT_DESC = new org.apache.thrift.protocol.TStruct("dropView_result");
+
+    private static final org.apache.thrift.protocol.TField SUCCESS_FIELD_DESC = new org.apache.thrift.protocol.TField("success", org.apache.thrift.protocol.TType.BOOL, (short)0);
+    private static final org.apache.thrift.protocol.TField ERROR_FIELD_DESC = new org.apache.thrift.protocol.TField("error", org.apache.thrift.protocol.TType.STRUCT, (short)1);
+
+    private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new dropView_resultStandardSchemeFactory();
+    private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new dropView_resultTupleSchemeFactory();
+
+    public boolean success; // required
+    public @org.apache.thrift.annotation.Nullable PlannerError error; // required
+
+    /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
+    public enum _Fields implements org.apache.thrift.TFieldIdEnum {
+      SUCCESS((short)0, "success"),
+      ERROR((short)1, "error");
+
+      private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
+
+      static {
+        for (_Fields field : java.util.EnumSet.allOf(_Fields.class)) {
+          byName.put(field.getFieldName(), field);
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByThriftId(int fieldId) {
+        switch(fieldId) {
+          case 0: // SUCCESS
+            return SUCCESS;
+          case 1: // ERROR
+            return ERROR;
+          default:
+            return null;
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, throwing an exception
+       * if it is not found.
+       */
+      public static _Fields findByThriftIdOrThrow(int fieldId) {
+        _Fields fields = findByThriftId(fieldId);
+        if (fields == null) throw new java.lang.IllegalArgumentException("Field " + fieldId + " doesn't exist!");
+        return fields;
+      }
+
+      /**
+       * Find the _Fields constant that matches name, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByName(java.lang.String name) {
+        return byName.get(name);
+      }
+
+      private final short _thriftId;
+      private final java.lang.String _fieldName;
+
+      _Fields(short thriftId, java.lang.String fieldName) {
+        _thriftId = thriftId;
+        _fieldName = fieldName;
+      }
+
+      @Override
+      public short getThriftFieldId() {
+        return _thriftId;
+      }
+
+      @Override
+      public java.lang.String getFieldName() {
+        return _fieldName;
+      }
+    }
+
+    // isset id assignments
+    private static final int __SUCCESS_ISSET_ID = 0;
+    private byte __isset_bitfield = 0;
+    public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
+    static {
+      java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
+      tmpMap.put(_Fields.SUCCESS, new org.apache.thrift.meta_data.FieldMetaData("success", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.BOOL)));
+      tmpMap.put(_Fields.ERROR, new org.apache.thrift.meta_data.FieldMetaData("error", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, PlannerError.class)));
+      metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
+      org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(dropView_result.class, metaDataMap);
+    }
+
+    public dropView_result() {
+    }
+
+    public dropView_result(
+      boolean success,
+      PlannerError error)
+    {
+      this();
+      this.success = success;
+      setSuccessIsSet(true);
+      this.error = error;
+    }
+
+    /**
+     * Performs a deep copy on <i>other</i>.
+     */
+    public dropView_result(dropView_result other) {
+      __isset_bitfield = other.__isset_bitfield;
+      this.success = other.success;
+      if (other.isSetError()) {
+        this.error = new PlannerError(other.error);
+      }
+    }
+
+    @Override
+    public dropView_result deepCopy() {
+      return new dropView_result(this);
+    }
+
+    @Override
+    public void clear() {
+      setSuccessIsSet(false);
+      this.success = false;
+      this.error = null;
+    }
+
+    public boolean isSuccess() {
+      return this.success;
+    }
+
+    public dropView_result setSuccess(boolean success) {
+      this.success = success;
+      setSuccessIsSet(true);
+      return this;
+    }
+
+    public void unsetSuccess() {
+      __isset_bitfield = org.apache.thrift.EncodingUtils.clearBit(__isset_bitfield, __SUCCESS_ISSET_ID);
+    }
+
+    /** Returns true if field success is set (has been assigned a value) and false otherwise */
+    public boolean isSetSuccess() {
+      return org.apache.thrift.EncodingUtils.testBit(__isset_bitfield, __SUCCESS_ISSET_ID);
+    }
+
+    public void setSuccessIsSet(boolean value) {
+      __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __SUCCESS_ISSET_ID, value);
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public PlannerError getError() {
+      return this.error;
+    }
+
+    public dropView_result setError(@org.apache.thrift.annotation.Nullable PlannerError error) {
+      this.error = error;
+      return this;
+    }
+
+    public void unsetError() {
+      this.error = null;
+    }
+
+    /** Returns true if field error is set (has been assigned a value) and false otherwise */
+    public boolean isSetError() {
+      return this.error != null;
+    }
+
+    public void setErrorIsSet(boolean value) {
+      if (!value) {
+        this.error = null;
+      }
+    }
+
+    @Override
+    public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
+      switch (field) {
+      case SUCCESS:
+        if (value == null) {
+          unsetSuccess();
+        } else {
+          setSuccess((java.lang.Boolean)value);
+        }
+        break;
+
+      case ERROR:
+        if (value == null) {
+          unsetError();
+        } else {
+          setError((PlannerError)value);
+        }
+        break;
+
+      }
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public java.lang.Object getFieldValue(_Fields field) {
+      switch (field) {
+      case SUCCESS:
+        return isSuccess();
+
+      case ERROR:
+        return getError();
+
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    /** Returns true if field corresponding to fieldID is set (has been assigned a value) and false otherwise */
+    @Override
+    public boolean isSet(_Fields field) {
+      if (field == null) {
+        throw new java.lang.IllegalArgumentException();
+      }
+
+      switch (field) {
+      case SUCCESS:
+        return isSetSuccess();
+      case ERROR:
+        return isSetError();
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    @Override
+    public boolean equals(java.lang.Object that) {
+      if (that instanceof dropView_result)
+        return this.equals((dropView_result)that);
+      return false;
+    }
+
+    public boolean equals(dropView_result that) {
+      if (that == null)
+        return false;
+      if (this == that)
+        return true;
+
+      boolean this_present_success = true;
+      boolean that_present_success = true;
+      if (this_present_success || that_present_success) {
+        if (!(this_present_success && that_present_success))
+          return false;
+        if (this.success != that.success)
+          return false;
+      }
+
+      boolean this_present_error = true && this.isSetError();
+      boolean that_present_error = true && that.isSetError();
+      if (this_present_error || that_present_error) {
+        if (!(this_present_error && that_present_error))
+          return false;
+        if (!this.error.equals(that.error))
+          return false;
+      }
+
+      return true;
+    }
+
+    @Override
+    public int hashCode() {
+      int hashCode = 1;
+
+      hashCode = hashCode * 8191 + ((success) ? 131071 : 524287);
+
+      hashCode = hashCode * 8191 + ((isSetError()) ? 131071 : 524287);
+      if (isSetError())
+        hashCode = hashCode * 8191 + error.hashCode();
+
+      return hashCode;
+    }
+
+    @Override
+    public int compareTo(dropView_result other) {
+      if (!getClass().equals(other.getClass())) {
+        return getClass().getName().compareTo(other.getClass().getName());
+      }
+
+      int lastComparison = 0;
+
+      lastComparison = java.lang.Boolean.compare(isSetSuccess(), other.isSetSuccess());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetSuccess()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.success, other.success);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      lastComparison = java.lang.Boolean.compare(isSetError(), other.isSetError());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetError()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.error, other.error);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      return 0;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public _Fields fieldForId(int fieldId) {
+      return _Fields.findByThriftId(fieldId);
+    }
+
+    @Override
+    public void read(org.apache.thrift.protocol.TProtocol iprot) throws org.apache.thrift.TException {
+      scheme(iprot).read(iprot, this);
+    }
+
+    public void write(org.apache.thrift.protocol.TProtocol oprot) throws org.apache.thrift.TException {
+      scheme(oprot).write(oprot, this);
+      }
+
+    @Override
+    public java.lang.String toString() {
+      java.lang.StringBuilder sb = new java.lang.StringBuilder("dropView_result(");
+      boolean first = true;
+
+      sb.append("success:");
+      sb.append(this.success);
+      first = false;
+      if (!first) sb.append(", ");
+      sb.append("error:");
+      if (this.error == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.error);
+      }
+      first = false;
+      sb.append(")");
+      return sb.toString();
+    }
+
+    public void validate() throws org.apache.thrift.TException {
+      // check for required fields
+      // check for sub-struct validity
+    }
+
+    private void writeObject(java.io.ObjectOutputStream out) throws java.io.IOException {
+      try {
+        write(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(out)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private void readObject(java.io.ObjectInputStream in) throws java.io.IOException, java.lang.ClassNotFoundException {
+      try {
+        // it doesn't seem like you should have to do this, but java serialization is wacky, and doesn't call the default constructor.
+        __isset_bitfield = 0;
+        read(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(in)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private static class dropView_resultStandardSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public dropView_resultStandardScheme getScheme() {
+        return new dropView_resultStandardScheme();
+      }
+    }
+
+    private static class dropView_resultStandardScheme extends org.apache.thrift.scheme.StandardScheme<dropView_result> {
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol iprot, dropView_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TField schemeField;
+        iprot.readStructBegin();
+        while (true)
+        {
+          schemeField = iprot.readFieldBegin();
+          if (schemeField.type == org.apache.thrift.protocol.TType.STOP) { 
+            break;
+          }
+          switch (schemeField.id) {
+            case 0: // SUCCESS
+              if (schemeField.type == org.apache.thrift.protocol.TType.BOOL) {
+                struct.success = iprot.readBool();
+                struct.setSuccessIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            case 1: // ERROR
+              if (schemeField.type == org.apache.thrift.protocol.TType.STRUCT) {
+                struct.error = new PlannerError();
+                struct.error.read(iprot);
+                struct.setErrorIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            default:
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+          }
+          iprot.readFieldEnd();
+        }
+        iprot.readStructEnd();
+
+        // check for required fields of primitive type, which can't be checked in the validate method
+        struct.validate();
+      }
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol oprot, dropView_result struct) throws org.apache.thrift.TException {
+        struct.validate();
+
+        oprot.writeStructBegin(STRUCT_DESC);
+        if (struct.isSetSuccess()) {
+          oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
+          oprot.writeBool(struct.success);
+          oprot.writeFieldEnd();
+        }
+        if (struct.error != null) {
+          oprot.writeFieldBegin(ERROR_FIELD_DESC);
+          struct.error.write(oprot);
+          oprot.writeFieldEnd();
+        }
+        oprot.writeFieldStop();
+        oprot.writeStructEnd();
+      }
+
+    }
+
+    private static class dropView_resultTupleSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public dropView_resultTupleScheme getScheme() {
+        return new dropView_resultTupleScheme();
+      }
+    }
+
+    private static class dropView_resultTupleScheme extends org.apache.thrift.scheme.TupleScheme<dropView_result> {
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol prot, dropView_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol oprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet optionals = new java.util.BitSet();
+        if (struct.isSetSuccess()) {
+          optionals.set(0);
+        }
+        if (struct.isSetError()) {
+          optionals.set(1);
+        }
+        oprot.writeBitSet(optionals, 2);
+        if (struct.isSetSuccess()) {
+          oprot.writeBool(struct.success);
+        }
+        if (struct.isSetError()) {
+          struct.error.write(oprot);
+        }
+      }
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol prot, dropView_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet incoming = iprot.readBitSet(2);
+        if (incoming.get(0)) {
+          struct.success = iprot.readBool();
+          struct.setSuccessIsSet(true);
+        }
+        if (incoming.get(1)) {
+          struct.error = new PlannerError();
+          struct.error.read(iprot);
+          struct.setErrorIsSet(true);
+        }
+      }
+    }
+
+    private static <S extends org.apache.thrift.scheme.IScheme> S scheme(org.apache.thrift.protocol.TProtocol proto) {
+      return (org.apache.thrift.scheme.StandardScheme.class.equals(proto.getScheme()) ? STANDARD_SCHEME_FACTORY : TUPLE_SCHEME_FACTORY).getScheme();
+    }
+  }
+
+  @SuppressWarnings({"cast", "rawtypes", "serial", "unchecked", "unused"})
+  public static class renameView_args implements org.apache.thrift.TBase<renameView_args, renameView_args._Fields>, java.io.Serializable, Cloneable, Comparable<renameView_args>   {
+    private static final org.apache.thrift.protocol.TStruct STRUCT_DESC = new org.apache.thrift.protocol.TStruct("renameView_args");
+
+    private static final org.apache.thrift.protocol.TField VIEW_FIELD_DESC = new org.apache.thrift.protocol.TField("view", org.apache.thrift.protocol.TType.STRUCT, (short)1);
+    private static final org.apache.thrift.protocol.TField TO_DATABASE_FIELD_DESC = new org.apache.thrift.protocol.TField("toDatabase", org.apache.thrift.protocol.TType.STRING, (short)2);
+    private static final org.apache.thrift.protocol.TField TO_VIEW_FIELD_DESC = new org.apache.thrift.protocol.TField("toView", org.apache.thrift.protocol.TType.STRING, (short)3);
+
+    private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new renameView_argsStandardSchemeFactory();
+    private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new renameView_argsTupleSchemeFactory();
+
+    public @org.apache.thrift.annotation.Nullable TableRef view; // required
+    public @org.apache.thrift.annotation.Nullable java.lang.String toDatabase; // required
+    public @org.apache.thrift.annotation.Nullable java.lang.String toView; // required
+
+    /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
+    public enum _Fields implements org.apache.thrift.TFieldIdEnum {
+      VIEW((short)1, "view"),
+      TO_DATABASE((short)2, "toDatabase"),
+      TO_VIEW((short)3, "toView");
+
+      private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
+
+      static {
+        for (_Fields field : java.util.EnumSet.allOf(_Fields.class)) {
+          byName.put(field.getFieldName(), field);
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByThriftId(int fieldId) {
+        switch(fieldId) {
+          case 1: // VIEW
+            return VIEW;
+          case 2: // TO_DATABASE
+            return TO_DATABASE;
+          case 3: // TO_VIEW
+            return TO_VIEW;
+          default:
+            return null;
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, throwing an exception
+       * if it is not found.
+       */
+      public static _Fields findByThriftIdOrThrow(int fieldId) {
+        _Fields fields = findByThriftId(fieldId);
+        if (fields == null) throw new java.lang.IllegalArgumentException("Field " + fieldId + " doesn't exist!");
+        return fields;
+      }
+
+      /**
+       * Find the _Fields constant that matches name, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByName(java.lang.String name) {
+        return byName.get(name);
+      }
+
+      private final short _thriftId;
+      private final java.lang.String _fieldName;
+
+      _Fields(short thriftId, java.lang.String fieldName) {
+        _thriftId = thriftId;
+        _fieldName = fieldName;
+      }
+
+      @Override
+      public short getThriftFieldId() {
+        return _thriftId;
+      }
+
+      @Override
+      public java.lang.String getFieldName() {
+        return _fieldName;
+      }
+    }
+
+    // isset id assignments
+    public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
+    static {
+      java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
+      tmpMap.put(_Fields.VIEW, new org.apache.thrift.meta_data.FieldMetaData("view", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, TableRef.class)));
+      tmpMap.put(_Fields.TO_DATABASE, new org.apache.thrift.meta_data.FieldMetaData("toDatabase", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING)));
+      tmpMap.put(_Fields.TO_VIEW, new org.apache.thrift.meta_data.FieldMetaData("toView", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING)));
+      metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
+      org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(renameView_args.class, metaDataMap);
+    }
+
+    public renameView_args() {
+    }
+
+    public renameView_args(
+      TableRef view,
+      java.lang.String toDatabase,
+      java.lang.String toView)
+    {
+      this();
+      this.view = view;
+      this.toDatabase = toDatabase;
+      this.toView = toView;
+    }
+
+    /**
+     * Performs a deep copy on <i>other</i>.
+     */
+    public renameView_args(renameView_args other) {
+      if (other.isSetView()) {
+        this.view = new TableRef(other.view);
+      }
+      if (other.isSetToDatabase()) {
+        this.toDatabase = other.toDatabase;
+      }
+      if (other.isSetToView()) {
+        this.toView = other.toView;
+      }
+    }
+
+    @Override
+    public renameView_args deepCopy() {
+      return new renameView_args(this);
+    }
+
+    @Override
+    public void clear() {
+      this.view = null;
+      this.toDatabase = null;
+      this.toView = null;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public TableRef getView() {
+      return this.view;
+    }
+
+    public renameView_args setView(@org.apache.thrift.annotation.Nullable TableRef view) {
+      this.view = view;
+      return this;
+    }
+
+    public void unsetView() {
+      this.view = null;
+    }
+
+    /** Returns true if field view is set (has been assigned a value) and false otherwise */
+    public boolean isSetView() {
+      return this.view != null;
+    }
+
+    public void setViewIsSet(boolean value) {
+      if (!value) {
+        this.view = null;
+      }
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public java.lang.String getToDatabase() {
+      return this.toDatabase;
+    }
+
+    public renameView_args setToDatabase(@org.apache.thrift.annotation.Nullable java.lang.String toDatabase) {
+      this.toDatabase = toDatabase;
+      return this;
+    }
+
+    public void unsetToDatabase() {
+      this.toDatabase = null;
+    }
+
+    /** Returns true if field toDatabase is set (has been assigned a value) and false otherwise */
+    public boolean isSetToDatabase() {
+      return this.toDatabase != null;
+    }
+
+    public void setToDatabaseIsSet(boolean value) {
+      if (!value) {
+        this.toDatabase = null;
+      }
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public java.lang.String getToView() {
+      return this.toView;
+    }
+
+    public renameView_args setToView(@org.apache.thrift.annotation.Nullable java.lang.String toView) {
+      this.toView = toView;
+      return this;
+    }
+
+    public void unsetToView() {
+      this.toView = null;
+    }
+
+    /** Returns true if field toView is set (has been assigned a value) and false otherwise */
+    public boolean isSetToView() {
+      return this.toView != null;
+    }
+
+    public void setToViewIsSet(boolean value) {
+      if (!value) {
+        this.toView = null;
+      }
+    }
+
+    @Override
+    public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
+      switch (field) {
+      case VIEW:
+        if (value == null) {
+          unsetView();
+        } else {
+          setView((TableRef)value);
+        }
+        break;
+
+      case TO_DATABASE:
+        if (value == null) {
+          unsetToDatabase();
+        } else {
+          setToDatabase((java.lang.String)value);
+        }
+        break;
+
+      case TO_VIEW:
+        if (value == null) {
+          unsetToView();
+        } else {
+          setToView((java.lang.String)value);
+        }
+        break;
+
+      }
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public java.lang.Object getFieldValue(_Fields field) {
+      switch (field) {
+      case VIEW:
+        return getView();
+
+      case TO_DATABASE:
+        return getToDatabase();
+
+      case TO_VIEW:
+        return getToView();
+
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    /** Returns true if field corresponding to fieldID is set (has been assigned a value) and false otherwise */
+    @Override
+    public boolean isSet(_Fields field) {
+      if (field == null) {
+        throw new java.lang.IllegalArgumentException();
+      }
+
+      switch (field) {
+      case VIEW:
+        return isSetView();
+      case TO_DATABASE:
+        return isSetToDatabase();
+      case TO_VIEW:
+        return isSetToView();
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    @Override
+    public boolean equals(java.lang.Object that) {
+      if (that instanceof renameView_args)
+        return this.equals((renameView_args)that);
+      return false;
+    }
+
+    public boolean equals(renameView_args that) {
+      if (that == null)
+        return false;
+      if (this == that)
+        return true;
+
+      boolean this_present_view = true && this.isSetView();
+      boolean that_present_view = true && that.isSetView();
+      if (this_present_view || that_present_view) {
+        if (!(this_present_view && that_present_view))
+          return false;
+        if (!this.view.equals(that.view))
+          return false;
+      }
+
+      boolean this_present_toDatabase = true && this.isSetToDatabase();
+      boolean that_present_toDatabase = true && that.isSetToDatabase();
+      if (this_present_toDatabase || that_present_toDatabase) {
+        if (!(this_present_toDatabase && that_present_toDatabase))
+          return false;
+        if (!this.toDatabase.equals(that.toDatabase))
+          return false;
+      }
+
+      boolean this_present_toView = true && this.isSetToView();
+      boolean that_present_toView = true && that.isSetToView();
+      if (this_present_toView || that_present_toView) {
+        if (!(this_present_toView && that_present_toView))
+          return false;
+        if (!this.toView.equals(that.toView))
+          return false;
+      }
+
+      return true;
+    }
+
+    @Override
+    public int hashCode() {
+      int hashCode = 1;
+
+      hashCode = hashCode * 8191 + ((isSetView()) ? 131071 : 524287);
+      if (isSetView())
+        hashCode = hashCode * 8191 + view.hashCode();
+
+      hashCode = hashCode * 8191 + ((isSetToDatabase()) ? 131071 : 524287);
+      if (isSetToDatabase())
+        hashCode = hashCode * 8191 + toDatabase.hashCode();
+
+      hashCode = hashCode * 8191 + ((isSetToView()) ? 131071 : 524287);
+      if (isSetToView())
+        hashCode = hashCode * 8191 + toView.hashCode();
+
+      return hashCode;
+    }
+
+    @Override
+    public int compareTo(renameView_args other) {
+      if (!getClass().equals(other.getClass())) {
+        return getClass().getName().compareTo(other.getClass().getName());
+      }
+
+      int lastComparison = 0;
+
+      lastComparison = java.lang.Boolean.compare(isSetView(), other.isSetView());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetView()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.view, other.view);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      lastComparison = java.lang.Boolean.compare(isSetToDatabase(), other.isSetToDatabase());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetToDatabase()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.toDatabase, other.toDatabase);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      lastComparison = java.lang.Boolean.compare(isSetToView(), other.isSetToView());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetToView()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.toView, other.toView);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      return 0;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public _Fields fieldForId(int fieldId) {
+      return _Fields.findByThriftId(fieldId);
+    }
+
+    @Override
+    public void read(org.apache.thrift.protocol.TProtocol iprot) throws org.apache.thrift.TException {
+      scheme(iprot).read(iprot, this);
+    }
+
+    @Override
+    public void write(org.apache.thrift.protocol.TProtocol oprot) throws org.apache.thrift.TException {
+      scheme(oprot).write(oprot, this);
+    }
+
+    @Override
+    public java.lang.String toString() {
+      java.lang.StringBuilder sb = new java.lang.StringBuilder("renameView_args(");
+      boolean first = true;
+
+      sb.append("view:");
+      if (this.view == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.view);
+      }
+      first = false;
+      if (!first) sb.append(", ");
+      sb.append("toDatabase:");
+      if (this.toDatabase == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.toDatabase);
+      }
+      first = false;
+      if (!first) sb.append(", ");
+      sb.append("toView:");
+      if (this.toView == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.toView);
+      }
+      first = false;
+      sb.append(")");
+      return sb.toString();
+    }
+
+    public void validate() throws org.apache.thrift.TException {
+      // check for required fields
+      // check for sub-struct validity
+      if (view != null) {
+        view.validate();
+      }
+    }
+
+    private void writeObject(java.io.ObjectOutputStream out) throws java.io.IOException {
+      try {
+        write(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(out)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private void readObject(java.io.ObjectInputStream in) throws java.io.IOException, java.lang.ClassNotFoundException {
+      try {
+        read(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(in)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private static class renameView_argsStandardSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public renameView_argsStandardScheme getScheme() {
+        return new renameView_argsStandardScheme();
+      }
+    }
+
+    private static class renameView_argsStandardScheme extends org.apache.thrift.scheme.StandardScheme<renameView_args> {
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol iprot, renameView_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TField schemeField;
+        iprot.readStructBegin();
+        while (true)
+        {
+          schemeField = iprot.readFieldBegin();
+          if (schemeField.type == org.apache.thrift.protocol.TType.STOP) { 
+            break;
+          }
+          switch (schemeField.id) {
+            case 1: // VIEW
+              if (schemeField.type == org.apache.thrift.protocol.TType.STRUCT) {
+                struct.view = new TableRef();
+                struct.view.read(iprot);
+                struct.setViewIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            case 2: // TO_DATABASE
+              if (schemeField.type == org.apache.thrift.protocol.TType.STRING) {
+                struct.toDatabase = iprot.readString();
+                struct.setToDatabaseIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            case 3: // TO_VIEW
+              if (schemeField.type == org.apache.thrift.protocol.TType.STRING) {
+                struct.toView = iprot.readString();
+                struct.setToViewIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            default:
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+          }
+          iprot.readFieldEnd();
+        }
+        iprot.readStructEnd();
+
+        // check for required fields of primitive type, which can't be checked in the validate method
+        struct.validate();
+      }
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol oprot, renameView_args struct) throws org.apache.thrift.TException {
+        struct.validate();
+
+        oprot.writeStructBegin(STRUCT_DESC);
+        if (struct.view != null) {
+          oprot.writeFieldBegin(VIEW_FIELD_DESC);
+          struct.view.write(oprot);
+          oprot.writeFieldEnd();
+        }
+        if (struct.toDatabase != null) {
+          oprot.writeFieldBegin(TO_DATABASE_FIELD_DESC);
+          oprot.writeString(struct.toDatabase);
+          oprot.writeFieldEnd();
+        }
+        if (struct.toView != null) {
+          oprot.writeFieldBegin(TO_VIEW_FIELD_DESC);
+          oprot.writeString(struct.toView);
+          oprot.writeFieldEnd();
+        }
+        oprot.writeFieldStop();
+        oprot.writeStructEnd();
+      }
+
+    }
+
+    private static class renameView_argsTupleSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public renameView_argsTupleScheme getScheme() {
+        return new renameView_argsTupleScheme();
+      }
+    }
+
+    private static class renameView_argsTupleScheme extends org.apache.thrift.scheme.TupleScheme<renameView_args> {
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol prot, renameView_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol oprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet optionals = new java.util.BitSet();
+        if (struct.isSetView()) {
+          optionals.set(0);
+        }
+        if (struct.isSetToDatabase()) {
+          optionals.set(1);
+        }
+        if (struct.isSetToView()) {
+          optionals.set(2);
+        }
+        oprot.writeBitSet(optionals, 3);
+        if (struct.isSetView()) {
+          struct.view.write(oprot);
+        }
+        if (struct.isSetToDatabase()) {
+          oprot.writeString(struct.toDatabase);
+        }
+        if (struct.isSetToView()) {
+          oprot.writeString(struct.toView);
+        }
+      }
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol prot, renameView_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet incoming = iprot.readBitSet(3);
+        if (incoming.get(0)) {
+          struct.view = new TableRef();
+          struct.view.read(iprot);
+          struct.setViewIsSet(true);
+        }
+        if (incoming.get(1)) {
+          struct.toDatabase = iprot.readString();
+          struct.setToDatabaseIsSet(true);
+        }
+        if (incoming.get(2)) {
+          struct.toView = iprot.readString();
+          struct.setToViewIsSet(true);
+        }
+      }
+    }
+
+    private static <S extends org.apache.thrift.scheme.IScheme> S scheme(org.apache.thrift.protocol.TProtocol proto) {
+      return (org.apache.thrift.scheme.StandardScheme.class.equals(proto.getScheme()) ? STANDARD_SCHEME_FACTORY : TUPLE_SCHEME_FACTORY).getScheme();
+    }
+  }
+
+  @SuppressWarnings({"cast", "rawtypes", "serial", "unchecked", "unused"})
+  public static class renameView_result implements org.apache.thrift.TBase<renameView_result, renameView_result._Fields>, java.io.Serializable, Cloneable, Comparable<renameView_result>   {
+    private static final org.apache.thrift.protocol.TStruct STRUCT_DESC = new org.apache.thrift.protocol.TStruct("renameView_result");
+
+    private static final org.apache.thrift.protocol.TField ERROR_FIELD_DESC = new org.apache.thrift.protocol.TField("error", org.apache.thrift.protocol.TType.STRUCT, (short)1);
+
+    private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new renameView_resultStandardSchemeFactory();
+    private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new renameView_resultTupleSchemeFactory();
+
+    public @org.apache.thrift.annotation.Nullable PlannerError error; // required
+
+    /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
+    public enum _Fields implements org.apache.thrift.TFieldIdEnum {
+      ERROR((short)1, "error");
+
+      private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
+
+      static {
+        for (_Fields field : java.util.EnumSet.allOf(_Fields.class)) {
+          byName.put(field.getFieldName(), field);
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByThriftId(int fieldId) {
+        switch(fieldId) {
+          case 1: // ERROR
+            return ERROR;
+          default:
+            return null;
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, throwing an exception
+       * if it is not found.
+       */
+      public static _Fields findByThriftIdOrThrow(int fieldId) {
+        _Fields fields = findByThriftId(fieldId);
+        if (fields == null) throw new java.lang.IllegalArgumentException("Field " + fieldId + " doesn't exist!");
+        return fields;
+      }
+
+      /**
+       * Find the _Fields constant that matches name, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByName(java.lang.String name) {
+        return byName.get(name);
+      }
+
+      private final short _thriftId;
+      private final java.lang.String _fieldName;
+
+      _Fields(short thriftId, java.lang.String fieldName) {
+        _thriftId = thriftId;
+        _fieldName = fieldName;
+      }
+
+      @Override
+      public short getThriftFieldId() {
+        return _thriftId;
+      }
+
+      @Override
+      public java.lang.String getFieldName() {
+        return _fieldName;
+      }
+    }
+
+    // isset id assignments
+    public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
+    static {
+      java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
+      tmpMap.put(_Fields.ERROR, new org.apache.thrift.meta_data.FieldMetaData("error", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, PlannerError.class)));
+      metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
+      org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(renameView_result.class, metaDataMap);
+    }
+
+    public renameView_result() {
+    }
+
+    public renameView_result(
+      PlannerError error)
+    {
+      this();
+      this.error = error;
+    }
+
+    /**
+     * Performs a deep copy on <i>other</i>.
+     */
+    public renameView_result(renameView_result other) {
+      if (other.isSetError()) {
+        this.error = new PlannerError(other.error);
+      }
+    }
+
+    @Override
+    public renameView_result deepCopy() {
+      return new renameView_result(this);
+    }
+
+    @Override
+    public void clear() {
+      this.error = null;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public PlannerError getError() {
+      return this.error;
+    }
+
+    public renameView_result setError(@org.apache.thrift.annotation.Nullable PlannerError error) {
+      this.error = error;
+      return this;
+    }
+
+    public void unsetError() {
+      this.error = null;
+    }
+
+    /** Returns true if field error is set (has been assigned a value) and false otherwise */
+    public boolean isSetError() {
+      return this.error != null;
+    }
+
+    public void setErrorIsSet(boolean value) {
+      if (!value) {
+        this.error = null;
+      }
+    }
+
+    @Override
+    public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
+      switch (field) {
+      case ERROR:
+        if (value == null) {
+          unsetError();
+        } else {
+          setError((PlannerError)value);
+        }
+        break;
+
+      }
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public java.lang.Object getFieldValue(_Fields field) {
+      switch (field) {
+      case ERROR:
+        return getError();
+
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    /** Returns true if field corresponding to fieldID is set (has been assigned a value) and false otherwise */
+    @Override
+    public boolean isSet(_Fields field) {
+      if (field == null) {
+        throw new java.lang.IllegalArgumentException();
+      }
+
+      switch (field) {
+      case ERROR:
+        return isSetError();
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    @Override
+    public boolean equals(java.lang.Object that) {
+      if (that instanceof renameView_result)
+        return this.equals((renameView_result)that);
+      return false;
+    }
+
+    public boolean equals(renameView_result that) {
+      if (that == null)
+        return false;
+      if (this == that)
+        return true;
+
+      boolean this_present_error = true && this.isSetError();
+      boolean that_present_error = true && that.isSetError();
+      if (this_present_error || that_present_error) {
+        if (!(this_present_error && that_present_error))
+          return false;
+        if (!this.error.equals(that.error))
+          return false;
+      }
+
+      return true;
+    }
+
+    @Override
+    public int hashCode() {
+      int hashCode = 1;
+
+      hashCode = hashCode * 8191 + ((isSetError()) ? 131071 : 524287);
+      if (isSetError())
+        hashCode = hashCode * 8191 + error.hashCode();
+
+      return hashCode;
+    }
+
+    @Override
+    public int compareTo(renameView_result other) {
+      if (!getClass().equals(other.getClass())) {
+        return getClass().getName().compareTo(other.getClass().getName());
+      }
+
+      int lastComparison = 0;
+
+      lastComparison = java.lang.Boolean.compare(isSetError(), other.isSetError());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetError()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.error, other.error);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      return 0;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public _Fields fieldForId(int fieldId) {
+      return _Fields.findByThriftId(fieldId);
+    }
+
+    @Override
+    public void read(org.apache.thrift.protocol.TProtocol iprot) throws org.apache.thrift.TException {
+      scheme(iprot).read(iprot, this);
+    }
+
+    public void write(org.apache.thrift.protocol.TProtocol oprot) throws org.apache.thrift.TException {
+      scheme(oprot).write(oprot, this);
+      }
+
+    @Override
+    public java.lang.String toString() {
+      java.lang.StringBuilder sb = new java.lang.StringBuilder("renameView_result(");
+      boolean first = true;
+
+      sb.append("error:");
+      if (this.error == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.error);
+      }
+      first = false;
+      sb.append(")");
+      return sb.toString();
+    }
+
+    public void validate() throws org.apache.thrift.TException {
+      // check for required fields
+      // check for sub-struct validity
+    }
+
+    private void writeObject(java.io.ObjectOutputStream out) throws java.io.IOException {
+      try {
+        write(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(out)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private void readObject(java.io.ObjectInputStream in) throws java.io.IOException, java.lang.ClassNotFoundException {
+      try {
+        read(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(in)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private static class renameView_resultStandardSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public renameView_resultStandardScheme getScheme() {
+        return new renameView_resultStandardScheme();
+      }
+    }
+
+    private static class renameView_resultStandardScheme extends org.apache.thrift.scheme.StandardScheme<renameView_result> {
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol iprot, renameView_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TField schemeField;
+        iprot.readStructBegin();
+        while (true)
+        {
+          schemeField = iprot.readFieldBegin();
+          if (schemeField.type == org.apache.thrift.protocol.TType.STOP) { 
+            break;
+          }
+          switch (schemeField.id) {
+            case 1: // ERROR
+              if (schemeField.type == org.apache.thrift.protocol.TType.STRUCT) {
+                struct.error = new PlannerError();
+                struct.error.read(iprot);
+                struct.setErrorIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            default:
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+          }
+          iprot.readFieldEnd();
+        }
+        iprot.readStructEnd();
+
+        // check for required fields of primitive type, which can't be checked in the validate method
+        struct.validate();
+      }
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol oprot, renameView_result struct) throws org.apache.thrift.TException {
+        struct.validate();
+
+        oprot.writeStructBegin(STRUCT_DESC);
+        if (struct.error != null) {
+          oprot.writeFieldBegin(ERROR_FIELD_DESC);
+          struct.error.write(oprot);
+          oprot.writeFieldEnd();
+        }
+        oprot.writeFieldStop();
+        oprot.writeStructEnd();
+      }
+
+    }
+
+    private static class renameView_resultTupleSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public renameView_resultTupleScheme getScheme() {
+        return new renameView_resultTupleScheme();
+      }
+    }
+
+    private static class renameView_resultTupleScheme extends org.apache.thrift.scheme.TupleScheme<renameView_result> {
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol prot, renameView_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol oprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet optionals = new java.util.BitSet();
+        if (struct.isSetError()) {
+          optionals.set(0);
+        }
+        oprot.writeBitSet(optionals, 1);
+        if (struct.isSetError()) {
+          struct.error.write(oprot);
+        }
+      }
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol prot, renameView_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet incoming = iprot.readBitSet(1);
+        if (incoming.get(0)) {
+          struct.error = new PlannerError();
+          struct.error.read(iprot);
+          struct.setErrorIsSet(true);
+        }
+      }
+    }
+
+    private static <S extends org.apache.thrift.scheme.IScheme> S scheme(org.apache.thrift.protocol.TProtocol proto) {
+      return (org.apache.thrift.scheme.StandardScheme.class.equals(proto.getScheme()) ? STANDARD_SCHEME_FACTORY : TUPLE_SCHEME_FACTORY).getScheme();
+    }
+  }
+
+  @SuppressWarnings({"cast", "rawtypes", "serial", "unchecked", "unused"})
+  public static class analyzeTable_args implements org.apache.thrift.TBase<analyzeTable_args, analyzeTable_args._Fields>, java.io.Serializable, Cloneable, Comparable<analyzeTable_args>   {
+    private static final org.apache.thrift.protocol.TStruct STRUCT_DESC = new org.apache.thrift.protocol.TStruct("analyzeTable_args");
+
+    private static final org.apache.thrift.protocol.TField TABLE_FIELD_DESC = new org.apache.thrift.protocol.TField("table", org.apache.thrift.protocol.TType.STRUCT, (short)1);
+    private static final org.apache.thrift.protocol.TField COLUMNS_FIELD_DESC = new org.apache.thrift.protocol.TField("columns", org.apache.thrift.protocol.TType.LIST, (short)2);
+    private static final org.apache.thrift.protocol.TField ALL_COLUMNS_FIELD_DESC = new org.apache.thrift.protocol.TField("allColumns", org.apache.thrift.protocol.TType.BOOL, (short)3);
+
+    private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new analyzeTable_argsStandardSchemeFactory();
+    private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new analyzeTable_argsTupleSchemeFactory();
+
+    public @org.apache.thrift.annotation.Nullable TableRef table; // required
+    public @org.apache.thrift.annotation.Nullable java.util.List<java.lang.String> columns; // required
+    public boolean allColumns; // required
+
+    /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
+    public enum _Fields implements org.apache.thrift.TFieldIdEnum {
+      TABLE((short)1, "table"),
+      COLUMNS((short)2, "columns"),
+      ALL_COLUMNS((short)3, "allColumns");
+
+      private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
+
+      static {
+        for (_Fields field : java.util.EnumSet.allOf(_Fields.class)) {
+          byName.put(field.getFieldName(), field);
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByThriftId(int fieldId) {
+        switch(fieldId) {
+          case 1: // TABLE
+            return TABLE;
+          case 2: // COLUMNS
+            return COLUMNS;
+          case 3: // ALL_COLUMNS
+            return ALL_COLUMNS;
+          default:
+            return null;
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, throwing an exception
+       * if it is not found.
+       */
+      public static _Fields findByThriftIdOrThrow(int fieldId) {
+        _Fields fields = findByThriftId(fieldId);
+        if (fields == null) throw new java.lang.IllegalArgumentException("Field " + fieldId + " doesn't exist!");
+        return fields;
+      }
+
+      /**
+       * Find the _Fields constant that matches name, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByName(java.lang.String name) {
+        return byName.get(name);
+      }
+
+      private final short _thriftId;
+      private final java.lang.String _fieldName;
+
+      _Fields(short thriftId, java.lang.String fieldName) {
+        _thriftId = thriftId;
+        _fieldName = fieldName;
+      }
+
+      @Override
+      public short getThriftFieldId() {
+        return _thriftId;
+      }
+
+      @Override
+      public java.lang.String getFieldName() {
+        return _fieldName;
+      }
+    }
+
+    // isset id assignments
+    private static final int __ALLCOLUMNS_ISSET_ID = 0;
+    private byte __isset_bitfield = 0;
+    public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
+    static {
+      java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
+      tmpMap.put(_Fields.TABLE, new org.apache.thrift.meta_data.FieldMetaData("table", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, TableRef.class)));
+      tmpMap.put(_Fields.COLUMNS, new org.apache.thrift.meta_data.FieldMetaData("columns", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.ListMetaData(org.apache.thrift.protocol.TType.LIST, 
+              new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING))));
+      tmpMap.put(_Fields.ALL_COLUMNS, new org.apache.thrift.meta_data.FieldMetaData("allColumns", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.BOOL)));
+      metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
+      org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(analyzeTable_args.class, metaDataMap);
+    }
+
+    public analyzeTable_args() {
+    }
+
+    public analyzeTable_args(
+      TableRef table,
+      java.util.List<java.lang.String> columns,
+      boolean allColumns)
+    {
+      this();
+      this.table = table;
+      this.columns = columns;
+      this.allColumns = allColumns;
+      setAllColumnsIsSet(true);
+    }
+
+    /**
+     * Performs a deep copy on <i>other</i>.
+     */
+    public analyzeTable_args(analyzeTable_args other) {
+      __isset_bitfield = other.__isset_bitfield;
+      if (other.isSetTable()) {
+        this.table = new TableRef(other.table);
+      }
+      if (other.isSetColumns()) {
+        java.util.List<java.lang.String> __this__columns = new java.util.ArrayList<java.lang.String>(other.columns);
+        this.columns = __this__columns;
+      }
+      this.allColumns = other.allColumns;
+    }
+
+    @Override
+    public analyzeTable_args deepCopy() {
+      return new analyzeTable_args(this);
+    }
+
+    @Override
+    public void clear() {
+      this.table = null;
+      this.columns = null;
+      setAllColumnsIsSet(false);
+      this.allColumns = false;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public TableRef getTable() {
+      return this.table;
+    }
+
+    public analyzeTable_args setTable(@org.apache.thrift.annotation.Nullable TableRef table) {
+      this.table = table;
+      return this;
+    }
+
+    public void unsetTable() {
+      this.table = null;
+    }
+
+    /** Returns true if field table is set (has been assigned a value) and false otherwise */
+    public boolean isSetTable() {
+      return this.table != null;
+    }
+
+    public void setTableIsSet(boolean value) {
+      if (!value) {
+        this.table = null;
+      }
+    }
+
+    public int getColumnsSize() {
+      return (this.columns == null) ? 0 : this.columns.size();
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public java.util.Iterator<java.lang.String> getColumnsIterator() {
+      return (this.columns == null) ? null : this.columns.iterator();
+    }
+
+    public void addToColumns(java.lang.String elem) {
+      if (this.columns == null) {
+        this.columns = new java.util.ArrayList<java.lang.String>();
+      }
+      this.columns.add(elem);
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public java.util.List<java.lang.String> getColumns() {
+      return this.columns;
+    }
+
+    public analyzeTable_args setColumns(@org.apache.thrift.annotation.Nullable java.util.List<java.lang.String> columns) {
+      this.columns = columns;
+      return this;
+    }
+
+    public void unsetColumns() {
+      this.columns = null;
+    }
+
+    /** Returns true if field columns is set (has been assigned a value) and false otherwise */
+    public boolean isSetColumns() {
+      return this.columns != null;
+    }
+
+    public void setColumnsIsSet(boolean value) {
+      if (!value) {
+        this.columns = null;
+      }
+    }
+
+    public boolean isAllColumns() {
+      return this.allColumns;
+    }
+
+    public analyzeTable_args setAllColumns(boolean allColumns) {
+      this.allColumns = allColumns;
+      setAllColumnsIsSet(true);
+      return this;
+    }
+
+    public void unsetAllColumns() {
+      __isset_bitfield = org.apache.thrift.EncodingUtils.clearBit(__isset_bitfield, __ALLCOLUMNS_ISSET_ID);
+    }
+
+    /** Returns true if field allColumns is set (has been assigned a value) and false otherwise */
+    public boolean isSetAllColumns() {
+      return org.apache.thrift.EncodingUtils.testBit(__isset_bitfield, __ALLCOLUMNS_ISSET_ID);
+    }
+
+    public void setAllColumnsIsSet(boolean value) {
+      __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __ALLCOLUMNS_ISSET_ID, value);
+    }
+
+    @Override
+    public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
+      switch (field) {
+      case TABLE:
+        if (value == null) {
+          unsetTable();
+        } else {
+          setTable((TableRef)value);
+        }
+        break;
+
+      case COLUMNS:
+        if (value == null) {
+          unsetColumns();
+        } else {
+          setColumns((java.util.List<java.lang.String>)value);
+        }
+        break;
+
+      case ALL_COLUMNS:
+        if (value == null) {
+          unsetAllColumns();
+        } else {
+          setAllColumns((java.lang.Boolean)value);
+        }
+        break;
+
+      }
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public java.lang.Object getFieldValue(_Fields field) {
+      switch (field) {
+      case TABLE:
+        return getTable();
+
+      case COLUMNS:
+        return getColumns();
+
+      case ALL_COLUMNS:
+        return isAllColumns();
+
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    /** Returns true if field corresponding to fieldID is set (has been assigned a value) and false otherwise */
+    @Override
+    public boolean isSet(_Fields field) {
+      if (field == null) {
+        throw new java.lang.IllegalArgumentException();
+      }
+
+      switch (field) {
+      case TABLE:
+        return isSetTable();
+      case COLUMNS:
+        return isSetColumns();
+      case ALL_COLUMNS:
+        return isSetAllColumns();
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    @Override
+    public boolean equals(java.lang.Object that) {
+      if (that instanceof analyzeTable_args)
+        return this.equals((analyzeTable_args)that);
+      return false;
+    }
+
+    public boolean equals(analyzeTable_args that) {
+      if (that == null)
+        return false;
+      if (this == that)
+        return true;
+
+      boolean this_present_table = true && this.isSetTable();
+      boolean that_present_table = true && that.isSetTable();
+      if (this_present_table || that_present_table) {
+        if (!(this_present_table && that_present_table))
+          return false;
+        if (!this.table.equals(that.table))
+          return false;
+      }
+
+      boolean this_present_columns = true && this.isSetColumns();
+      boolean that_present_columns = true && that.isSetColumns();
+      if (this_present_columns || that_present_columns) {
+        if (!(this_present_columns && that_present_columns))
+          return false;
+        if (!this.columns.equals(that.columns))
+          return false;
+      }
+
+      boolean this_present_allColumns = true;
+      boolean that_present_allColumns = true;
+      if (this_present_allColumns || that_present_allColumns) {
+        if (!(this_present_allColumns && that_present_allColumns))
+          return false;
+        if (this.allColumns != that.allColumns)
+          return false;
+      }
+
+      return true;
+    }
+
+    @Override
+    public int hashCode() {
+      int hashCode = 1;
+
+      hashCode = hashCode * 8191 + ((isSetTable()) ? 131071 : 524287);
+      if (isSetTable())
+        hashCode = hashCode * 8191 + table.hashCode();
+
+      hashCode = hashCode * 8191 + ((isSetColumns()) ? 131071 : 524287);
+      if (isSetColumns())
+        hashCode = hashCode * 8191 + columns.hashCode();
+
+      hashCode = hashCode * 8191 + ((allColumns) ? 131071 : 524287);
+
+      return hashCode;
+    }
+
+    @Override
+    public int compareTo(analyzeTable_args other) {
+      if (!getClass().equals(other.getClass())) {
+        return getClass().getName().compareTo(other.getClass().getName());
+      }
+
+      int lastComparison = 0;
+
+      lastComparison = java.lang.Boolean.compare(isSetTable(), other.isSetTable());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetTable()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.table, other.table);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      lastComparison = java.lang.Boolean.compare(isSetColumns(), other.isSetColumns());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetColumns()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.columns, other.columns);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      lastComparison = java.lang.Boolean.compare(isSetAllColumns(), other.isSetAllColumns());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetAllColumns()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.allColumns, other.allColumns);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      return 0;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public _Fields fieldForId(int fieldId) {
+      return _Fields.findByThriftId(fieldId);
+    }
+
+    @Override
+    public void read(org.apache.thrift.protocol.TProtocol iprot) throws org.apache.thrift.TException {
+      scheme(iprot).read(iprot, this);
+    }
+
+    @Override
+    public void write(org.apache.thrift.protocol.TProtocol oprot) throws org.apache.thrift.TException {
+      scheme(oprot).write(oprot, this);
+    }
+
+    @Override
+    public java.lang.String toString() {
+      java.lang.StringBuilder sb = new java.lang.StringBuilder("analyzeTable_args(");
+      boolean first = true;
+
+      sb.append("table:");
+      if (this.table == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.table);
+      }
+      first = false;
+      if (!first) sb.append(", ");
+      sb.append("columns:");
+      if (this.columns == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.columns);
+      }
+      first = false;
+      if (!first) sb.append(", ");
+      sb.append("allColumns:");
+      sb.append(this.allColumns);
+      first = false;
+      sb.append(")");
+      return sb.toString();
+    }
+
+    public void validate() throws org.apache.thrift.TException {
+      // check for required fields
+      // check for sub-struct validity
+      if (table != null) {
+        table.validate();
+      }
+    }
+
+    private void writeObject(java.io.ObjectOutputStream out) throws java.io.IOException {
+      try {
+        write(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(out)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private void readObject(java.io.ObjectInputStream in) throws java.io.IOException, java.lang.ClassNotFoundException {
+      try {
+        // it doesn't seem like you should have to do this, but java serialization is wacky, and doesn't call the default constructor.
+        __isset_bitfield = 0;
+        read(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(in)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private static class analyzeTable_argsStandardSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public analyzeTable_argsStandardScheme getScheme() {
+        return new analyzeTable_argsStandardScheme();
+      }
+    }
+
+    private static class analyzeTable_argsStandardScheme extends org.apache.thrift.scheme.StandardScheme<analyzeTable_args> {
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol iprot, analyzeTable_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TField schemeField;
+        iprot.readStructBegin();
+        while (true)
+        {
+          schemeField = iprot.readFieldBegin();
+          if (schemeField.type == org.apache.thrift.protocol.TType.STOP) { 
+            break;
+          }
+          switch (schemeField.id) {
+            case 1: // TABLE
+              if (schemeField.type == org.apache.thrift.protocol.TType.STRUCT) {
+                struct.table = new TableRef();
+                struct.table.read(iprot);
+                struct.setTableIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            case 2: // COLUMNS
+              if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
+                {
+                  org.apache.thrift.protocol.TList _list474 = iprot.readListBegin();
+                  struct.columns = new java.util.ArrayList<java.lang.String>(_list474.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem475;
+                  for (int _i476 = 0; _i476 < _list474.size; ++_i476)
+                  {
+                    _elem475 = iprot.readString();
+                    struct.columns.add(_elem475);
+                  }
+                  iprot.readListEnd();
+                }
+                struct.setColumnsIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            case 3: // ALL_COLUMNS
+              if (schemeField.type == org.apache.thrift.protocol.TType.BOOL) {
+                struct.allColumns = iprot.readBool();
+                struct.setAllColumnsIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            default:
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+          }
+          iprot.readFieldEnd();
+        }
+        iprot.readStructEnd();
+
+        // check for required fields of primitive type, which can't be checked in the validate method
+        struct.validate();
+      }
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol oprot, analyzeTable_args struct) throws org.apache.thrift.TException {
+        struct.validate();
+
+        oprot.writeStructBegin(STRUCT_DESC);
+        if (struct.table != null) {
+          oprot.writeFieldBegin(TABLE_FIELD_DESC);
+          struct.table.write(oprot);
+          oprot.writeFieldEnd();
+        }
+        if (struct.columns != null) {
+          oprot.writeFieldBegin(COLUMNS_FIELD_DESC);
+          {
+            oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.columns.size()));
+            for (java.lang.String _iter477 : struct.columns)
+            {
+              oprot.writeString(_iter477);
+            }
+            oprot.writeListEnd();
+          }
+          oprot.writeFieldEnd();
+        }
+        oprot.writeFieldBegin(ALL_COLUMNS_FIELD_DESC);
+        oprot.writeBool(struct.allColumns);
+        oprot.writeFieldEnd();
+        oprot.writeFieldStop();
+        oprot.writeStructEnd();
+      }
+
+    }
+
+    private static class analyzeTable_argsTupleSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public analyzeTable_argsTupleScheme getScheme() {
+        return new analyzeTable_argsTupleScheme();
+      }
+    }
+
+    private static class analyzeTable_argsTupleScheme extends org.apache.thrift.scheme.TupleScheme<analyzeTable_args> {
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol prot, analyzeTable_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol oprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet optionals = new java.util.BitSet();
+        if (struct.isSetTable()) {
+          optionals.set(0);
+        }
+        if (struct.isSetColumns()) {
+          optionals.set(1);
+        }
+        if (struct.isSetAllColumns()) {
+          optionals.set(2);
+        }
+        oprot.writeBitSet(optionals, 3);
+        if (struct.isSetTable()) {
+          struct.table.write(oprot);
+        }
+        if (struct.isSetColumns()) {
+          {
+            oprot.writeI32(struct.columns.size());
+            for (java.lang.String _iter478 : struct.columns)
+            {
+              oprot.writeString(_iter478);
+            }
+          }
+        }
+        if (struct.isSetAllColumns()) {
+          oprot.writeBool(struct.allColumns);
+        }
+      }
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol prot, analyzeTable_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet incoming = iprot.readBitSet(3);
+        if (incoming.get(0)) {
+          struct.table = new TableRef();
+          struct.table.read(iprot);
+          struct.setTableIsSet(true);
+        }
+        if (incoming.get(1)) {
+          {
+            org.apache.thrift.protocol.TList _list479 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.columns = new java.util.ArrayList<java.lang.String>(_list479.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem480;
+            for (int _i481 = 0; _i481 < _list479.size; ++_i481)
+            {
+              _elem480 = iprot.readString();
+              struct.columns.add(_elem480);
+            }
+          }
+          struct.setColumnsIsSet(true);
+        }
+        if (incoming.get(2)) {
+          struct.allColumns = iprot.readBool();
+          struct.setAllColumnsIsSet(true);
+        }
+      }
+    }
+
+    private static <S extends org.apache.thrift.scheme.IScheme> S scheme(org.apache.thrift.protocol.TProtocol proto) {
+      return (org.apache.thrift.scheme.StandardScheme.class.equals(proto.getScheme()) ? STANDARD_SCHEME_FACTORY : TUPLE_SCHEME_FACTORY).getScheme();
+    }
+  }
+
+  @SuppressWarnings({"cast", "rawtypes", "serial", "unchecked", "unused"})
+  public static class analyzeTable_result implements org.apache.thrift.TBase<analyzeTable_result, analyzeTable_result._Fields>, java.io.Serializable, Cloneable, Comparable<analyzeTable_result>   {
+    private static final org.apache.thrift.protocol.TStruct STRUCT_DESC = new org.apache.thrift.protocol.TStruct("analyzeTable_result");
+
+    private static final org.apache.thrift.protocol.TField ERROR_FIELD_DESC = new org.apache.thrift.protocol.TField("error", org.apache.thrift.protocol.TType.STRUCT, (short)1);
+
+    private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new analyzeTable_resultStandardSchemeFactory();
+    private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new analyzeTable_resultTupleSchemeFactory();
+
+    public @org.apache.thrift.annotation.Nullable PlannerError error; // required
+
+    /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
+    public enum _Fields implements org.apache.thrift.TFieldIdEnum {
+      ERROR((short)1, "error");
+
+      private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
+
+      static {
+        for (_Fields field : java.util.EnumSet.allOf(_Fields.class)) {
+          byName.put(field.getFieldName(), field);
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByThriftId(int fieldId) {
+        switch(fieldId) {
+          case 1: // ERROR
+            return ERROR;
+          default:
+            return null;
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, throwing an exception
+       * if it is not found.
+       */
+      public static _Fields findByThriftIdOrThrow(int fieldId) {
+        _Fields fields = findByThriftId(fieldId);
+        if (fields == null) throw new java.lang.IllegalArgumentException("Field " + fieldId + " doesn't exist!");
+        return fields;
+      }
+
+      /**
+       * Find the _Fields constant that matches name, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByName(java.lang.String name) {
+        return byName.get(name);
+      }
+
+      private final short _thriftId;
+      private final java.lang.String _fieldName;
+
+      _Fields(short thriftId, java.lang.String fieldName) {
+        _thriftId = thriftId;
+        _fieldName = fieldName;
+      }
+
+      @Override
+      public short getThriftFieldId() {
+        return _thriftId;
+      }
+
+      @Override
+      public java.lang.String getFieldName() {
+        return _fieldName;
+      }
+    }
+
+    // isset id assignments
+    public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
+    static {
+      java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
+      tmpMap.put(_Fields.ERROR, new org.apache.thrift.meta_data.FieldMetaData("error", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, PlannerError.class)));
+      metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
+      org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(analyzeTable_result.class, metaDataMap);
+    }
+
+    public analyzeTable_result() {
+    }
+
+    public analyzeTable_result(
+      PlannerError error)
+    {
+      this();
+      this.error = error;
+    }
+
+    /**
+     * Performs a deep copy on <i>other</i>.
+     */
+    public analyzeTable_result(analyzeTable_result other) {
+      if (other.isSetError()) {
+        this.error = new PlannerError(other.error);
+      }
+    }
+
+    @Override
+    public analyzeTable_result deepCopy() {
+      return new analyzeTable_result(this);
+    }
+
+    @Override
+    public void clear() {
+      this.error = null;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public PlannerError getError() {
+      return this.error;
+    }
+
+    public analyzeTable_result setError(@org.apache.thrift.annotation.Nullable PlannerError error) {
+      this.error = error;
+      return this;
+    }
+
+    public void unsetError() {
+      this.error = null;
+    }
+
+    /** Returns true if field error is set (has been assigned a value) and false otherwise */
+    public boolean isSetError() {
+      return this.error != null;
+    }
+
+    public void setErrorIsSet(boolean value) {
+      if (!value) {
+        this.error = null;
+      }
+    }
+
+    @Override
+    public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
+      switch (field) {
+      case ERROR:
+        if (value == null) {
+          unsetError();
+        } else {
+          setError((PlannerError)value);
+        }
+        break;
+
+      }
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public java.lang.Object getFieldValue(_Fields field) {
+      switch (field) {
+      case ERROR:
+        return getError();
+
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    /** Returns true if field corresponding to fieldID is set (has been assigned a value) and false otherwise */
+    @Override
+    public boolean isSet(_Fields field) {
+      if (field == null) {
+        throw new java.lang.IllegalArgumentException();
+      }
+
+      switch (field) {
+      case ERROR:
+        return isSetError();
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    @Override
+    public boolean equals(java.lang.Object that) {
+      if (that instanceof analyzeTable_result)
+        return this.equals((analyzeTable_result)that);
+      return false;
+    }
+
+    public boolean equals(analyzeTable_result that) {
+      if (that == null)
+        return false;
+      if (this == that)
+        return true;
+
+      boolean this_present_error = true && this.isSetError();
+      boolean that_present_error = true && that.isSetError();
+      if (this_present_error || that_present_error) {
+        if (!(this_present_error && that_present_error))
+          return false;
+        if (!this.error.equals(that.error))
+          return false;
+      }
+
+      return true;
+    }
+
+    @Override
+    public int hashCode() {
+      int hashCode = 1;
+
+      hashCode = hashCode * 8191 + ((isSetError()) ? 131071 : 524287);
+      if (isSetError())
+        hashCode = hashCode * 8191 + error.hashCode();
+
+      return hashCode;
+    }
+
+    @Override
+    public int compareTo(analyzeTable_result other) {
+      if (!getClass().equals(other.getClass())) {
+        return getClass().getName().compareTo(other.getClass().getName());
+      }
+
+      int lastComparison = 0;
+
+      lastComparison = java.lang.Boolean.compare(isSetError(), other.isSetError());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetError()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.error, other.error);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      return 0;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public _Fields fieldForId(int fieldId) {
+      return _Fields.findByThriftId(fieldId);
+    }
+
+    @Override
+    public void read(org.apache.thrift.protocol.TProtocol iprot) throws org.apache.thrift.TException {
+      scheme(iprot).read(iprot, this);
+    }
+
+    public void write(org.apache.thrift.protocol.TProtocol oprot) throws org.apache.thrift.TException {
+      scheme(oprot).write(oprot, this);
+      }
+
+    @Override
+    public java.lang.String toString() {
+      java.lang.StringBuilder sb = new java.lang.StringBuilder("analyzeTable_result(");
+      boolean first = true;
+
+      sb.append("error:");
+      if (this.error == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.error);
+      }
+      first = false;
+      sb.append(")");
+      return sb.toString();
+    }
+
+    public void validate() throws org.apache.thrift.TException {
+      // check for required fields
+      // check for sub-struct validity
+    }
+
+    private void writeObject(java.io.ObjectOutputStream out) throws java.io.IOException {
+      try {
+        write(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(out)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private void readObject(java.io.ObjectInputStream in) throws java.io.IOException, java.lang.ClassNotFoundException {
+      try {
+        read(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(in)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private static class analyzeTable_resultStandardSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public analyzeTable_resultStandardScheme getScheme() {
+        return new analyzeTable_resultStandardScheme();
+      }
+    }
+
+    private static class analyzeTable_resultStandardScheme extends org.apache.thrift.scheme.StandardScheme<analyzeTable_result> {
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol iprot, analyzeTable_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TField schemeField;
+        iprot.readStructBegin();
+        while (true)
+        {
+          schemeField = iprot.readFieldBegin();
+          if (schemeField.type == org.apache.thrift.protocol.TType.STOP) { 
+            break;
+          }
+          switch (schemeField.id) {
+            case 1: // ERROR
+              if (schemeField.type == org.apache.thrift.protocol.TType.STRUCT) {
+                struct.error = new PlannerError();
+                struct.error.read(iprot);
+                struct.setErrorIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            default:
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+          }
+          iprot.readFieldEnd();
+        }
+        iprot.readStructEnd();
+
+        // check for required fields of primitive type, which can't be checked in the validate method
+        struct.validate();
+      }
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol oprot, analyzeTable_result struct) throws org.apache.thrift.TException {
+        struct.validate();
+
+        oprot.writeStructBegin(STRUCT_DESC);
+        if (struct.error != null) {
+          oprot.writeFieldBegin(ERROR_FIELD_DESC);
+          struct.error.write(oprot);
+          oprot.writeFieldEnd();
+        }
+        oprot.writeFieldStop();
+        oprot.writeStructEnd();
+      }
+
+    }
+
+    private static class analyzeTable_resultTupleSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public analyzeTable_resultTupleScheme getScheme() {
+        return new analyzeTable_resultTupleScheme();
+      }
+    }
+
+    private static class analyzeTable_resultTupleScheme extends org.apache.thrift.scheme.TupleScheme<analyzeTable_result> {
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol prot, analyzeTable_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol oprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet optionals = new java.util.BitSet();
+        if (struct.isSetError()) {
+          optionals.set(0);
+        }
+        oprot.writeBitSet(optionals, 1);
+        if (struct.isSetError()) {
+          struct.error.write(oprot);
+        }
+      }
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol prot, analyzeTable_result struct) throws org.apache.thrift.TException {
         org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
         java.util.BitSet incoming = iprot.readBitSet(1);
         if (incoming.get(0)) {

@@ -614,14 +614,14 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
           case 2: // COLUMNS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list260 = iprot.readListBegin();
-                struct.columns = new java.util.ArrayList<ViewColumn>(_list260.size);
-                @org.apache.thrift.annotation.Nullable ViewColumn _elem261;
-                for (int _i262 = 0; _i262 < _list260.size; ++_i262)
+                org.apache.thrift.protocol.TList _list284 = iprot.readListBegin();
+                struct.columns = new java.util.ArrayList<ViewColumn>(_list284.size);
+                @org.apache.thrift.annotation.Nullable ViewColumn _elem285;
+                for (int _i286 = 0; _i286 < _list284.size; ++_i286)
                 {
-                  _elem261 = new ViewColumn();
-                  _elem261.read(iprot);
-                  struct.columns.add(_elem261);
+                  _elem285 = new ViewColumn();
+                  _elem285.read(iprot);
+                  struct.columns.add(_elem285);
                 }
                 iprot.readListEnd();
               }
@@ -641,15 +641,15 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
           case 4: // PROPERTIES
             if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
               {
-                org.apache.thrift.protocol.TMap _map263 = iprot.readMapBegin();
-                struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map263.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _key264;
-                @org.apache.thrift.annotation.Nullable java.lang.String _val265;
-                for (int _i266 = 0; _i266 < _map263.size; ++_i266)
+                org.apache.thrift.protocol.TMap _map287 = iprot.readMapBegin();
+                struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map287.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _key288;
+                @org.apache.thrift.annotation.Nullable java.lang.String _val289;
+                for (int _i290 = 0; _i290 < _map287.size; ++_i290)
                 {
-                  _key264 = iprot.readString();
-                  _val265 = iprot.readString();
-                  struct.properties.put(_key264, _val265);
+                  _key288 = iprot.readString();
+                  _val289 = iprot.readString();
+                  struct.properties.put(_key288, _val289);
                 }
                 iprot.readMapEnd();
               }
@@ -683,9 +683,9 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
         oprot.writeFieldBegin(COLUMNS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.columns.size()));
-          for (ViewColumn _iter267 : struct.columns)
+          for (ViewColumn _iter291 : struct.columns)
           {
-            _iter267.write(oprot);
+            _iter291.write(oprot);
           }
           oprot.writeListEnd();
         }
@@ -702,10 +702,10 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
         oprot.writeFieldBegin(PROPERTIES_FIELD_DESC);
         {
           oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.properties.size()));
-          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter268 : struct.properties.entrySet())
+          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter292 : struct.properties.entrySet())
           {
-            oprot.writeString(_iter268.getKey());
-            oprot.writeString(_iter268.getValue());
+            oprot.writeString(_iter292.getKey());
+            oprot.writeString(_iter292.getValue());
           }
           oprot.writeMapEnd();
         }
@@ -732,17 +732,17 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
       oprot.writeString(struct.query);
       {
         oprot.writeI32(struct.columns.size());
-        for (ViewColumn _iter269 : struct.columns)
+        for (ViewColumn _iter293 : struct.columns)
         {
-          _iter269.write(oprot);
+          _iter293.write(oprot);
         }
       }
       {
         oprot.writeI32(struct.properties.size());
-        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter270 : struct.properties.entrySet())
+        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter294 : struct.properties.entrySet())
         {
-          oprot.writeString(_iter270.getKey());
-          oprot.writeString(_iter270.getValue());
+          oprot.writeString(_iter294.getKey());
+          oprot.writeString(_iter294.getValue());
         }
       }
       java.util.BitSet optionals = new java.util.BitSet();
@@ -761,27 +761,27 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
       struct.query = iprot.readString();
       struct.setQueryIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list271 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-        struct.columns = new java.util.ArrayList<ViewColumn>(_list271.size);
-        @org.apache.thrift.annotation.Nullable ViewColumn _elem272;
-        for (int _i273 = 0; _i273 < _list271.size; ++_i273)
+        org.apache.thrift.protocol.TList _list295 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+        struct.columns = new java.util.ArrayList<ViewColumn>(_list295.size);
+        @org.apache.thrift.annotation.Nullable ViewColumn _elem296;
+        for (int _i297 = 0; _i297 < _list295.size; ++_i297)
         {
-          _elem272 = new ViewColumn();
-          _elem272.read(iprot);
-          struct.columns.add(_elem272);
+          _elem296 = new ViewColumn();
+          _elem296.read(iprot);
+          struct.columns.add(_elem296);
         }
       }
       struct.setColumnsIsSet(true);
       {
-        org.apache.thrift.protocol.TMap _map274 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-        struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map274.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _key275;
-        @org.apache.thrift.annotation.Nullable java.lang.String _val276;
-        for (int _i277 = 0; _i277 < _map274.size; ++_i277)
+        org.apache.thrift.protocol.TMap _map298 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+        struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map298.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _key299;
+        @org.apache.thrift.annotation.Nullable java.lang.String _val300;
+        for (int _i301 = 0; _i301 < _map298.size; ++_i301)
         {
-          _key275 = iprot.readString();
-          _val276 = iprot.readString();
-          struct.properties.put(_key275, _val276);
+          _key299 = iprot.readString();
+          _val300 = iprot.readString();
+          struct.properties.put(_key299, _val300);
         }
       }
       struct.setPropertiesIsSet(true);
