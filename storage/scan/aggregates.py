@@ -18,7 +18,6 @@ from interbed.storage.row.binary_row import decode_row, decode_rows
 from interbed.storage.scan.split import Split
 from interbed.storage.schema.table_schema import TableSchema
 from interbed.storage.store import TableStore
-from interbed.storage.types.arrow import type_to_arrow
 from interbed.storage.types.data_type import INTEGERS, TIMESTAMPS, AtomicType, DataField, DataType, TypeRoot
 
 _EXACT_BOUNDS = INTEGERS | TIMESTAMPS | {TypeRoot.BOOLEAN, TypeRoot.DATE, TypeRoot.DECIMAL}
@@ -154,7 +153,7 @@ class _Answers:
             found.append(column)
         if not found:
             return None
-        everything: Any = pa.chunked_array(found, type_to_arrow(field.type))
+        everything: Any = pa.concat_arrays(found)
         least_and_greatest = pc.min_max(everything)
         return least_and_greatest["min" if function is AggregateFunction.MIN else "max"].as_py()
 
