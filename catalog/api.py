@@ -221,7 +221,8 @@ class Catalog(StagedTables, Views, ABC):
 
         Raises InvalidInputError, InvalidOptionError, NotSupportedError.
         """
-        return mark_done(self, str(identifier), self.get_table(identifier), partitions)
+        name = str(identifier)
+        return mark_done(lambda specs: self.create_partitions(name, specs), self.get_table(name), partitions)
 
     def repair_catalog(self, *, dry_run: bool = False) -> RepairReport:
         """Register what lies in the warehouse and bring what is registered up to date; `dry_run` only tells.

@@ -14,7 +14,6 @@ from interbed.storage.errors import InvalidInputError, InvalidOptionError, NotSu
 from interbed.storage.version.tag_success import write_success_file
 
 if TYPE_CHECKING:
-    from interbed.catalog.api import Catalog
     from interbed.storage.table import Table
 
 ACTIONS = "partition.mark-done-action"
@@ -35,14 +34,14 @@ _HERE = (MarkDoneAction.SUCCESS_FILE, MarkDoneAction.DONE_PARTITION)
 
 
 def mark_done(
-    catalog: "Catalog",
-    name: str,
+    register: Callable[[list[dict[str, str]]], object],
     table: "Table",
     partitions: Sequence[Mapping[str, object]],
     clock: Callable[[], float] = time.time,
 ) -> list[dict[str, str]]:
     """Mark the partitions, each named by all of its columns, as the table's option says; they are returned.
 
+    `register` makes partitions known to the table's catalog.
     Raises InvalidInputError for a table without partitions or a partition that is not complete, InvalidOptionError and
     NotSupportedError for the option; nothing is marked then.
     """
@@ -57,7 +56,7 @@ def mark_done(
                 directory = f"{table.location}/{paths.partition_directory(spec)}"
                 write_success_file(table.store, f"{directory}/{SUCCESS_FILE_NAME}", int(clock() * 1000))
         else:
-            catalog.create_partitions(name, [_done(paths.partition_spec(spec)) for spec in specs])
+            register([_done(paths.partition_spec(spec)) for spec in specs])
     return [paths.partition_spec(spec) for spec in specs]
 
 

@@ -1,5 +1,7 @@
 """How Spark clusters rows before a write, so that one task writes each bucket."""
 
+from typing import Any
+
 from interbed.storage.bucket.mode import BucketMode, bucket_mode
 from interbed.storage.schema.table_schema import TableSchema
 from interbed.storage.types.data_type import TIMESTAMPS, AtomicType, DataType
@@ -38,13 +40,14 @@ def clustering_of(schema: TableSchema) -> WriteClustering:
     return WriteClustering(columns=partition + keys, bucketCount=0, bucketColumns=[], strict=True)
 
 
-def without_functions(clustering: WriteClustering) -> WriteClustering:
+def without_functions(clustering: Any) -> WriteClustering:
     """The clustering for Spark where there is no catalog to find the bucket function in: by the columns themselves.
 
     Rows of one key still meet in one task, and those of one bucket need not.
     """
     if not clustering.bucketCount:
-        return clustering
+        unchanged: WriteClustering = clustering
+        return unchanged
     return WriteClustering(
         columns=[*clustering.columns, *clustering.bucketColumns],
         bucketCount=0,

@@ -155,12 +155,13 @@ def _exists(path: tuple[str, ...], columns: Mapping[str, DataField]) -> bool:
 
 
 def _default_change(given: Any, path: tuple[str, ...], columns: Mapping[str, DataField]) -> UpdateColumnDefault:
-    column = columns.get(path[0])
-    if len(path) > 1 or column is None:
+    name, *inside = path
+    column = columns.get(name)
+    if inside or column is None:
         raise NotSupportedError(f"'{'.'.join(path)}' can't have a default; only whole columns of the table can.")
     # Spark says by an empty text that a default is dropped.
-    default = default_from_spark(given.value, column.type, column=path[0]) if given.value else None
-    return UpdateColumnDefault(path[0], default)
+    default = default_from_spark(given.value, column.type, column=name) if given.value else None
+    return UpdateColumnDefault(name, default)
 
 
 def _option_change(given: Any) -> SchemaChange:

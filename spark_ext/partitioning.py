@@ -4,6 +4,7 @@ Spark joins two tables without a shuffle when the splits of both tell the same k
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from interbed.spark_ext.clustering import clustering_of
 from interbed.spark_ext.literals import has_literal, literals
@@ -25,7 +26,7 @@ def partitioning_of(schema: TableSchema, splits: Sequence[Split]) -> tuple[ScanP
     partition = schema.partition_fields
     if not all(has_literal(field.type) for field in partition) or any(split.tells_changes for split in splits):
         return None
-    clustering = clustering_of(schema)
+    clustering: Any = clustering_of(schema)
     count = clustering.bucketCount if clustering.strict else 0
     columns = list(clustering.bucketColumns)
     # Spark looks bucket functions up by one column only.

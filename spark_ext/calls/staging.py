@@ -25,10 +25,12 @@ class StagingCalls(Calls):
         if table.database == DEFAULT_DATABASE:
             catalog.create_database(DEFAULT_DATABASE, ignore_if_exists=True)
         staged = catalog.stage_table(identifier_of(table), schema, replace=replaces, create=create)
-        info = table_info(table, staged.table, None)
+        # The generated class has its fields set from outside, where no type checker looks.
+        info: Any = table_info(table, staged.table, None)
         handle = replace(TableHandle.from_bytes(info.handle), staged=Staged(replaces=staged.replaces, path=staged.path))
         info.handle = handle.to_bytes()
-        return info
+        told: TableInfo = info
+        return told
 
     def commitStaged(self, handle: bytes) -> None:  # noqa: N802
         self._staged(TableHandle.from_bytes(handle)).commit()

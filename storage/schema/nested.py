@@ -82,9 +82,10 @@ def edit_field(fields: Fields, path: ColumnPath, edit: EditField) -> Fields:
 
         def inside(part: DataType) -> DataType:
             # An element has no field of its own, and of the field only the type is taken back.
-            return in_type(part, rest[1:]) if len(rest) > 1 else edit(DataField(id=-1, name=rest[0], type=part)).type
+            return in_type(part, deeper) if deeper else edit(DataField(id=-1, name=name, type=part)).type
 
-        return with_part(data_type, rest[0], inside, path)
+        name, deeper = rest[0], rest[1:]
+        return with_part(data_type, name, inside, path)
 
     return in_fields(fields, parts)
 

@@ -120,7 +120,8 @@ def _boundaries(columns: Sequence[Array], weights: npt.NDArray[np.float64] | Non
     groups = np.cumsum(starts) - 1
     firsts = np.flatnonzero(starts)
     cut_rows = firsts[np.unique(groups[np.minimum(cuts, rows - 1)])]
-    return [c.take(pa.array(order[cut_rows])) for c in columns]
+    chosen: Any = pa.array(order[cut_rows])
+    return [c.take(chosen) for c in columns]
 
 
 def batch_to_bytes(batch: pa.RecordBatch) -> bytes:
