@@ -1,0 +1,33 @@
+"""One snapshot that a commit is to make: what it changes, and what it is checked against."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from interbed.storage.commit.base_files import BaseFiles
+from interbed.storage.commit.committed import PartIdentity
+from interbed.storage.commit.ground import Ground
+from interbed.storage.commit.snapshot_builder import SnapshotFacts
+from interbed.storage.manifest.entry import ManifestEntry
+from interbed.storage.manifest.index_manifest import IndexManifestEntry
+from interbed.storage.scan.partition_filter import PartitionFilter
+from interbed.storage.snapshot.snapshot import Snapshot
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotPart:
+    """One snapshot to be made. `against` gives its changes on top of a snapshot; `base` the files to check against."""
+
+    identity: PartIdentity
+    against: Callable[[Snapshot | None], tuple[ManifestEntry, ...]]
+    base: BaseFiles
+    check: bool
+    overwritten: PartitionFilter | None = None
+    changelog: tuple[ManifestEntry, ...] = ()
+    indexes: tuple[IndexManifestEntry, ...] = ()
+    ground: Ground = field(default_factory=Ground)
+    compacted: frozenset[str] = frozenset()
+
+    @property
+    def facts(self) -> SnapshotFacts:
+        """What is said of the snapshot."""
+        return self.identity.facts

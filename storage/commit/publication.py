@@ -1,0 +1,236 @@
+"""Making snapshots: the race for the next number, and what is left of those that lose it.
+
+Manifests are written under new names and then the file of the next snapshot is created, which fails when another writer
+was faster; what is new is looked at, all is checked again, and the next number is tried. Until that one creation nobody
+sees anything, so a process that dies leaves files behind that nobody refers to, and nothing else.
+"""
+
+import logging
+from collections.abc import Sequence
+
+from interbed.storage.commit.committed import CommittedParts
+from interbed.storage.commit.conflict import (
+    DuplicateFileError,
+    check_conflicts,
+    check_delta,
+    check_total_buckets,
+    check_vectors,
+)
+from interbed.storage.commit.ground import GroundCheck
+from interbed.storage.commit.index_files import IndexFiles
+from interbed.storage.commit.manifest_writer import ManifestWriter
+from interbed.storage.commit.owned_paths import owned_paths
+from interbed.storage.commit.part import SnapshotPart
+from interbed.storage.commit.retry import RetryPolicy
+from interbed.storage.commit.snapshot_builder import SnapshotBuilder
+from interbed.storage.commit.turn import Turn
+from interbed.storage.errors import (
+    CommitConflictError,
+    CommitFailedError,
+    CommitStateUnknownError,
+    InterbedError,
+    SnapshotNotFoundError,
+)
+from interbed.storage.manifest.entry import ManifestEntry
+from interbed.storage.scan.manifest_reader import ManifestReader
+from interbed.storage.schema.replacement import is_replacement
+from interbed.storage.schema.table_schema import TableSchema
+from interbed.storage.snapshot.snapshot import CommitKind, Snapshot
+from interbed.storage.store import TableStore
+from interbed.storage.version.maintenance import maintain
+from interbed.storage.write.commit_message import CommitMessage
+
+_log = logging.getLogger(__name__)
+
+
+class Publication:
+    """Makes the snapshots of one user's commits. Not for use by several threads."""
+
+    def __init__(
+        self, store: TableStore, commit_user: str, reader: ManifestReader, retry: RetryPolicy, *, new_user: bool
+    ) -> None:
+        self._store = store
+        self._user = commit_user
+        self._reader = reader
+        self._retry = retry
+        self._committed = CommittedParts(reader, store.snapshots, commit_user, new_user=new_user)
+
+    def make(self, parts: Sequence[SnapshotPart], messages: Sequence[CommitMessage]) -> list[int]:
+        """Make the parts' snapshots, those that there are not yet; their ids. Errors as of FileStoreCommit."""
+        done = self._committed.find([p.identity for p in parts])
+        ids: list[int] = []
+        for part in parts:
+            known = done.get(part.facts.kind)
+            if known is not None:
+                _log.info("Snapshot %d of user %s exists already.", known, self._user)
+                ids.append(known)
+                continue
+            try:
+                ids.append(self._publish(part))
+            except CommitStateUnknownError:
+                self._committed.unknown()
+                raise
+            except DuplicateFileError:
+                raise
+            except (CommitConflictError, CommitFailedError) as error:
+                if not self._committed.is_unknown:
+                    self.delete(messages, compact_only=part.facts.kind is CommitKind.COMPACT)
+                if not ids:
+                    raise
+                # The new records are in the table, and whoever was faster has compacted the same files or will.
+                _log.info("Snapshot %d was made, its compaction was given up: %s", ids[-1], error)
+            except (InterbedError, OSError) as error:
+                if ids:
+                    error.add_note(
+                        f"The new records were committed as snapshot {ids[-1]}; only their compaction failed."
+                    )
+                if not self._committed.is_unknown:
+                    self.delete(messages, compact_only=part.facts.kind is CommitKind.COMPACT)
+                raise
+        if parts:
+            self._committed.note(parts[-1].facts.identifier)
+            maintain(self._store)
+        return ids
+
+    def _publish(self, part: SnapshotPart) -> int:
+        """Create the part's snapshot; its id. Removes its manifests on every error but CommitStateUnknownError."""
+        store = self._store
+        writer = ManifestWriter(
+            store.file_io,
+            store.paths,
+            store.options,
+            partition_types=store.schema.partition_types,
+            schema_id=store.schema.id,
+        )
+        try:
+            # Only a local directory has turns.
+            with Turn(store.paths.latest_hint.rpartition("/")[0] if store.file_io.scheme == "file" else None) as turn:
+                snapshot_id = self._race(part, writer, turn)
+        except CommitStateUnknownError:
+            raise
+        except (InterbedError, OSError):
+            # Anything else, an interruption above all, may have struck just after the snapshot was created: then the
+            # files stay, at worst as orphans.
+            writer.discard_all()
+            raise
+        store.snapshots.write_hints(snapshot_id)
+        return snapshot_id
+
+    def _race(self, part: SnapshotPart, writer: ManifestWriter, turn: Turn) -> int:
+        store = self._store
+        builder = SnapshotBuilder(self._reader, writer, store.options, store.schema.partition_fields, part.facts)
+        indexes = IndexFiles(
+            self._reader,
+            writer,
+            part.overwritten,
+            part.indexes,
+            bucketed=store.options.bucket > 0 or store.schema.has_primary_key,
+            compacted=part.compacted,
+            compression=store.options.manifest_compression,
+        )
+        ground = GroundCheck(self._reader, store.snapshots, self._user, part.ground)
+        retries = self._retry.start()
+        # All that takes long is done before the turn; within it, only what came since is looked at.
+        builder.prepare(self._checked_delta(part, store.snapshots.latest(), self._current_schema()))
+        previous: Snapshot | None = None
+        while True:
+            # Who waited for a turn in vain loses to those who have one, and queues up again.
+            retries.take(turn)
+            latest = store.snapshots.latest()
+            if retries.count:
+                known = self._committed.since(previous, latest, part.identity)
+                if known is not None:
+                    writer.discard_all()
+                    return known
+            schema = self._current_schema()
+            ground.check(latest)
+            delta = self._checked_delta(part, latest, schema, compare=ground.may_be_rescaled(latest))
+            snapshot = builder.build(
+                latest,
+                delta,
+                schema_id=schema.id,
+                index_manifest=indexes.after(latest),
+                changelog=part.changelog,
+            )
+            if self._created(snapshot):
+                return snapshot.id
+            _log.info("Snapshot %d was taken by another writer; retry %d.", snapshot.id, retries.count + 1)
+            previous = latest
+            if not retries.pause(hurry=turn.is_taken):
+                raise CommitFailedError(
+                    f"Lost the race for a snapshot of {store.location} {retries.count + 1} times in "
+                    f"{retries.elapsed_millis / 1000:.1f} s; 'commit.max-retries' is {self._retry.max_retries}. The "
+                    "data files were removed; write again, or with fewer writers at a time."
+                )
+
+    def _created(self, snapshot: Snapshot) -> bool:
+        """Publish; before an error is taken for a failure, and files are deleted, make sure that it is one."""
+        try:
+            return self._store.publisher.publish(snapshot)
+        except CommitStateUnknownError:
+            raise
+        except (InterbedError, OSError) as error:
+            try:
+                found = self._store.snapshots.read(snapshot.id)
+            except SnapshotNotFoundError:
+                raise error from None
+            except (InterbedError, OSError) as second:
+                raise CommitStateUnknownError(
+                    f"It is not known whether snapshot {snapshot.id} of {self._store.location} was created: {error}"
+                ) from second
+            if found.uuid != snapshot.uuid:
+                raise
+            _log.warning("Snapshot %d was created, but then: %s", snapshot.id, error)
+            return True
+
+    def _checked_delta(
+        self, part: SnapshotPart, latest: Snapshot | None, schema: TableSchema, *, compare: bool = False
+    ) -> tuple[ManifestEntry, ...]:
+        delta = part.against(latest)
+        check_delta(delta, place=self.place)
+        # Files of a table whose number of buckets was altered meanwhile must not mix with rescaled ones.
+        check = part.check or compare or schema.core.bucket != self._store.schema.core.bucket
+        if part.overwritten is None:
+            check_total_buckets(delta, place=self.place)
+        if latest is not None and check:
+            check_conflicts(
+                part.base.at(latest),
+                delta,
+                kind=part.facts.kind,
+                key_types=self._store.schema.key_types if self._store.schema.has_primary_key else (),
+                place=self.place,
+            )
+            if not self._store.schema.has_primary_key:
+                check_vectors(part.base.at(latest), delta, part.indexes)
+        elif latest is None and part.facts.kind is not CommitKind.APPEND:
+            check_conflicts((), delta, kind=part.facts.kind, key_types=(), place=self.place)
+        return delta
+
+    def _current_schema(self) -> TableSchema:
+        own = self._store.schema
+        if is_replacement(own) and self._store.schemas.next_id() == own.id + 1:
+            # What replaces a table is committed under its schema, which counts from this commit on.
+            schema: TableSchema | None = own
+        else:
+            schema = self._store.schemas.latest()
+        # A table of the same name made meanwhile has none of the files that were written for the old one.
+        if schema is None or self._store.schemas.is_gone(self._store.schema):
+            raise CommitFailedError(
+                f"The table at {self._store.location} was dropped while it was written; nothing was committed."
+            )
+        if self._store.schemas.is_replaced(own, schema.id):
+            raise CommitConflictError(
+                f"The table at {self._store.location} was replaced while it was written; nothing was committed. Get it "
+                "from its catalog again and write again."
+            )
+        return schema
+
+    def delete(self, messages: Sequence[CommitMessage], *, compact_only: bool = False) -> None:
+        """Delete the files that exist for the messages' sake alone."""
+        self._store.file_io.delete_quietly(owned_paths(self._store, messages, compact_only=compact_only))
+
+    def place(self, partition: bytes, bucket: int | None) -> str:
+        """A partition or a bucket by its name, for messages."""
+        directory = self._store.paths.partition_directory(partition)
+        name = f"partition {directory}" if directory else "the table"
+        return name if bucket is None else f"bucket {bucket} of {name}"
