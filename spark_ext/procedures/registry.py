@@ -11,6 +11,7 @@ from interbed.spark_ext.procedures import (
     migration,
     partitions,
     snapshots,
+    statements,
     tags,
 )
 from interbed.spark_ext.procedures.procedure import Procedure
@@ -20,7 +21,7 @@ _MODULES = (tags, branches, snapshots, consumers, partitions, files, manifests, 
 
 PROCEDURES: Mapping[str, Procedure] = {p.name: p for module in _MODULES for p in module.PROCEDURES}
 
-_STATEMENTS: Mapping[str, Procedure] = {p.name: p for p in tags.STATEMENTS}
+_STATEMENTS: Mapping[str, Procedure] = {p.name: p for p in (*tags.STATEMENTS, *statements.STATEMENTS)}
 
 
 def procedure_named(name: str) -> Procedure:

@@ -47,6 +47,19 @@ def test_partitions_are_dropped_and_truncated(table: Lake) -> None:
     assert ids(table) == [3]
 
 
+def test_a_part_of_the_partition_columns_drops_many(table: Lake) -> None:
+    with pytest.raises(Exception, match=r"no partition \(dt=2020-01-01\)"):
+        table.sql("ALTER TABLE {lake}.db.t DROP PARTITION (dt = '2020-01-01')")
+    with pytest.raises(Exception, match="no value of the partition column 'dt'"):
+        table.sql("ALTER TABLE {lake}.db.t DROP PARTITION (dt = 'today')")
+    table.sql("ALTER TABLE {lake}.db.t DROP IF EXISTS PARTITION (dt = '2020-01-01')")
+    assert ids(table) == [1, 2, 3, 4]
+    table.sql("ALTER TABLE {lake}.db.t DROP PARTITION (dt = '2026-01-31')")
+    assert ids(table) == [3, 4]
+    table.sql("ALTER TABLE {lake}.db.t DROP PARTITION (h = 1)")
+    assert ids(table) == []
+
+
 def test_nested_fields_that_a_query_leaves_out_are_not_read_for_others(lake: Lake) -> None:
     lake.sql(
         "CREATE TABLE {lake}.db.n (id INT, s STRUCT<a: INT, b: STRING, c: INT>, l ARRAY<STRUCT<x: INT, y: INT>>) "

@@ -192,3 +192,24 @@ def test_a_dropped_table_is_gone_with_its_files(lake: Lake) -> None:
 
     assert lake.tuples("SHOW TABLES IN {lake}.db") == []
     assert not (lake.warehouse / "db.db" / "t").exists()
+
+
+def test_a_table_is_made_like_another(lake: Lake) -> None:
+    lake.sql(
+        "CREATE TABLE {lake}.db.t (dt STRING, id INT, v DECIMAL(5,2) COMMENT 'how much') PARTITIONED BY (dt) "
+        "COMMENT 'all of it' TBLPROPERTIES ('primary-key' = 'dt,id', 'bucket' = '2')"
+    )
+    lake.sql("INSERT INTO {lake}.db.t VALUES ('a', 1, 1.5)")
+    lake.sql("CREATE TABLE {lake}.db.u LIKE {lake}.db.t TBLPROPERTIES ('bucket' = '3')")
+    assert lake.sql("SELECT * FROM {lake}.db.u") == []
+    made = {row[0]: row[1] for row in lake.tuples("SHOW TBLPROPERTIES {lake}.db.u")}
+    assert (made["primary-key"], made["bucket"]) == ("dt,id", "3")
+    assert ("Comment", "all of it", "") in lake.tuples("DESCRIBE EXTENDED {lake}.db.u")
+    assert lake.tuples("DESCRIBE {lake}.db.u") == lake.tuples("DESCRIBE {lake}.db.t")
+    lake.sql("INSERT INTO {lake}.db.u SELECT * FROM {lake}.db.t")
+    lake.sql("CREATE TABLE IF NOT EXISTS {lake}.db.u LIKE {lake}.db.t")
+    assert len(lake.sql("SELECT * FROM {lake}.db.u")) == 1
+    with pytest.raises(Exception, match=r"a table .db.u. in the catalog .* already"):
+        lake.sql("CREATE TABLE {lake}.db.u LIKE {lake}.db.t")
+    with pytest.raises(Exception, match=r"names no table of the catalog"):
+        lake.sql("CREATE TABLE {lake}.db.w LIKE {lake}.db.absent")

@@ -13,16 +13,20 @@ import scala.runtime.AbstractFunction1;
 import scala.runtime.BoxedUnit;
 
 /**
- * What spark.sql.extensions names: it teaches the session CREATE CATALOG and DROP CATALOG.
+ * What spark.sql.extensions names: it teaches the session statements about catalogs, tags, views and more.
  *
- * <p>The parser is a proxy around Spark's, since ParserInterface grows abstract methods from version to version. It turns the
- * two statements into a CALL of a procedure of {@link SystemCatalog} and passes everything else on.
+ * <p>The parser is a proxy around Spark's, since ParserInterface grows abstract methods from version to version. It turns
+ * statements that Spark does not know, or not for catalogs, into a CALL of a procedure of {@link SystemCatalog} and passes
+ * everything else on.
  */
 public final class SparkExtensions extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> {
   /** Statements that are parsed by Spark and then put into others. */
   private static final List<StatementTranslation> TRANSLATIONS =
       List.of(
-          (sql, parsed) -> RowStatement.translate(parsed), new ViewStatements(), new AnalyzeStatements());
+          (sql, parsed) -> RowStatement.translate(parsed),
+          new ViewStatements(),
+          new AnalyzeStatements(),
+          new DropPartitionStatements());
 
   @Override
   public BoxedUnit apply(SparkSessionExtensions extensions) {
@@ -47,13 +51,9 @@ public final class SparkExtensions extends AbstractFunction1<SparkSessionExtensi
       if (!method.getName().startsWith("parsePlan") || !(arguments[0] instanceof String sql)) {
         return parse(method, arguments);
       }
-      Optional<CatalogStatement> ofCatalogs = CatalogStatement.parse(sql);
-      if (ofCatalogs.isPresent()) {
-        return parse(method, withText(arguments, ofCatalogs.get().toCall()));
-      }
-      Optional<TagStatement> ofTags = TagStatement.parse(sql);
-      if (ofTags.isPresent()) {
-        return parse(method, withText(arguments, ofTags.get().toCall()));
+      Optional<String> call = ownStatement(sql);
+      if (call.isPresent()) {
+        return parse(method, withText(arguments, call.get()));
       }
       Object parsed = parse(method, withText(arguments, SettingStatement.quoted(sql)));
       for (StatementTranslation translation : TRANSLATIONS) {
@@ -63,6 +63,14 @@ public final class SparkExtensions extends AbstractFunction1<SparkSessionExtensi
         }
       }
       return parsed;
+    }
+
+    /** The CALL for a statement that Spark does not parse. */
+    private static Optional<String> ownStatement(String sql) {
+      return CatalogStatement.parse(sql)
+          .map(CatalogStatement::toCall)
+          .or(() -> TagStatement.parse(sql).map(TagStatement::toCall))
+          .or(() -> LikeStatement.parse(sql).map(LikeStatement::toCall));
     }
 
     private static Object[] withText(Object[] arguments, String sql) {

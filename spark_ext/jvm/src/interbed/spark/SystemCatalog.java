@@ -14,6 +14,8 @@ public final class SystemCatalog implements ProcedureCatalog {
       Stream.of(
               CatalogStatement.PROCEDURES,
               TagStatement.PROCEDURES,
+              LikeStatement.PROCEDURES,
+              DropPartitionStatements.PROCEDURES,
               ViewProcedures.PROCEDURES,
               AnalyzeStatements.PROCEDURES)
           .flatMap(List::stream)

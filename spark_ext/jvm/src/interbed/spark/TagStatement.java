@@ -1,15 +1,9 @@
 package interbed.spark;
 
-import com.fasterxml.jackson.databind.ObjectMapper;
-import com.fasterxml.jackson.databind.node.ObjectNode;
-import interbed.spark.thrift.ProcedureCall;
-import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
-import org.apache.spark.sql.SparkSession;
-import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
@@ -24,30 +18,26 @@ record TagStatement(String procedure, Map<String, String> fields) {
   private static final String DELETE = "delete_tag_statement";
   private static final String RENAME = "rename_tag_statement";
   private static final String SHOW = "show_tags_statement";
-  private static final String CATALOG = "catalog";
 
   private static final String USAGE =
       "Write ALTER TABLE name CREATE [OR REPLACE] TAG [IF NOT EXISTS] tag [AS OF VERSION number]"
           + " [RETAIN number DAYS | HOURS | MINUTES], ALTER TABLE name REPLACE TAG tag …, ALTER TABLE name DELETE TAG"
           + " [IF EXISTS] tag, ALTER TABLE name RENAME TAG tag TO tag or SHOW TAGS name.";
 
-  private static final ObjectMapper JSON = new ObjectMapper();
-
   /** What carries the statements out. */
   static final List<SystemProcedure> PROCEDURES =
       List.of(
-          SystemProcedure.silent(CREATE, fields -> call(CREATE, fields)),
-          SystemProcedure.silent(DELETE, fields -> call(DELETE, fields)),
-          SystemProcedure.silent(RENAME, fields -> call(RENAME, fields)),
-          new SystemProcedure(
-              SHOW, new StructType().add("tag", DataTypes.StringType, false), fields -> call(SHOW, fields)));
+          PlannedStatement.silent(CREATE),
+          PlannedStatement.silent(DELETE),
+          PlannedStatement.silent(RENAME),
+          PlannedStatement.showing(SHOW, new StructType().add("tag", DataTypes.StringType, false)));
 
   /** The statement, or empty when the text is some other statement. Throws IllegalArgumentException. */
   static Optional<TagStatement> parse(String sql) {
     SqlScanner scanner = new SqlScanner(sql, USAGE);
     if (scanner.takeWords("SHOW", "TAGS")) {
       Map<String, String> fields = new LinkedHashMap<>();
-      if (!takeTable(scanner, fields)) {
+      if (!PlannedStatement.takeTable(scanner, fields)) {
         return Optional.empty();
       }
       scanner.expectEnd();
@@ -57,7 +47,7 @@ record TagStatement(String procedure, Map<String, String> fields) {
       return Optional.empty();
     }
     Map<String, String> fields = new LinkedHashMap<>();
-    boolean ours = takeTable(scanner, fields);
+    boolean ours = PlannedStatement.takeTable(scanner, fields);
     Optional<TagStatement> found = ours ? change(scanner, fields) : Optional.empty();
     if (found.isPresent()) {
       scanner.expectEnd();
@@ -104,42 +94,7 @@ record TagStatement(String procedure, Map<String, String> fields) {
     throw scanner.error("DAYS, HOURS or MINUTES");
   }
 
-  /** Takes the table's name; false when it is none, or when the table is in a catalog that is not ours. */
-  private static boolean takeTable(SqlScanner scanner, Map<String, String> fields) {
-    List<String> parts = new ArrayList<>();
-    try {
-      do {
-        parts.add(scanner.identifier("the table's name"));
-      } while (scanner.take('.'));
-    } catch (IllegalArgumentException noName) {
-      return false;
-    }
-    if (parts.size() > 3) {
-      return false;
-    }
-    String catalog = parts.size() == 3 ? parts.remove(0) : SparkSession.active().catalog().currentCatalog();
-    fields.put(CATALOG, catalog);
-    fields.put("table", String.join(".", Names.quoted(parts)));
-    return CatalogRegistry.ofActiveSession().isOurs(catalog);
-  }
-
   String toCall() {
     return SystemCall.of(procedure, fields);
-  }
-
-  private static List<InternalRow> call(String procedure, Map<String, Object> fields) {
-    String catalog = (String) fields.get(CATALOG);
-    ObjectNode arguments = JSON.createObjectNode();
-    fields.forEach((name, value) -> arguments.put(name, (String) value));
-    arguments.remove(CATALOG);
-    ProcedureCall call =
-        new ProcedureCall(
-            CatalogRegistry.ofActiveSession().reference(catalog),
-            procedure,
-            CurrentNamespace.in(catalog),
-            arguments.toString());
-    StructType schema = new StructType().add("tag", DataTypes.StringType, false);
-    return List.of(
-        ProcedureJson.rows(schema, Planner.askOrThrow(planner -> planner.callProcedure(call)).getRows()));
   }
 }

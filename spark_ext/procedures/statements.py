@@ -1,0 +1,107 @@
+"""What carries out statements that Spark does not: CREATE TABLE … LIKE, and DROP PARTITION of many partitions.
+
+They are called as procedures are, and are not listed among them.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from interbed.catalog.partition import partitions_of
+from interbed.spark_ext.ddl import FILE_FORMAT, PROVIDER, PROVIDERS
+from interbed.spark_ext.partition_values import agrees
+from interbed.spark_ext.procedures.call import ProcedureCall
+from interbed.spark_ext.procedures.procedure import TABLE, Answer, Procedure, required
+from interbed.storage.errors import InvalidInputError, NotSupportedError
+from interbed.storage.options import PATH
+from interbed.storage.row.binary_row import decode_row
+from interbed.storage.schema.table_schema import Schema
+from interbed.storage.types.arrow import type_to_arrow
+from interbed.storage.types.data_type import DataField
+
+
+def _create_table_like(call: ProcedureCall) -> Answer:
+    name = call.table_name()
+    source = call.table("source")
+    properties: dict[str, str] = json.loads(call.needed("properties"))
+    provider = properties.pop(PROVIDER, PROVIDERS[0])
+    if provider.lower() not in PROVIDERS:
+        raise NotSupportedError(
+            f"A table like '{source.name}' is of the same format, not of '{provider}'; '{FILE_FORMAT}' among the "
+            "TBLPROPERTIES says how its files are written."
+        )
+    own = {key: value for key, value in source.schema.options.items() if key != PATH}
+    schema = Schema(
+        fields=source.schema.fields,
+        partition_keys=source.schema.partition_keys,
+        primary_keys=source.schema.primary_keys,
+        options={**own, **properties},
+        comment=source.schema.comment,
+    )
+    call.catalog.create_table(name.of_table, schema, ignore_if_exists=call.given("if_not_exists") == "true")
+    return ()
+
+
+def _drop_partitions(call: ProcedureCall) -> Answer:
+    table = call.table()
+    wanted: list[Mapping[str, str | None]] = json.loads(call.needed("specs"))
+    for spec in wanted:
+        unknown = [column for column in spec if column not in table.partition_keys]
+        if unknown:
+            raise InvalidInputError(
+                f"The table '{table.name}' has no partition column '{unknown[0]}'; it has "
+                f"({', '.join(table.partition_keys)})."
+            )
+    fields, paths = table.schema.partition_fields, table.store.paths
+    specs = [_typed(table.name, spec, fields) for spec in wanted]
+    present = [
+        decode_row(paths.parse_partition_spec(partition.spec), table.schema.partition_types)
+        for partition in partitions_of(table.store)
+    ]
+    for spec, text in zip(specs, wanted, strict=True):
+        if call.given("if_exists") != "true" and not any(agrees(spec, values, fields) for values in present):
+            named = ", ".join(f"{column}={value}" for column, value in text.items())
+            raise InvalidInputError(
+                f"The table '{table.name}' has no partition ({named}); write DROP IF EXISTS PARTITION to leave it "
+                "at that."
+            )
+    call.catalog.drop_partitions(call.table_name().of_table, specs)
+    return ()
+
+
+def _typed(table: str, spec: Mapping[str, str | None], fields: Sequence[DataField]) -> dict[str, Any]:
+    """The values that a statement gives as text."""
+    typed: dict[str, Any] = {}
+    for field in fields:
+        if field.name in spec:
+            value: Any = pa.scalar(spec[field.name], pa.string())
+            try:
+                typed[field.name] = value.cast(type_to_arrow(field.type)).as_py()
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+                raise InvalidInputError(
+                    f"'{spec[field.name]}' is no value of the partition column '{field.name}' of '{table}': {error}"
+                ) from error
+    return typed
+
+
+STATEMENTS = (
+    Procedure(
+        name="create_table_like_statement",
+        description="CREATE TABLE … LIKE",
+        parameters=(TABLE, required("source"), required("properties"), required("if_not_exists")),
+        columns=(),
+        call=_create_table_like,
+        is_statement=True,
+    ),
+    Procedure(
+        name="drop_partitions_statement",
+        description="ALTER TABLE … DROP PARTITION",
+        parameters=(TABLE, required("specs"), required("if_exists")),
+        columns=(),
+        call=_drop_partitions,
+        is_statement=True,
+    ),
+)
+"""What the statements become."""
