@@ -4,10 +4,12 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedTableOrView;
 import org.apache.spark.sql.catalyst.plans.logical.AnalyzeColumn;
 import org.apache.spark.sql.catalyst.plans.logical.AnalyzeTable;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.connector.catalog.Identifier;
 import scala.jdk.javaapi.CollectionConverters;
 
 /** ANALYZE TABLE … COMPUTE STATISTICS of our tables, which Spark parses and then carries out on its own tables only. */
@@ -33,7 +35,9 @@ final class AnalyzeStatements implements StatementTranslation {
       return Optional.empty();
     }
     Optional<QualifiedName> name =
-        CatalogRegistry.ofActiveSession().ours(CollectionConverters.asJava(table.multipartIdentifier()));
+        CatalogRegistry.ofActiveSession()
+            .ours(CollectionConverters.asJava(table.multipartIdentifier()))
+            .filter(AnalyzeStatements::isOurs);
     if (name.isPresent() && ofPartition) {
       throw new UnsupportedOperationException(
           "Statistics are of whole tables: write ANALYZE TABLE " + name.get() + " COMPUTE STATISTICS");
@@ -46,6 +50,18 @@ final class AnalyzeStatements implements StatementTranslation {
           fields.put("all", all);
           return SystemCall.of("analyze_table", fields);
         });
+  }
+
+  /** In spark_catalog there are tables of others, too. */
+  private static boolean isOurs(QualifiedName name) {
+    if (!(name.catalog() instanceof SparkSessionCatalog catalog)) {
+      return true;
+    }
+    try {
+      return catalog.loadTable(Identifier.of(new String[] {name.database()}, name.name())) instanceof SparkTable;
+    } catch (NoSuchTableException error) {
+      return false;
+    }
   }
 
   @SuppressWarnings("unchecked")

@@ -2,6 +2,7 @@ package interbed.spark;
 
 import interbed.spark.thrift.TableInfo;
 import org.apache.spark.sql.connector.catalog.StagedTable;
+import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.WriteBuilder;
 
@@ -40,5 +41,10 @@ final class StagedSparkTable extends SparkTable implements StagedTable {
           planner.abortStaged(info().bufferForHandle());
           return null;
         });
+  }
+
+  /** Both interfaces have a body for it from Spark 4.2 on; without the annotation 4.0 compiles it, too. */
+  public CustomTaskMetric[] reportDriverMetrics() {
+    return new CustomTaskMetric[0];
   }
 }

@@ -21,6 +21,7 @@ import org.apache.spark.sql.catalyst.plans.logical.SetViewProperties;
 import org.apache.spark.sql.catalyst.plans.logical.ShowCreateTable;
 import org.apache.spark.sql.catalyst.plans.logical.ShowViews;
 import org.apache.spark.sql.catalyst.plans.logical.UnsetViewProperties;
+import org.apache.spark.sql.classic.SparkSession;
 import scala.Option;
 import scala.Tuple2;
 import scala.collection.immutable.Seq;
@@ -31,7 +32,8 @@ final class ViewStatements implements StatementTranslation {
   @Override
   public Optional<String> translate(String sql, LogicalPlan parsed) {
     if (parsed instanceof CreateView create) {
-      return call("create_view", create.child(), fields -> {
+      // A temporary view of the same name only hides it.
+      return permanent(create.child()).map(name -> SystemCall.of("create_view", fields(name, fields -> {
         List<Map<String, String>> columns = new ArrayList<>();
         for (Tuple2<String, Option<String>> column : CollectionConverters.asJava(create.userSpecifiedColumns())) {
           Map<String, String> given = new HashMap<>();
@@ -45,7 +47,7 @@ final class ViewStatements implements StatementTranslation {
         fields.put("query", create.originalText().isDefined() ? create.originalText().get() : null);
         fields.put("ifNotExists", create.allowExisting());
         fields.put("replace", create.replace());
-      });
+      })));
     }
     if (parsed instanceof DropView drop) {
       return call("drop_view", drop.child(), fields -> fields.put("ifExists", drop.ifExists()));
@@ -91,6 +93,7 @@ final class ViewStatements implements StatementTranslation {
     }
     return CatalogRegistry.ofActiveSession()
         .ourNamespace(namespace)
+        .filter(ViewStatements::keepsViews)
         .map(
             name ->
                 SystemCall.of(
@@ -118,17 +121,37 @@ final class ViewStatements implements StatementTranslation {
     return fields;
   }
 
+  /** The name in a catalog of ours; empty where it means a temporary view, which is Spark's to find. */
   private static Optional<QualifiedName> name(LogicalPlan named) {
-    Seq<String> parts;
-    if (named instanceof UnresolvedIdentifier identifier) {
-      parts = identifier.nameParts();
-    } else if (named instanceof UnresolvedTableOrView either) {
-      parts = either.multipartIdentifier();
-    } else if (named instanceof UnresolvedView view) {
-      parts = view.multipartIdentifier();
-    } else {
+    Optional<Seq<String>> parts = parts(named);
+    if (parts.isPresent()
+        && ((SparkSession) org.apache.spark.sql.SparkSession.active()).sessionState().catalog().isTempView(parts.get())) {
       return Optional.empty();
     }
-    return CatalogRegistry.ofActiveSession().ours(CollectionConverters.asJava(parts));
+    return permanent(named);
+  }
+
+  private static Optional<QualifiedName> permanent(LogicalPlan named) {
+    return parts(named)
+        .flatMap(parts -> CatalogRegistry.ofActiveSession().ours(CollectionConverters.asJava(parts)))
+        .filter(ViewStatements::keepsViews);
+  }
+
+  /** In spark_catalog views are Spark's own, as everything is that is no table of ours. */
+  private static boolean keepsViews(QualifiedName name) {
+    return !(name.catalog() instanceof SparkSessionCatalog);
+  }
+
+  private static Optional<Seq<String>> parts(LogicalPlan named) {
+    if (named instanceof UnresolvedIdentifier identifier) {
+      return Optional.of(identifier.nameParts());
+    }
+    if (named instanceof UnresolvedTableOrView either) {
+      return Optional.of(either.multipartIdentifier());
+    }
+    if (named instanceof UnresolvedView view) {
+      return Optional.of(view.multipartIdentifier());
+    }
+    return Optional.empty();
   }
 }
