@@ -1,4 +1,4 @@
-"""The sources compile against newer versions of PySpark, and the one jar of this installation works in each supported one.
+"""The sources compile against newer versions of PySpark; the one jar of this installation works in each supported one.
 
 `run_versions.py` runs all of the extension's tests there; this is the short form.
 """
