@@ -135,7 +135,10 @@ class StagedTables(ABC):
                 raise InvalidInputError(
                     f"The table '{name}' stays in {table.location} when it is replaced, not {path}."
                 )
-            wanted = replacement_of(table.schema, wanted, schema_id=table.store.schemas.next_id())
+            schemas = table.store.schemas
+            # The id first: a change that comes in between takes it, so that the replacement does not pass it over.
+            schema_id = schemas.next_id()
+            wanted = replacement_of(schemas.latest() or table.schema, wanted, schema_id=schema_id)
         return self.staged(name, wanted, path, replaces=exists)
 
     def staged(self, name: Identifier, schema: TableSchema, path: str | None, *, replaces: bool) -> StagedTable:

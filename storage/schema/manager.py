@@ -122,10 +122,12 @@ class SchemaManager:
         `check` sees the old and the new schema and may refuse. Raises InvalidInputError, CommitFailedError.
         """
         for _ in range(_COMMIT_RETRIES):
+            # Taken first: a schema that comes in between takes this id, so that its changes can't be passed over.
+            schema_id = self.next_id()
             current = self.latest()
             if current is None:
                 raise InvalidInputError(f"There is no table: {self._directory} has no schema.")
-            changed = apply_changes(current, changes, has_snapshots=self._has_snapshots(), schema_id=self.next_id())
+            changed = apply_changes(current, changes, has_snapshots=self._has_snapshots(), schema_id=schema_id)
             if check is not None:
                 check(current, changed)
             if self.commit(changed):
