@@ -8,16 +8,11 @@ have deletion vectors. All files are Parquet with zstd.
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-import pyarrow as pa
-
-import interbed
 from interbed.spark_ext import spark_settings
 from tests.support.peers_spark import maven_jars
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-    from interbed.storage.table import Table
 
 BUCKETS = 4
 COLUMNS = "id BIGINT NOT NULL, amount BIGINT, price DOUBLE, code STRING, text STRING, ts TIMESTAMP_NTZ"
@@ -52,10 +47,6 @@ class Engine(Protocol):
         """Delete the rows with the keys of the view."""
         ...
 
-    def delete_otherwise(self, source: str) -> None:
-        """Delete them in another way, where DELETE FROM is not supported."""
-        ...
-
     def compact(self) -> None:
         """Rewrite the table so that nothing is left to merge."""
         ...
@@ -87,9 +78,6 @@ class _SqlEngine:
     def delete(self, source: str) -> None:
         self._spark.sql(f"DELETE FROM {self.table} WHERE id IN (SELECT id FROM {source})")
 
-    def delete_otherwise(self, source: str) -> None:
-        raise NotImplementedError(self.name)
-
     def frame(self) -> "DataFrame":
         return self._spark.table(self.table)
 
@@ -118,16 +106,8 @@ class Interbed(_SqlEngine):
     def upsert(self, source: str) -> None:
         self.append(source)
 
-    def delete_otherwise(self, source: str) -> None:
-        gone = pa.Table.from_batches(self._spark.table(source).toArrow().to_batches())
-        kinds = pa.repeat(pa.scalar(3, pa.int8()), gone.num_rows)
-        self._table().write_changes(gone.append_column("_row_kind", kinds))
-
     def compact(self) -> None:
         self._spark.sql("CALL lake.sys.compact('b.t')").collect()
-
-    def _table(self) -> "Table":
-        return interbed.load_catalog("bench", warehouse=f"file:{self._warehouse}/interbed").get_table("b.t")
 
 
 class Iceberg(_SqlEngine):
@@ -178,6 +158,10 @@ class Delta(_SqlEngine):
     def create(self) -> None:
         self._spark.sql("CREATE DATABASE spark_catalog.b")
         self._spark.sql(f"CREATE TABLE {self.table} ({COLUMNS}) USING delta")
+
+    def delete(self, source: str) -> None:
+        # Delta takes no subquery in DELETE.
+        self._spark.sql(f"MERGE INTO {self.table} t USING {source} s ON t.id = s.id WHEN MATCHED THEN DELETE")
 
     def compact(self) -> None:
         self._spark.sql(f"REORG TABLE {self.table} APPLY (PURGE)").collect()
