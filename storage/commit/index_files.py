@@ -29,7 +29,7 @@ class IndexFiles:
     """The index manifest of the snapshots of one commit; a new one is written at most once for each predecessor.
 
     `overwritten` are partitions whose index files all go; `changes` come and go by themselves. `bucketed` says whether
-    rows have a bucket each. `compacted` names the data files whose rows were written anew, but
+    rows have a bucket each. `compacted` names the data files of an append table whose rows were written anew, but
     for those that were deleted by then.
     """
 
@@ -61,7 +61,7 @@ class IndexFiles:
         previous = None if latest is None else latest.index_manifest
         if isinstance(self._overwritten, AllPartitions):
             previous = None
-        unchanged = self._overwritten is None and (self._bucketed or not self._compacted)
+        unchanged = self._overwritten is None and not self._compacted
         if not self._changes and (previous is None or unchanged):
             return previous
         if previous not in self._known:
@@ -79,8 +79,7 @@ class IndexFiles:
             gone = self._overwritten.select({r["_PARTITION"] for r in records})
             kept = [r for r in records if r["_PARTITION"] not in gone]
         kept = _combined(kept, self._changes, bucketed=self._bucketed)
-        if not self._bucketed:
-            _check_no_vectors(kept, frozenset(self._compacted))
+        _check_no_vectors(kept, frozenset(self._compacted))
         if name is not None and kept == records:
             return name
         if not kept:

@@ -125,7 +125,8 @@ class Publication:
             part.overwritten,
             part.indexes,
             bucketed=store.options.bucket > 0 or store.schema.has_primary_key,
-            compacted=part.compacted,
+            # With a primary key vectors come from compactions alone, which conflict by their files.
+            compacted=() if store.schema.has_primary_key else part.compacted,
             compression=store.options.manifest_compression,
         )
         ground = GroundCheck(self._reader, store.snapshots, self._user, part.ground)

@@ -77,8 +77,11 @@ def test_a_file_that_was_compacted_meanwhile_is_not_marked(tmp_path: Path) -> No
     assert len(_ids(table)) == 30
 
 
-def test_a_compaction_does_not_bring_rows_back_that_were_deleted_meanwhile(tmp_path: Path) -> None:
-    table = _table(tmp_path)
+@pytest.mark.parametrize("buckets", [{}, {"bucket": "1", "bucket-key": "id"}])
+def test_a_compaction_does_not_bring_rows_back_that_were_deleted_meanwhile(
+    tmp_path: Path, buckets: dict[str, str]
+) -> None:
+    table = _table(tmp_path, **buckets)
     with table.new_write("writer") as write:
         for split in table.new_scan().plan().splits:
             for batch in table.new_read().to_batches(split):
