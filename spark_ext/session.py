@@ -65,11 +65,12 @@ def configure(builder: "SparkSession.Builder") -> "SparkSession.Builder":
 
     >>> spark = configure(SparkSession.builder.master("local[2]")).getOrCreate()
 
-    Raises SparkSetupError for a session that runs already without the jar, for a remote session, whose server has to be
-    configured instead (see spark_settings), and without a jar.
+    A builder with `remote("local[2]")` starts a Spark Connect server in this process, configured like a session.
+    Raises SparkSetupError for a session that runs already without the jar, for a server elsewhere, which has to be
+    configured itself (see spark_settings), and without a jar.
     """
     chosen: dict[str, str] = {k: str(v) for k, v in getattr(builder, "_options", {}).items()}
-    if REMOTE in chosen or "SPARK_REMOTE" in os.environ:
+    if not chosen.get(REMOTE, os.environ.get("SPARK_REMOTE", "local")).startswith("local"):
         raise SparkSetupError(
             "A Spark Connect client can't add to its server. Start the server with the settings of "
             "interbed.spark_ext.spark_settings(), then connect without configure."

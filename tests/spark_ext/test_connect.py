@@ -1,0 +1,40 @@
+"""Spark Connect: a client without a JVM uses a server that was started with interbed's settings."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from interbed.spark_ext import spark_settings
+from tests.support.spark_connect import connect_server
+
+PROGRAM = Path(__file__).with_name("connect_program.py")
+TIMEOUT_SECONDS = 600
+
+
+def _client(*arguments: str, **variables: str) -> None:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_"))}
+    done = subprocess.run(
+        [sys.executable, str(PROGRAM), *arguments],
+        env={**environment, **variables},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+
+
+def test_a_client_does_by_connect_what_others_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    settings = {**spark_settings(), "spark.sql.warehouse.dir": str(tmp_path / "spark")}
+    with connect_server(settings, tmp_path) as url:
+        _client("everything", url, str(tmp_path))
+
+
+def test_a_server_in_the_clients_own_process_is_configured_like_a_session(tmp_path: Path) -> None:
+    # With SPARK_TESTING the server takes a free port.
+    _client("statements", "local[2]", str(tmp_path), SPARK_TESTING="1", SPARK_LOCAL_IP="127.0.0.1")

@@ -1,0 +1,95 @@
+"""A Spark Connect server in a process of its own, started as a user starts it."""
+
+import collections
+import contextlib
+import os
+import re
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pyspark
+
+START_TIMEOUT_SECONDS = 180
+STOP_TIMEOUT_SECONDS = 60
+LOG_LINES = 60
+
+_STARTED = re.compile(r"Spark Connect server started at: \S*:(\d+)")
+
+
+@contextlib.contextmanager
+def connect_server(settings: Mapping[str, str], home: Path) -> Iterator[str]:
+    """The address of a server with these settings, `sc://127.0.0.1:port`; it ends with the block."""
+    values = {
+        "spark.master": "local[2]",
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": "1g",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": "0",
+        "spark.local.dir": str(home),
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.session.timeZone": "UTC",
+        **settings,
+    }
+    # What start-connect-server.sh of a Spark distribution runs; PySpark's has no such script.
+    command = [
+        str(Path(pyspark.__path__[0]) / "bin" / "spark-submit"),
+        "--class=org.apache.spark.sql.connect.service.SparkConnectServer",
+        *(f"--conf={key}={value}" for key, value in values.items()),
+    ]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_"))}
+    with subprocess.Popen(
+        command,
+        cwd=home,
+        env={**environment, "SPARK_LOCAL_IP": "127.0.0.1"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        reader = _LogReader(process)
+        try:
+            yield f"sc://127.0.0.1:{reader.port()}"
+        finally:
+            process.terminate()
+            try:
+                process.wait(STOP_TIMEOUT_SECONDS)
+            except subprocess.TimeoutExpired:
+                process.kill()
+            reader.join()
+
+
+class _LogReader:
+    """Reads a server's log to its end, lest the server waits for a reader, and finds its port in it."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+        self._last: collections.deque[str] = collections.deque(maxlen=LOG_LINES)
+        self._found: str | None = None
+        self._settled = threading.Event()
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            self._last.append(line)
+            if (started := _STARTED.search(line)) is not None:
+                self._found = started[1]
+                self._settled.set()
+        self._settled.set()
+
+    def port(self) -> str:
+        """The port; RuntimeError with the log's end when the server ended or took too long."""
+        self._settled.wait(START_TIMEOUT_SECONDS)
+        if self._found is None:
+            raise RuntimeError(f"no Spark Connect server:\n{''.join(self._last)}")
+        return self._found
+
+    def join(self) -> None:
+        """Wait for the log's end."""
+        self._thread.join(STOP_TIMEOUT_SECONDS)
