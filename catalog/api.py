@@ -16,7 +16,8 @@ from typing import Self, cast
 import pyarrow as pa
 
 from interbed.catalog.errors import DatabaseNotFoundError, TableExistsError, TableNotFoundError
-from interbed.catalog.identifier import Identifier, TableName, check_name
+from interbed.catalog.global_tables import GlobalTable, global_tables
+from interbed.catalog.identifier import SYSTEM_DATABASE, Identifier, TableName, check_name
 from interbed.catalog.identifier import parse_table_name as parse_table_name
 from interbed.catalog.options import CatalogOptions
 from interbed.catalog.partition import PagedList, Partition, PartitionStatistics, partition_name, partitions_of
@@ -58,6 +59,11 @@ class Catalog(StagedTables, Views, ABC):
     @abstractmethod
     def warehouse(self) -> str:
         """The root directory of databases, as a path or URI."""
+
+    @property
+    def system_database(self) -> Database:
+        """The database `sys` of the catalog's system tables."""
+        return Database(name=SYSTEM_DATABASE, location=self.warehouse, comment="System tables of the catalog")
 
     @property
     @abstractmethod
@@ -260,11 +266,14 @@ class Catalog(StagedTables, Views, ABC):
 
         `db.t$branch_b` is the branch `b` of the table `db.t` (BranchNotFoundError). `db.t$audit_log` and `db.t$binlog`
         are its changes, a ChangeView, and `db.t$snapshots`, `$files` and so on what is known of it, a SystemTable; also
-        of a branch: `db.t$branch_b$files`. `db.t$ro` is what of it is fully compacted.
+        of a branch: `db.t$branch_b$files`. `db.t$ro` is what of it is fully compacted. `sys.tables` and the others in
+        that database are about the catalog, each a GlobalTable.
 
         Raises InvalidInputError naming the system tables that there are.
         """
         name = TableName.parse(identifier)
+        if name.identifier.database == SYSTEM_DATABASE:
+            return cast(Table, GlobalTable.of(self, name.of_table.partition(".")[2]))
         table = self._load_table(name.identifier)
         if name.branch is not None:
             table = table.branch(name.branch)
@@ -275,6 +284,9 @@ class Catalog(StagedTables, Views, ABC):
 
     def table_exists(self, identifier: "str | Identifier") -> bool:
         """Whether there is a table of that name."""
+        name = TableName.parse(identifier)
+        if name.identifier.database == SYSTEM_DATABASE:
+            return name.of_table.partition(".")[2].lower() in global_tables(self)
         try:
             self._load_table(parse_table_name(identifier))
         except (TableNotFoundError, DatabaseNotFoundError):

@@ -1,12 +1,13 @@
 """A catalog whose databases and tables are directories: `<warehouse>/<database>.db/<table>/schema/schema-0`.
 
-Layout and rules are those of Paimon's file-system catalog: a table exists when it has a schema file, and databases
-keep no properties.
+Layout and rules are those of Paimon's file-system catalog: a table exists when it has a schema file. The properties of
+databases, which Paimon drops, are kept beside the tables (database_file.py).
 """
 
 from collections.abc import Mapping, Sequence
 
 from interbed.catalog.api import Catalog, Database, check_database_name, parse_table_name
+from interbed.catalog.database_file import COMMENT, changed_properties, read_properties, write_properties
 from interbed.catalog.errors import (
     DatabaseExistsError,
     DatabaseNotEmptyError,
@@ -14,11 +15,12 @@ from interbed.catalog.errors import (
     TableExistsError,
     TableNotFoundError,
 )
-from interbed.catalog.identifier import DB_SUFFIX, Identifier
+from interbed.catalog.global_tables import global_tables
+from interbed.catalog.identifier import DB_SUFFIX, SYSTEM_DATABASE, Identifier, check_not_system_database
 from interbed.catalog.options import CatalogOptions
 from interbed.catalog.staging import Fill, publish_replacement
 from interbed.catalog.table_files import check_no_remains, delete_table_files, take_back_schema
-from interbed.storage.errors import CommitStateUnknownError, InterbedError, InvalidOptionError, NotSupportedError
+from interbed.storage.errors import CommitStateUnknownError, InterbedError, InvalidOptionError
 from interbed.storage.fileio.api import FileIO
 from interbed.storage.fileio.resolve import file_io_for
 from interbed.storage.schema.change import SchemaChange
@@ -56,16 +58,21 @@ class FileSystemCatalog(Catalog):
         return sorted(e.name.removesuffix(DB_SUFFIX) for e in entries if e.is_directory and e.name.endswith(DB_SUFFIX))
 
     def get_database(self, name: str) -> Database:
+        if name == SYSTEM_DATABASE:
+            return self.system_database
         path = self._database_path(name)
         if not self._file_io.exists(path):
             raise DatabaseNotFoundError(
                 f"There is no database '{name}' in the catalog '{self.name}' ({self._warehouse})."
             )
-        return Database(name=name, location=path)
+        properties = read_properties(self._file_io, path)
+        comment = properties.pop(COMMENT, None)
+        return Database(name=name, location=path, comment=comment, properties=properties)
 
     def create_database(
         self, name: str, ignore_if_exists: bool = False, properties: Mapping[str, str] | None = None
     ) -> None:
+        check_not_system_database(name)
         path = self._database_path(name)
         if properties and "location" in properties:
             raise InvalidOptionError("A file-system catalog decides where a database lives; leave 'location' out.")
@@ -74,8 +81,12 @@ class FileSystemCatalog(Catalog):
                 return
             raise DatabaseExistsError(f"There is a database '{name}' in the catalog '{self.name}' already.")
         self._file_io.make_directories(path)
+        given = changed_properties({}, properties or {}, ())
+        if given:
+            write_properties(self._file_io, path, given)
 
     def drop_database(self, name: str, ignore_if_not_exists: bool = False, cascade: bool = False) -> None:
+        check_not_system_database(name)
         try:
             tables = self.list_tables(name)
         except DatabaseNotFoundError:
@@ -91,12 +102,16 @@ class FileSystemCatalog(Catalog):
     def alter_database(
         self, name: str, set_properties: Mapping[str, str] | None = None, remove_properties: Sequence[str] = ()
     ) -> None:
-        self.get_database(name)
-        raise NotSupportedError("A file-system catalog keeps no properties of databases; a Hive catalog does.")
+        check_not_system_database(name)
+        location = self.get_database(name).location
+        before = read_properties(self._file_io, location)
+        write_properties(self._file_io, location, changed_properties(before, set_properties or {}, remove_properties))
 
     # -- tables ----------------------------------------------------------------------------------------------------
 
     def list_tables(self, database: str) -> list[str]:
+        if database == SYSTEM_DATABASE:
+            return global_tables(self)
         path = self.get_database(database).location
         return sorted(e.name for e in self._file_io.list(path) if e.is_directory and self._has_schema(e.path))
 

@@ -7,6 +7,8 @@ from interbed.storage.errors import InvalidInputError, NotSupportedError
 
 DEFAULT_DATABASE = "default"
 DB_SUFFIX = ".db"
+SYSTEM_DATABASE = "sys"
+"""Holds the system tables of the catalog as a whole; it is in every catalog, and in no list of databases."""
 SEPARATOR = "$"
 """What comes after it in a table's name is a branch or a system table."""
 BRANCH_PREFIX = "branch_"
@@ -86,6 +88,17 @@ def parse_table_name(identifier: "str | Identifier") -> Identifier:
     no name at all.
     """
     name = TableName.parse(identifier)
+    if name.identifier.database == SYSTEM_DATABASE:
+        raise NotSupportedError(f"'{identifier}' is a system table of the catalog, which is read only.")
     if name.branch is not None or name.system is not None:
         raise NotSupportedError(f"A branch or a system table is not a table of its own: {identifier!r}.")
     return name.identifier
+
+
+def check_not_system_database(name: str) -> None:
+    """Raise NotSupportedError for the database of system tables, which nobody makes or changes."""
+    if name == SYSTEM_DATABASE:
+        raise NotSupportedError(
+            f"The database '{SYSTEM_DATABASE}' holds the catalog's system tables and can't be created, changed or "
+            "dropped; take another name."
+        )

@@ -31,6 +31,7 @@ KNOWN = frozenset(
         "client-pool-size",
         "client-timeout",
         "case-sensitive",
+        "catalog-options-table.enabled",
         "table.type",
         "sync-all-properties",
         "location-in-properties",
@@ -137,6 +138,11 @@ class CatalogOptions:
         if value not in ("managed", "external"):
             raise InvalidOptionError(f"Option 'table.type' takes managed or external, not '{value}'.")
         return value
+
+    @property
+    def shows_options(self) -> bool:
+        """Whether there is `sys.catalog_options`. Paimon's default is false, for it shows secrets, which we mask."""
+        return self._core.boolean("catalog-options-table.enabled", True)
 
     @property
     def table_defaults(self) -> dict[str, str]:

@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 
 from interbed.storage.manifest.entry import merge_entries
 from interbed.storage.scan.manifest_reader import ManifestReader
+from interbed.storage.snapshot.snapshot import Snapshot
 from interbed.storage.store import TableStore
 
 T = TypeVar("T")
@@ -44,12 +45,34 @@ class PagedList(Generic[T]):
 
 
 @dataclass(slots=True)
-class _Sum:
+class FileSum:
+    """What data files add up to; `created_millis` is the newest one's wall-clock time."""
+
     records: int = 0
     bytes: int = 0
     files: int = 0
     created_millis: int = 0
     buckets: int = 0
+
+    @property
+    def last_file_creation_time(self) -> int:
+        """When the newest file was made, in milliseconds since the epoch."""
+        return _epoch_millis(self.created_millis)
+
+
+def file_sums(store: TableStore, snapshot: Snapshot) -> dict[bytes, FileSum]:
+    """What the files of a snapshot add up to, by partition; without partition columns all are of one."""
+    reader = ManifestReader(store.file_io, store.paths)
+    sums: dict[bytes, FileSum] = {}
+    # One step for each data file: entries are objects, decoded so by the reader.
+    for entry in merge_entries(reader.entries(reader.data(snapshot))):
+        found = sums.setdefault(entry.partition, FileSum())
+        found.records += entry.file.row_count
+        found.bytes += entry.file.file_size
+        found.files += 1
+        found.created_millis = max(found.created_millis, entry.file.creation_time_millis)
+        found.buckets = entry.total_buckets
+    return sums
 
 
 def partitions_of(store: TableStore) -> list[Partition]:
@@ -59,26 +82,16 @@ def partitions_of(store: TableStore) -> list[Partition]:
     latest = store.snapshots.latest()
     if latest is None:
         return []
-    reader = ManifestReader(store.file_io, store.paths)
-    sums: dict[bytes, _Sum] = {}
-    # One step for each data file: entries are objects, decoded so by the reader.
-    for entry in merge_entries(reader.entries(reader.data(latest))):
-        found = sums.setdefault(entry.partition, _Sum())
-        found.records += entry.file.row_count
-        found.bytes += entry.file.file_size
-        found.files += 1
-        found.created_millis = max(found.created_millis, entry.file.creation_time_millis)
-        found.buckets = entry.total_buckets
     partitions = [
         Partition(
             spec=store.paths.partition_spec(partition),
             record_count=found.records,
             file_size_in_bytes=found.bytes,
             file_count=found.files,
-            last_file_creation_time=_epoch_millis(found.created_millis),
+            last_file_creation_time=found.last_file_creation_time,
             total_buckets=found.buckets,
         )
-        for partition, found in sums.items()
+        for partition, found in file_sums(store, latest).items()
     ]
     return sorted(partitions, key=lambda p: tuple(p.spec.values()))
 

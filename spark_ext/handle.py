@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from interbed.catalog.api import system_table
-from interbed.catalog.identifier import TableName
+from interbed.catalog.identifier import SYSTEM_DATABASE, TableName
 from interbed.spark_ext.hidden_columns import hidden_fields
 from interbed.spark_ext.session_options import without_pins
 from interbed.storage.change_view import ChangeView
@@ -96,6 +96,16 @@ class TableHandle:
         return None if isinstance(view, ReadOptimizedTable) else view
 
     @property
+    def is_global(self) -> bool:
+        """Whether a system table of the catalog is meant, which has no files of its own."""
+        return self.database == SYSTEM_DATABASE and self.catalog != NO_CATALOG
+
+    @property
+    def is_system(self) -> bool:
+        """Whether a system table is meant, which is read only."""
+        return self.is_global or self.is_read_optimized or self.view is not None
+
+    @property
     def is_read_optimized(self) -> bool:
         """Whether only what is fully compacted is meant, which is read as a table is."""
         return TableName.parse(f"{self.database}.{self.table}").system == READ_OPTIMIZED
@@ -109,7 +119,7 @@ class TableHandle:
     @property
     def hidden_fields(self) -> tuple[DataField, ...]:
         """The columns that a table has beside its own."""
-        return hidden_fields(self.schema) if self.view is None else ()
+        return () if self.is_global or self.view is not None else hidden_fields(self.schema)
 
     @property
     def schema(self) -> TableSchema:

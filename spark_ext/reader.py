@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from interbed.spark_ext.global_scan import global_rows
 from interbed.spark_ext.handle import TableHandle
 from interbed.spark_ext.hidden_columns import read_with_hidden
 from interbed.spark_ext.narrowed import NarrowedFields
@@ -69,16 +70,21 @@ class ReadTask:
             raise InvalidInputError(f"Not a read task: {error}") from error
 
 
-def plan_scan(handle: TableHandle, request: Any) -> ScanPlan:
-    """The plan for planner.thrift's ScanRequest: splits of the handle's snapshot, pruned by filters and limit."""
-    handle = as_read(handle, request.options)
-    predicate = conjunction_of(request.filters, handle.fields)
-    task = ReadTask(
+def task_of(handle: TableHandle, request: Any) -> ReadTask:
+    """What a planner.thrift's ScanRequest asks of the workers."""
+    return ReadTask(
         handle=handle,
         columns=tuple(request.columns),
         filters=tuple(request.filters),
         schema_json=request.schemaJson,
     )
+
+
+def plan_scan(handle: TableHandle, request: Any) -> ScanPlan:
+    """The plan for planner.thrift's ScanRequest: splits of the handle's snapshot, pruned by filters and limit."""
+    handle = as_read(handle, request.options)
+    predicate = conjunction_of(request.filters, handle.fields)
+    task = task_of(handle, request)
     if handle.view is not None:
         return _plan_view(task, request.limit)
     if handle.snapshot_id is None:
@@ -172,6 +178,8 @@ def read_split(task: bytes, split: bytes) -> Iterator[pa.RecordBatch]:
 
 
 def _batches(task: ReadTask, predicate: Predicate | None, split: bytes) -> Iterable[pa.RecordBatch]:
+    if task.handle.is_global:
+        return global_rows(split)
     view = task.handle.view
     if view is None:
         return read_with_hidden(task.handle.open(), task.columns, predicate, Split.from_bytes(split))

@@ -85,7 +85,7 @@ class EpochToken:
 def plan_epoch(handle: TableHandle, request: Any) -> WritePlan:
     """The plan for a micro-batch, planner.thrift's WriteRequest; raises for what can't be written."""
     name = f"{handle.database}.{handle.table}"
-    if handle.view is not None:
+    if handle.is_system:
         raise NotSupportedError(f"The system table '{name}' is read only.")
     handle = replace(handle, dynamic_options=read_options(handle.dynamic_options, request.options))
     table = handle.open()

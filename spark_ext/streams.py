@@ -29,7 +29,7 @@ def open_stream(handle: TableHandle, request: Any) -> StreamInfo:
     handle = replace(handle, snapshot_id=None, dynamic_options=options)
     name = f"{handle.database}.{handle.table}"
     view = handle.view
-    if isinstance(view, SystemTable):
+    if isinstance(view, SystemTable) or handle.is_global:
         raise NotSupportedError(
             f"The system table '{name}' has no changes to stream; those with changes are $audit_log and $binlog."
         )

@@ -197,7 +197,7 @@ def files_with_prefix(table: Table, *prefixes: str) -> Iterator[str]:
 
 def plan_write(handle: TableHandle, request: Any) -> WritePlan:
     """The plan for planner.thrift's WriteRequest; raises for what can't be written, before any task starts."""
-    if handle.view is not None or handle.is_read_optimized:
+    if handle.is_system:
         raise NotSupportedError(f"The system table '{handle.database}.{handle.table}' is read only.")
     token = CommitToken(
         handle=replace(handle, dynamic_options={**handle.dynamic_options, **table_options(request.options)}),

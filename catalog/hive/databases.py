@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from interbed.catalog.api import Database, check_database_name
+from interbed.catalog.database_file import check_no_location
 from interbed.catalog.errors import DatabaseExistsError, DatabaseNotEmptyError, DatabaseNotFoundError
 from interbed.catalog.hive.connection import CallStateUnknownError
 from interbed.catalog.hive.entries import Entries
@@ -103,11 +104,13 @@ class HiveDatabases:
         parameters = dict(database.parameters or {})
         for key in remove_properties:
             if key == _COMMENT:
-                database.description = None
+                # Without one, a metastore leaves the description as it is.
+                database.description = ""
             parameters.pop(key, None)
+        check_no_location(set_properties)
+        if LOCATION_PARAMETER in set_properties:
+            raise InvalidOptionError(f"'{LOCATION_PARAMETER}' says where a database is, which can't be changed.")
         for key, value in set_properties.items():
-            if key in (_LOCATION, LOCATION_PARAMETER):
-                raise InvalidOptionError("The location of a database can't be changed.")
             if key == _COMMENT:
                 database.description = value
             elif key == _OWNER:

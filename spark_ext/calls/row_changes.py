@@ -12,11 +12,11 @@ class RowChangeCalls(Calls):
     def canDeleteWhere(self, handle: bytes, filters: list[str]) -> bool:  # noqa: N802
         changed = TableHandle.from_bytes(handle)
         # A system table is refused when it is asked to, with a better reason than Spark has.
-        return changed.view is not None or whole_partitions(changed.schema, filters) is not None
+        return changed.is_system or whole_partitions(changed.schema, filters) is not None
 
     def deleteWhere(self, handle: bytes, filters: list[str]) -> None:  # noqa: N802
         changed = TableHandle.from_bytes(handle)
-        if changed.view is not None:
+        if changed.is_system:
             raise NotSupportedError(f"The system table '{changed.database}.{changed.table}' is read only.")
         table = self._table_of(changed)
         predicate = whole_partitions(table.schema, filters)

@@ -4,9 +4,10 @@ from typing import Any
 
 from interbed.spark_ext.aggregates import answer
 from interbed.spark_ext.calls.base import Calls
+from interbed.spark_ext.global_scan import plan_global
 from interbed.spark_ext.handle import TableHandle
 from interbed.spark_ext.predicates import handling_of
-from interbed.spark_ext.reader import plan_scan
+from interbed.spark_ext.reader import plan_scan, task_of
 from interbed.thrift_idl.planner.ttypes import AggregateAnswer, ScanPlan
 
 
@@ -19,7 +20,13 @@ class ScanCalls(Calls):
         return [int(handling_of(tree, read.fields, partition_keys)) for tree in filters]
 
     def planScan(self, handle: bytes, request: Any) -> ScanPlan:  # noqa: N802
-        return plan_scan(TableHandle.from_bytes(handle), request)
+        read = TableHandle.from_bytes(handle)
+        if read.is_global:
+            return plan_global(
+                self._catalogs.get(read.catalog, read.catalog_options), read, request, task_of(read, request).to_bytes()
+            )
+        return plan_scan(read, request)
 
     def aggregate(self, handle: bytes, request: Any, aggregates: list[Any]) -> AggregateAnswer:
-        return AggregateAnswer(rows=answer(TableHandle.from_bytes(handle), request, aggregates))
+        read = TableHandle.from_bytes(handle)
+        return AggregateAnswer(rows=None if read.is_global else answer(read, request, aggregates))

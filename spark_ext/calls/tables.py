@@ -6,7 +6,14 @@ from typing import Any
 
 from interbed.catalog.api import system_table
 from interbed.catalog.errors import DatabaseNotFoundError
-from interbed.catalog.identifier import DEFAULT_DATABASE, Identifier, TableName
+from interbed.catalog.global_tables import GlobalTable
+from interbed.catalog.identifier import (
+    DEFAULT_DATABASE,
+    SYSTEM_DATABASE,
+    Identifier,
+    TableName,
+    parse_table_name,
+)
 from interbed.spark_ext.calls.base import Calls, identifier_of
 from interbed.spark_ext.clustering import clustering_of
 from interbed.spark_ext.ddl import schema_changes, schema_to_create, spark_properties
@@ -17,6 +24,7 @@ from interbed.spark_ext.session_options import with_session_options
 from interbed.spark_ext.spark_types import schema_to_spark
 from interbed.storage.paths import MAIN_BRANCH
 from interbed.storage.scan.starting_point import named_version, starting_snapshot, travels
+from interbed.storage.schema.table_schema import Schema
 from interbed.storage.snapshot.snapshot import Snapshot
 from interbed.storage.table import Table
 from interbed.thrift_idl.planner.ttypes import TableInfo, TimeTravel, WriteClustering
@@ -32,6 +40,8 @@ class TableCalls(Calls):
 
     def loadTable(self, table: Any, at: TimeTravel) -> TableInfo:  # noqa: N802
         name = TableName.parse(identifier_of(table))
+        if name.identifier.database == SYSTEM_DATABASE:
+            return global_table_info(table, GlobalTable.of(self._catalog(table.catalog), name.identifier.table))
         loaded = self._catalog(table.catalog).get_table(name.of_table)
         named = at.version is not None or at.timestampMicros is not None
         loaded, options = with_session_options(
@@ -63,7 +73,7 @@ class TableCalls(Calls):
 
     def alterTable(self, table: Any, changes: list[Any]) -> TableInfo:  # noqa: N802
         catalog = self._catalog(table.catalog)
-        identifier = identifier_of(table)
+        identifier = parse_table_name(identifier_of(table))
         translated = schema_changes(changes, catalog.get_table(identifier).schema.by_name)
         if translated:
             catalog.alter_table(identifier, translated)
@@ -121,6 +131,29 @@ def system_table_info(
         snapshotId=0 if snapshot is None else snapshot.id,
         clustering=WriteClustering(columns=[], bucketCount=0, bucketColumns=[], strict=False),
         handle=_handle(reference, table, snapshot, options).to_bytes(),
+    )
+
+
+def global_table_info(reference: Any, table: GlobalTable) -> TableInfo:
+    """A system table of the catalog; the handle holds its columns, and Spark sees it anew whenever it is read."""
+    schema = Schema(fields=tuple(table.fields)).to_table_schema()
+    handle = TableHandle(
+        catalog=reference.catalog.name,
+        catalog_options=reference.catalog.options,
+        database=reference.database,
+        table=reference.table,
+        location="",
+        schema_json=schema.to_json(),
+        snapshot_id=None,
+    )
+    return TableInfo(
+        schemaJson=schema_to_spark(table.fields),
+        partitionKeys=[],
+        primaryKeys=[],
+        properties={},
+        snapshotId=0,
+        clustering=WriteClustering(columns=[], bucketCount=0, bucketColumns=[], strict=False),
+        handle=handle.to_bytes(),
     )
 
 

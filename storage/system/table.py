@@ -1,21 +1,17 @@
 """A system table: what is known of a table, read like one: `catalog.get_table("db.t$snapshots").scan().to_arrow()`."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from interbed.storage.errors import InvalidInputError
-from interbed.storage.predicate.evaluate import mask
 from interbed.storage.predicate.expr import Predicate
-from interbed.storage.predicate.parse import bound_filter
-from interbed.storage.read.arrow_rows import ArrowRows, limited
 from interbed.storage.scan.starting_point import at_snapshot
 from interbed.storage.store import TableStore
 from interbed.storage.system import files, schemas, versions
-from interbed.storage.system.column import SystemTableKind
-from interbed.storage.types.arrow import FieldIds, fields_from_arrow
-from interbed.storage.types.data_type import DataField
+from interbed.storage.system.column import Row, SystemTableKind
+from interbed.storage.system.rows_table import RowsQuery, RowsTable
 
 SYSTEM_TABLES: Mapping[str, SystemTableKind] = {
     "aggregation_fields": schemas.AGGREGATION_FIELDS,
@@ -36,7 +32,7 @@ SYSTEM_TABLES: Mapping[str, SystemTableKind] = {
 
 
 @dataclass(frozen=True)
-class SystemTable:
+class SystemTable(RowsTable):
     """One system table of a table; read only. `kind` is one of SYSTEM_TABLES."""
 
     name: str
@@ -54,28 +50,10 @@ class SystemTable:
 
     @property
     def arrow_schema(self) -> pa.Schema:
-        """The Arrow schema of the rows."""
         return pa.schema(SYSTEM_TABLES[self.kind].columns)
 
-    @property
-    def fields(self) -> list[DataField]:
-        """The columns."""
-        return list(fields_from_arrow(list(self.arrow_schema), FieldIds()))
-
-    @property
-    def field_names(self) -> list[str]:
-        """The columns' names."""
-        return list(self.arrow_schema.names)
-
-    @property
-    def primary_keys(self) -> list[str]:
-        """There are none."""
-        return []
-
-    @property
-    def partition_keys(self) -> list[str]:
-        """There are none."""
-        return []
+    def rows(self, wanted: Collection[str]) -> Sequence[Row]:
+        return SYSTEM_TABLES[self.kind].rows(self.store)
 
     def copy(self, dynamic_options: Mapping[str, str]) -> "SystemTable":
         """The same with options on top: `{"scan.tag-name": "a"}` shows the files of the tag."""
@@ -87,48 +65,8 @@ class SystemTable:
         filter: str | Predicate | None = None,  # noqa: A002 - the field's word for it
         limit: int | None = None,
         snapshot_id: int | None = None,
-    ) -> "SystemTableQuery":
-        """A query, as Table.scan; raises FilterError and InvalidInputError for an unknown column."""
-        store = self.store if snapshot_id is None else at_snapshot(self.store, snapshot_id)
-        if snapshot_id is not None:
-            store = store.with_options({"scan.snapshot-id": str(snapshot_id)})
-        unknown = [name for name in columns or () if name not in self.field_names]
-        if unknown:
-            raise InvalidInputError(
-                f"The system table '{self.name}' has no column {unknown[0]!r}; it has {', '.join(self.field_names)}."
-            )
-        predicate = None if filter is None else bound_filter(filter, tuple(self.fields))
-        return SystemTableQuery(
-            SystemTable(self.name, store, self.kind), None if columns is None else tuple(columns), predicate, limit
-        )
-
-
-@dataclass(frozen=True)
-class SystemTableQuery(ArrowRows):
-    """What `SystemTable.scan` returns; what it shows is read when it is asked for."""
-
-    table: SystemTable
-    columns: tuple[str, ...] | None = None
-    predicate: Predicate | None = None
-    limit: int | None = None
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The Arrow schema of the rows."""
-        schema = self.table.arrow_schema
-        return schema if self.columns is None else pa.schema([schema.field(name) for name in self.columns])
-
-    def to_arrow_batch_reader(self) -> pa.RecordBatchReader:
-        """The rows as a stream of batches."""
-        return limited(pa.RecordBatchReader.from_batches(self.schema, self._batches()), self.limit)
-
-    def _batches(self) -> Iterator[pa.RecordBatch]:
-        rows = SYSTEM_TABLES[self.table.kind].rows(self.table.store)
-        schema = self.table.arrow_schema
-        columns = [pa.array([row[i] for row in rows], field.type) for i, field in enumerate(schema)]
-        batch = pa.RecordBatch.from_arrays(columns, schema=schema)
-        if self.predicate is not None:
-            batch = batch.filter(mask(self.predicate, batch))
-        if batch.num_rows:
-            # Selected, because that keeps the number of rows when no column is asked for.
-            yield batch.select(self.schema.names)
+    ) -> RowsQuery:
+        if snapshot_id is None:
+            return super().scan(columns, filter, limit)
+        pinned = at_snapshot(self.store, snapshot_id).with_options({"scan.snapshot-id": str(snapshot_id)})
+        return SystemTable(self.name, pinned, self.kind).scan(columns, filter, limit)

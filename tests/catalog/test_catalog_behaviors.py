@@ -71,6 +71,24 @@ def shop(catalog: Catalog) -> Catalog:
     return catalog
 
 
+def test_a_database_keeps_its_comment_and_its_properties(catalog: Catalog) -> None:
+    catalog.create_database("shop", properties={"comment": "what we sell", "team": "sales", "floor": "1"})
+    catalog.alter_database("shop", {"team": "marketing", "plan": "b"}, ["floor", "nothing"])
+    found = catalog.get_database("shop")
+
+    assert found.comment == "what we sell"
+    # A metastore notes who made it, and when.
+    assert {"team": "marketing", "plan": "b"}.items() <= found.properties.items()
+    assert "floor" not in found.properties
+    assert catalog.list_tables("shop") == []
+    with pytest.raises(InvalidOptionError, match=r"location of a database can't be changed.*rename the tables"):
+        catalog.alter_database("shop", {"location": "/elsewhere", "team": "nobody"})
+    assert catalog.get_database("shop").properties["team"] == "marketing"
+    catalog.drop_database("shop")
+    catalog.create_database("shop")
+    assert catalog.get_database("shop").comment is None
+
+
 def test_a_database_is_created_listed_and_dropped(catalog: Catalog) -> None:
     catalog.create_database("shop")
     assert "shop" in catalog.list_databases()

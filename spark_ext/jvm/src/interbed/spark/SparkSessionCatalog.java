@@ -109,7 +109,14 @@ public final class SparkSessionCatalog extends SparkCatalog implements CatalogEx
 
   @Override
   public boolean namespaceExists(String[] namespace) {
-    return namespaces().namespaceExists(namespace);
+    return namespaces().namespaceExists(namespace) || isOfSystemTables(namespace);
+  }
+
+  /** interbed's own namespace, unless the delegate has one of that name; its tables are found before the delegate's. */
+  private boolean isOfSystemTables(String[] namespace) {
+    return namespace.length == 1
+        && CatalogProcedures.NAMESPACE.equals(namespace[0])
+        && !namespaces().namespaceExists(namespace);
   }
 
   /** Whether interbed's catalog has the namespace, too. */
@@ -124,7 +131,9 @@ public final class SparkSessionCatalog extends SparkCatalog implements CatalogEx
 
   @Override
   public Map<String, String> loadNamespaceMetadata(String[] namespace) throws NoSuchNamespaceException {
-    return namespaces().loadNamespaceMetadata(namespace);
+    return isOfSystemTables(namespace)
+        ? super.loadNamespaceMetadata(namespace)
+        : namespaces().loadNamespaceMetadata(namespace);
   }
 
   @Override
@@ -161,6 +170,9 @@ public final class SparkSessionCatalog extends SparkCatalog implements CatalogEx
 
   @Override
   public Identifier[] listTables(String[] namespace) throws NoSuchNamespaceException {
+    if (isOfSystemTables(namespace)) {
+      return super.listTables(namespace);
+    }
     // A set, because a metastore that both look at tells both of every table.
     Set<Identifier> found = new HashSet<>(Arrays.asList(tables().listTables(namespace)));
     if (isOurs(namespace)) {

@@ -1,0 +1,197 @@
+"""The system tables of a whole catalog, in its database `sys`: `catalog.get_table("sys.tables").scan().to_arrow()`.
+
+`sys.tables`, `sys.partitions`, `sys.all_table_options` and `sys.catalog_options`, with Paimon's names and columns
+(documentation: concepts/system-tables, global system tables). What an option keeps secret is masked.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from interbed.catalog.errors import DatabaseNotFoundError, TableNotFoundError
+from interbed.catalog.identifier import SYSTEM_DATABASE, Identifier
+from interbed.catalog.masking import masked
+from interbed.catalog.partition import file_sums, partition_name
+from interbed.storage.options import PATH
+from interbed.storage.system.column import Row, bigint, text
+from interbed.storage.system.rows_table import RowsTable
+from interbed.storage.table import Table
+
+if TYPE_CHECKING:
+    from interbed.catalog.api import Catalog
+
+ALL_TABLES = "tables"
+ALL_PARTITIONS = "partitions"
+ALL_TABLE_OPTIONS = "all_table_options"
+CATALOG_OPTIONS = "catalog_options"
+
+_TABLE_TYPE = "type"
+_OWNER, _CREATED_AT, _CREATED_BY, _UPDATED_AT, _UPDATED_BY = "owner", "createdAt", "createdBy", "updatedAt", "updatedBy"
+_FILE_FIGURES = frozenset({"file_size_in_bytes", "file_count", "last_file_creation_time"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GlobalTableKind:
+    """One system table of catalogs: its columns, and what makes its rows of those that are wanted."""
+
+    columns: "tuple[pa.Field[Any], ...]"
+    rows: "Callable[[Catalog, Collection[str]], Sequence[Row]]"
+
+
+@dataclass(frozen=True)
+class GlobalTable(RowsTable):
+    """One system table of a catalog; read only. `kind` is one of GLOBAL_TABLES."""
+
+    name: str
+    catalog: "Catalog"
+    kind: str
+
+    @staticmethod
+    def of(catalog: "Catalog", name: str) -> "GlobalTable":
+        """The system table of that name, in any case's letters; TableNotFoundError naming those that there are."""
+        names = global_tables(catalog)
+        if name.lower() not in names:
+            raise TableNotFoundError(
+                f"There is no table '{SYSTEM_DATABASE}.{name}' in the catalog '{catalog.name}'; in {SYSTEM_DATABASE} "
+                f"there are {', '.join(names)}."
+            )
+        return GlobalTable(f"{SYSTEM_DATABASE}.{name.lower()}", catalog, name.lower())
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        return pa.schema(GLOBAL_TABLES[self.kind].columns)
+
+    def rows(self, wanted: Collection[str]) -> Sequence[Row]:
+        return GLOBAL_TABLES[self.kind].rows(self.catalog, wanted)
+
+    def copy(self, dynamic_options: Mapping[str, str]) -> "GlobalTable":
+        """The same; no option changes what it shows."""
+        return self
+
+
+def global_tables(catalog: "Catalog") -> list[str]:
+    """The names of the system tables that the catalog has, sorted."""
+    return sorted(name for name in GLOBAL_TABLES if name != CATALOG_OPTIONS or catalog.options.shows_options)
+
+
+def _all_tables(catalog: "Catalog") -> Iterator[tuple[Identifier, Table]]:
+    for database in sorted(catalog.list_databases()):
+        if database == SYSTEM_DATABASE:
+            continue
+        try:
+            names = catalog.list_tables(database)
+        except DatabaseNotFoundError:
+            # It was dropped while we look, as a table may be.
+            continue
+        for name in names:
+            try:
+                yield Identifier(database, name), catalog.get_table(Identifier(database, name))
+            except (TableNotFoundError, DatabaseNotFoundError):
+                continue
+
+
+def _options(table: Table) -> dict[str, str]:
+    return {**table.schema.options, PATH: table.location}
+
+
+def _millis(value: str | None) -> int | None:
+    return int(value) if value is not None and value.isdigit() else None
+
+
+def _tables(catalog: "Catalog", wanted: Collection[str]) -> Sequence[Row]:
+    rows: list[Row] = []
+    for identifier, table in _all_tables(catalog):
+        options = table.schema.options
+        latest = table.latest_snapshot()
+        figures: Row = (None, None, None)
+        if latest is not None and not _FILE_FIGURES.isdisjoint(wanted):
+            # Only these need the manifests of every table to be read.
+            sums = file_sums(table.store, latest).values()
+            created = [s.last_file_creation_time for s in sums]
+            figures = (sum(s.bytes for s in sums), sum(s.files for s in sums), max(created, default=None))
+        rows.append(
+            (
+                identifier.database,
+                identifier.table,
+                options.get(_TABLE_TYPE, "table"),
+                bool(table.partition_keys),
+                bool(table.primary_keys),
+                options.get(_OWNER),
+                _millis(options.get(_CREATED_AT)),
+                options.get(_CREATED_BY),
+                _millis(options.get(_UPDATED_AT)),
+                options.get(_UPDATED_BY),
+                None if latest is None else latest.total_record_count,
+                *figures,
+            )
+        )
+    return rows
+
+
+def _partitions(catalog: "Catalog", _: Collection[str]) -> Sequence[Row]:
+    return [
+        (
+            identifier.database,
+            identifier.table,
+            partition_name(partition.spec),
+            partition.record_count,
+            partition.file_size_in_bytes,
+            partition.file_count,
+            partition.last_file_creation_time,
+            partition.done,
+        )
+        for identifier, table in _all_tables(catalog)
+        if table.partition_keys
+        for partition in catalog.list_partitions(identifier)
+    ]
+
+
+def _all_table_options(catalog: "Catalog", _: Collection[str]) -> Sequence[Row]:
+    return [
+        (identifier.database, identifier.table, key, masked(key, value))
+        for identifier, table in _all_tables(catalog)
+        for key, value in sorted(_options(table).items())
+    ]
+
+
+def _catalog_options(catalog: "Catalog", _: Collection[str]) -> Sequence[Row]:
+    return [(key, masked(key, value)) for key, value in sorted(catalog.options.raw.items())]
+
+
+def _said(*names: str) -> "tuple[pa.Field[Any], ...]":
+    return tuple(text(name, nullable=True) for name in names)
+
+
+def _figures(*names: str) -> "tuple[pa.Field[Any], ...]":
+    return tuple(bigint(name, nullable=True) for name in names)
+
+
+_FIGURES = _figures("record_count", "file_size_in_bytes", "file_count", "last_file_creation_time")
+
+GLOBAL_TABLES: Mapping[str, GlobalTableKind] = {
+    ALL_TABLES: GlobalTableKind(
+        columns=(
+            *_said("database_name", "table_name", "table_type"),
+            pa.field("partitioned", pa.bool_()),
+            pa.field("primary_key", pa.bool_()),
+            *_said(_OWNER),
+            *_figures("created_at"),
+            *_said("created_by"),
+            *_figures("updated_at"),
+            *_said("updated_by"),
+            *_FIGURES,
+        ),
+        rows=_tables,
+    ),
+    ALL_PARTITIONS: GlobalTableKind(
+        columns=(*_said("database_name", "table_name", "partition_name"), *_FIGURES, pa.field("done", pa.bool_())),
+        rows=_partitions,
+    ),
+    ALL_TABLE_OPTIONS: GlobalTableKind(
+        columns=_said("database_name", "table_name", "key", "value"), rows=_all_table_options
+    ),
+    CATALOG_OPTIONS: GlobalTableKind(columns=(text("key"), text("value")), rows=_catalog_options),
+}
+"""All kinds, by name."""

@@ -1,0 +1,37 @@
+"""Options shown to people: what is secret among them is masked, by Paimon's list of words that tell it from the key."""
+
+import re
+
+MASK = "******"
+
+_SECRET = (
+    "password",
+    "token",
+    "authorization",
+    "secret",
+    "credential",
+    "privatekey",
+    "encryptionkey",
+    "apikey",
+    "accountkey",
+    "sas",
+)
+# Names an account without opening it, so that its end may be shown.
+_IDENTIFYING = "accesskey"
+_SHORTEST_WITH_TAIL = 12
+_TAIL = 4
+
+_SEPARATORS = re.compile(r"[^a-z0-9]")
+_USER_IN_URI = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*(?=@)")
+
+
+def masked(key: str, value: str) -> str:
+    """The value as it may be shown: `******` for a secret, the last four letters of an access key, a URI without its
+    password.
+    """
+    plain = _SEPARATORS.sub("", key.lower())
+    if any(word in plain for word in _SECRET):
+        return MASK
+    if _IDENTIFYING in plain:
+        return MASK + (value[-_TAIL:] if len(value) >= _SHORTEST_WITH_TAIL else "")
+    return _USER_IN_URI.sub(MASK, value)

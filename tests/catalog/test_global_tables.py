@@ -1,0 +1,101 @@
+"""The system tables of a catalog as a whole, on the file system and on our server."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import interbed
+from interbed.catalog.api import Catalog
+from interbed.catalog.errors import TableNotFoundError
+from interbed.catalog.masking import masked
+from interbed.storage.errors import NotSupportedError
+from interbed.testing import metastore
+
+SECRETS = {"s3.access-key": "AKIA0123456789", "s3.secret-key": "of the house", "fs.azure.sas.token": "x"}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with metastore(warehouse=f"file:{tmp_path_factory.mktemp('unused')}") as uri:
+        yield uri
+
+
+@pytest.fixture(params=["filesystem", "server"])
+def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Catalog]:
+    """A catalog with a partitioned table of three rows and an empty one with a key."""
+    options: dict[str, object] = {"warehouse": f"file:{tmp_path}/lake", **SECRETS}
+    if request.param == "server":
+        options |= {"metastore": "hive", "uri": request.getfixturevalue("server")}
+    with interbed.load_catalog("lake", **options) as opened:
+        opened.create_database("shop")
+        rows = pa.table({"id": [1, 2, 3], "dt": ["x", "x", "y"]})
+        sales = opened.create_table("shop.sales", rows.schema, partition_keys=["dt"], options={"owner": "ada"})
+        sales.append(rows)
+        opened.create_table("shop.users", rows.schema, primary_keys=["id"], options={"bucket": "1"})
+        yield opened
+        opened.drop_database("shop", cascade=True)
+
+
+def test_the_tables_of_a_catalog_are_shown_with_what_they_hold(catalog: Catalog) -> None:
+    told = ["database_name", "table_name", "table_type", "partitioned", "primary_key", "owner", "record_count"]
+    shown = catalog.get_table("sys.tables").scan([*told, "file_count"]).to_arrow()
+
+    assert [tuple(row.values()) for row in shown.to_pylist()] == [
+        ("shop", "sales", "table", True, False, "ada", 3, 2),
+        ("shop", "users", "table", False, True, None, None, None),
+    ]
+
+
+def test_the_partitions_of_all_tables_are_shown(catalog: Catalog) -> None:
+    shown = catalog.get_table("sys.partitions").scan(["table_name", "partition_name", "record_count"], "done = false")
+
+    assert [tuple(row.values()) for row in shown.to_arrow().to_pylist()] == [("sales", "dt=x", 2), ("sales", "dt=y", 1)]
+
+
+def test_the_options_of_all_tables_are_shown(catalog: Catalog) -> None:
+    shown = catalog.get_table("sys.all_table_options").scan(filter="key = 'bucket'").to_arrow()
+
+    assert shown.to_pylist() == [{"database_name": "shop", "table_name": "users", "key": "bucket", "value": "1"}]
+
+
+def test_the_options_of_the_catalog_are_shown_without_its_secrets(catalog: Catalog) -> None:
+    shown = {row["key"]: row["value"] for row in catalog.get_table("sys.catalog_options").scan().to_arrow().to_pylist()}
+
+    assert shown["warehouse"] == catalog.options.warehouse
+    assert {key: shown[key] for key in SECRETS} == {
+        "s3.access-key": "******6789",
+        "s3.secret-key": "******",
+        "fs.azure.sas.token": "******",
+    }
+
+
+def test_a_password_in_an_address_is_masked() -> None:
+    assert masked("uri", "thrift://ada:lovelace@host:9083") == "thrift://******@host:9083"
+    assert masked("path", "s3://bucket/a@b:c") == "s3://bucket/a@b:c"
+
+
+def test_the_options_of_the_catalog_are_hidden_when_told_so(tmp_path: Path) -> None:
+    with interbed.load_catalog("lake", warehouse=tmp_path, **{"catalog-options-table.enabled": "false"}) as hidden:
+        assert hidden.list_tables("sys") == ["all_table_options", "partitions", "tables"]
+        with pytest.raises(TableNotFoundError, match="there are all_table_options, partitions, tables"):
+            hidden.get_table("sys.catalog_options")
+
+
+def test_the_database_of_system_tables_is_there_and_stays_as_it_is(catalog: Catalog) -> None:
+    assert "sys" not in catalog.list_databases()
+    assert catalog.get_database("sys").name == "sys"
+    assert catalog.list_tables("sys") == ["all_table_options", "catalog_options", "partitions", "tables"]
+    assert catalog.table_exists("sys.TABLES")
+    assert not catalog.table_exists("sys.nothing")
+    for change in (
+        lambda: catalog.create_database("sys", ignore_if_exists=True),
+        lambda: catalog.drop_database("sys", ignore_if_not_exists=True),
+        lambda: catalog.alter_database("sys", {"a": "b"}),
+        lambda: catalog.create_table("sys.mine", pa.schema([("id", pa.int64())])),
+        lambda: catalog.drop_table("sys.tables"),
+        lambda: catalog.rename_table("shop.users", "sys.users"),
+    ):
+        with pytest.raises(NotSupportedError, match="sys"):
+            change()
