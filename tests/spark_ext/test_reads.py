@@ -310,3 +310,17 @@ def test_names_with_dots_quotes_and_other_scripts_are_read(lake: Lake) -> None:
     assert lake.tuples("SELECT `it``s`, `a.b`, `ключ` FROM {lake}.db.t WHERE `a.b` = 1 AND `ключ` LIKE 'раз%'") == [
         (3, 1, "раз/два=три")
     ]
+
+
+def test_rows_in_rows_come_in_any_number_of_batches(lake: Lake) -> None:
+    # A file of Avro is a batch at least, and the one bucket is read by one reader.
+    lake.sql(
+        "CREATE TABLE {lake}.db.t (id INT, s STRUCT<a: INT, b: STRUCT<c: STRING>>) "
+        "TBLPROPERTIES ('bucket' = '1', 'bucket-key' = 'id', 'file.format' = 'avro', 'write-only' = 'true')"
+    )
+    for i in range(3):
+        lake.sql(f"INSERT INTO {{lake}}.db.t SELECT {i}, named_struct('a', {i}, 'b', named_struct('c', 'x{i}'))")
+
+    rows = lake.tuples("SELECT id, s.a, s.b.c FROM {lake}.db.t ORDER BY id")
+    assert rows == [(0, 0, "x0"), (1, 1, "x1"), (2, 2, "x2")]
+    assert len(lake.sql("SELECT s FROM {lake}.db.t")) == 3

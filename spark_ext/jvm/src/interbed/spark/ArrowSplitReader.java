@@ -7,7 +7,6 @@ import org.apache.arrow.vector.VectorSchemaRoot;
 import org.apache.arrow.vector.ipc.ArrowStreamReader;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.util.ArrowUtils;
-import org.apache.spark.sql.vectorized.ArrowColumnVector;
 import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
 
@@ -60,7 +59,7 @@ final class ArrowSplitReader implements PartitionReader<ColumnarBatch> {
   private ColumnVector[] wrapped(VectorSchemaRoot root) {
     ColumnVector[] columns = new ColumnVector[columnCount];
     for (int i = 0; i < columnCount; i++) {
-      columns[i] = new ArrowColumnVector(root.getVector(i));
+      columns[i] = new BorrowedColumn(root.getVector(i));
     }
     return columns;
   }
