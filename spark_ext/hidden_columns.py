@@ -57,15 +57,17 @@ def hidden_columns_of(schema: TableSchema) -> list[HiddenColumn]:
 
 
 def needs_old_rows(schema: TableSchema) -> bool:
-    """Whether a MERGE has to tell all of a row that it deletes: the key alone is not enough for the table's merge.
+    """Whether a statement has to tell all of a row that it deletes: the key alone is not enough for the table's merge.
 
-    A DELETE reads little beside the rows that it deletes, and tells all of them always.
+    Where it is enough a DELETE reads the key and the columns of its condition only.
     """
     options = schema.core
     keys = {*schema.primary_keys}
     return (
         options.merge_engine is not MergeEngine.DEDUPLICATE
         or bool(options.sequence_fields)
+        # Java Paimon looks at the time of every record, also of one that deletes.
+        or bool(options.text("record-level.time-field", ""))
         or options.changelog_producer is ChangelogProducer.INPUT
         or not keys.issuperset(schema.partition_keys)
         or any(not f.type.nullable for f in schema.fields if f.name not in keys)

@@ -39,10 +39,9 @@ def row_changes_of(name: str, schema: TableSchema) -> RowChanges:
         return RowChanges(
             rowId=[FILE_PATH, ROW_INDEX], toldOfRows={}, refusals={}, splitsUpdates=True, clustering=by_file
         )
-    others = [n for n in schema.names if n not in keys]
-    told = {DELETE: others}
+    told = {}
     if needs_old_rows(schema):
-        told[MERGE] = [OLD_ROW]
+        told = {DELETE: [n for n in schema.names if n not in keys], MERGE: [OLD_ROW]}
     return RowChanges(rowId=keys, toldOfRows=told, refusals=refusals(name, schema), splitsUpdates=False)
 
 

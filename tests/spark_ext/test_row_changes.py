@@ -56,6 +56,7 @@ def test_rows_are_updated_deleted_and_merged_by_their_key(lake: Lake) -> None:
     lake.sql("UPDATE {lake}.db.t SET n = 0 WHERE id = 99")
     lake.sql("DELETE FROM {lake}.db.t WHERE id = 99")
     assert len(_table(lake).snapshots()) == snapshots
+    assert "columns=[id]" in lake.plan("DELETE FROM {lake}.db.t WHERE id IN (SELECT 4)")
 
 
 def test_rows_that_are_deleted_are_told_whole_where_the_engine_needs_them(lake: Lake) -> None:
