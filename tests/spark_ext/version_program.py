@@ -5,6 +5,7 @@ python version_program.py WAREHOUSE VERSION
 
 import sys
 
+import psutil
 import pyspark
 from pyspark.sql import SparkSession
 
@@ -21,9 +22,12 @@ def main(warehouse: str, version: str) -> None:
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.warehouse.dir", f"{warehouse}/spark")
+        .config("spark.sql.catalog.ahead", "interbed.spark.SparkCatalog")
+        .config("spark.sql.catalog.ahead.warehouse", warehouse)
     )
     spark = spark_ext.configure(builder).getOrCreate()
     try:
+        check_that_a_planner_starts(spark)
         spark.sql(f"CREATE CATALOG lake WITH ('type' = 'interbed', 'warehouse' = '{warehouse}')")
         assert "lake" in [r[0] for r in spark.sql("SHOW CATALOGS").collect()]
         spark.sql("CREATE NAMESPACE lake.db")
@@ -44,6 +48,16 @@ def main(warehouse: str, version: str) -> None:
         spark.sql("DROP CATALOG lake")
     finally:
         spark.stop()
+
+
+def check_that_a_planner_starts(spark: SparkSession) -> None:
+    """Where the settings name a catalog, its planner starts before the first statement; raises where it does not."""
+    assert spark._jvm is not None
+    for thread in spark._jvm.java.lang.Thread.getAllStackTraces().keySet():
+        if thread.getName() == "interbed-planner-start":
+            thread.join(120_000)
+    commands = [" ".join(child.cmdline()) for child in psutil.Process().children(recursive=True)]
+    assert any("interbed.spark_ext.daemon" in command for command in commands), commands
 
 
 if __name__ == "__main__":

@@ -8,9 +8,12 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import java.util.Set;
+import org.apache.spark.SparkEnv;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.catalog.CatalogPlugin;
 import org.apache.spark.sql.internal.SQLConf;
+import scala.Tuple2;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
@@ -21,6 +24,8 @@ import scala.jdk.javaapi.CollectionConverters;
  */
 final class CatalogRegistry {
   private static final String PREFIX = "spark.sql.catalog.";
+
+  private static final Set<String> OURS = Set.of(SparkCatalog.class.getName(), SparkSessionCatalog.class.getName());
 
   private final SQLConf conf;
   private final Object manager;
@@ -45,6 +50,20 @@ final class CatalogRegistry {
   /** Whether the catalog is one of ours, which is known without opening it. */
   boolean isOurs(String catalog) {
     return conf.contains(confKey(catalog)) && SparkCatalog.class.getName().equals(conf.getConfString(confKey(catalog)));
+  }
+
+  /** Whether the application names a catalog of ours, so that it will most likely use it. */
+  static boolean isConfigured() {
+    SparkEnv env = SparkEnv.get();
+    if (env == null) {
+      return false;
+    }
+    for (Tuple2<String, String> setting : env.conf().getAllWithPrefix(PREFIX)) {
+      if (OURS.contains(setting._2())) {
+        return true;
+      }
+    }
+    return false;
   }
 
   /** How the planner knows one of our catalogs. */

@@ -6,6 +6,7 @@ import java.io.BufferedOutputStream;
 import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
+import java.lang.ref.WeakReference;
 import java.util.ArrayDeque;
 import java.util.Deque;
 import java.util.Objects;
@@ -33,6 +34,9 @@ final class Planner {
   private static final int BUFFER_BYTES = 64 * 1024;
 
   private static final Deque<Planner> IDLE = new ArrayDeque<>();
+
+  /** The application for which a process was started ahead of its first question. */
+  private static WeakReference<SparkEnv> prepared = new WeakReference<>(null);
 
   private final SparkEnv owner;
   /** The server that is asked; null for a process of the driver's own. */
@@ -102,6 +106,31 @@ final class Planner {
       return ask(question);
     } catch (PlannerException error) {
       throw error.translated();
+    }
+  }
+
+  /**
+   * Starts a process beside whatever the session does next: Python's imports take longer than all else that the first question
+   * waits for. Does nothing for an application that asks a server, and when it has been done.
+   */
+  static void prepare() {
+    SparkEnv env = SparkEnv.get();
+    synchronized (IDLE) {
+      if (env == null || env == prepared.get() || env.conf().contains(ENDPOINT)) {
+        return;
+      }
+      prepared = new WeakReference<>(env);
+    }
+    Thread starter = new Thread(Planner::startAhead, "interbed-planner-start");
+    starter.setDaemon(true);
+    starter.start();
+  }
+
+  private static void startAhead() {
+    try {
+      new Planner(null).giveBack();
+    } catch (Exception error) {
+      // The first question fails in the same way, and there is somebody then who is told of it.
     }
   }
 

@@ -30,6 +30,9 @@ public final class SparkExtensions extends AbstractFunction1<SparkSessionExtensi
 
   @Override
   public BoxedUnit apply(SparkSessionExtensions extensions) {
+    if (CatalogRegistry.isConfigured()) {
+      Planner.prepare();
+    }
     IncrementalFunctions.inject(extensions);
     extensions.injectParser(
         (session, delegate) ->
