@@ -31,8 +31,11 @@ MAX_STRING_WORDS = 4
 """Strings that differ beyond this many words are ranked by Arrow's sort, which is faster than as many passes."""
 MAX_WORDS_IN_TURN = 64
 """The same where words are not sorted by, but asked for as long as they are needed."""
-_FEW_DESCENTS = 64
-"""Up to that many ascending runs, a merge sort, which uses them, beats the vectorised quicksort, which does not."""
+_FEW_DESCENTS = 2
+"""Up to three ascending runs, a merge sort, which uses them, beats the vectorised quicksort, which does not."""
+_DESCENTS_BEHIND_HEAD = 64
+_HEAD_SHARE = 0.7
+"""More runs it merges as fast where most rows are of the first one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,7 @@ def sort_groups(
     if rows == 0:
         return np.empty(0, np.int64), np.empty(0, np.bool_)
     long_head = sorted_head * 2 > rows
-    numbers = _integers(_one_array(columns[0])) if long_head and len(columns) == 1 else None
+    numbers = integers(_one_array(columns[0])) if long_head and len(columns) == 1 else None
     if numbers is not None:
         order, starts = _merge_into_head(numbers, sorted_head)
     else:
@@ -145,8 +148,7 @@ def sort_words(packed: Sequence[PackedWord]) -> tuple[Order, Mask]:
     if first.bits + index_bits <= 64:
         # Row numbers in the low bits make the values distinct, so any sort is stable and no indirection is needed.
         mixed = (first.values << np.uint64(index_bits)) | np.arange(rows, dtype=np.uint64)
-        few_runs = np.count_nonzero(mixed[1:] < mixed[:-1]) <= _FEW_DESCENTS
-        mixed.sort(kind="stable" if few_runs else "quicksort")
+        mixed.sort(kind="stable" if _is_nearly_sorted(mixed) else "quicksort")
         order = (mixed & np.uint64((1 << index_bits) - 1)).view(np.int64)
         mixed >>= np.uint64(index_bits)
         np.not_equal(mixed[1:], mixed[:-1], out=starts[1:])
@@ -161,6 +163,13 @@ def sort_words(packed: Sequence[PackedWord]) -> tuple[Order, Mask]:
         ordered = word.values[order]
         starts[1:] |= ordered[1:] != ordered[:-1]
     return order, starts
+
+
+def _is_nearly_sorted(values: Words) -> bool:
+    descents = np.flatnonzero(values[1:] < values[:-1])
+    if len(descents) <= _FEW_DESCENTS:
+        return True
+    return len(descents) <= _DESCENTS_BEHIND_HEAD and bool(descents[0] >= _HEAD_SHARE * len(values))
 
 
 def _merge_into_head(keys: "npt.NDArray[Any]", head_rows: int) -> tuple[Order, Mask]:
@@ -207,32 +216,6 @@ def refine_groups(order: Order, starts: Mask, words: Sequence[Words]) -> Order:
     return refined
 
 
-def comparable_key(columns: Sequence[Column], row: int) -> tuple[Any, ...]:
-    """One row's key as a tuple that Python compares as the words do; for bisecting and comparing bounds."""
-    return tuple(_comparable(column[row]) for column in columns)
-
-
-def comparable_value(value: object) -> Any:
-    """A Python value of a key column (int, str, bytes, Decimal, date, float …) in a form that compares as keys do."""
-    if value is None:
-        return (0,)
-    if isinstance(value, str):
-        return (1, value.encode())
-    if isinstance(value, float):
-        return (1, int(_float_words(np.array([value], np.float64))[0]))
-    return (1, value)
-
-
-def _comparable(scalar: "pa.Scalar[Any]") -> Any:
-    if not scalar.is_valid:
-        return (0,)
-    if isinstance(scalar, pa.TimestampScalar | pa.Date32Scalar | pa.Time32Scalar | pa.Time64Scalar):
-        # The bare number keeps nanoseconds and far years, which datetime has not.
-        number: Any = scalar
-        return (1, number.value)
-    return comparable_value(scalar.as_py())
-
-
 def _one_array(column: Column) -> "pa.Array[Any]":
     if isinstance(column, pa.ChunkedArray):
         return column.combine_chunks()
@@ -258,13 +241,13 @@ def _value_words(array: "pa.Array[Any]") -> list[Words]:
     t = pa.types
     if t.is_boolean(kind):
         return [np.asarray(array.to_numpy(zero_copy_only=False)).astype(np.uint64)]
-    numbers = _integers(array)
+    numbers = integers(array)
     if numbers is not None:
         return [_integer_words(numbers)]
     if t.is_unsigned_integer(kind):
         return [array.to_numpy().astype(np.uint64)]
     if t.is_floating(kind):
-        return [_float_words(array.to_numpy().astype(np.float64, copy=False))]
+        return [float_words(array.to_numpy().astype(np.float64, copy=False))]
     if isinstance(kind, pa.Decimal128Type):
         return _decimal_words(array, kind.precision)
     if t.is_string(kind) or t.is_binary(kind):
@@ -276,7 +259,7 @@ def _value_words(array: "pa.Array[Any]") -> list[Words]:
     raise TypeError(f"a column of type {kind} can't be part of a key")
 
 
-def _integers(array: "pa.Array[Any]") -> "npt.NDArray[Any] | None":
+def integers(array: "pa.Array[Any]") -> "npt.NDArray[Any] | None":
     """The values as signed integers that compare as the column's do, where no conversion is needed for that."""
     kind = array.type
     t = pa.types
@@ -295,7 +278,7 @@ def _integer_words(values: npt.NDArray[Any]) -> Words:
     return values.astype(np.int64, copy=False).view(np.uint64) ^ _SIGN
 
 
-def _float_words(values: npt.NDArray[np.float64]) -> Words:
+def float_words(values: npt.NDArray[np.float64]) -> Words:
     # A negative number's bits grow downwards, so they are all flipped; of the others only the sign is.
     bits = np.where(np.isnan(values), np.nan, values).view(np.uint64)
     return np.where(bits & _SIGN, ~bits, bits | _SIGN)

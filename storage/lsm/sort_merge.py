@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from interbed.storage.lsm.key_words import Order, comparable_key, sort_groups
+from interbed.storage.lsm.key_bounds import comparable_key, rows_through
+from interbed.storage.lsm.key_words import Order, sort_groups
 from interbed.storage.lsm.merge_function.api import (
     KeyGroups,
     Kinds,
@@ -136,7 +137,7 @@ class _RunBuffer:
             if self._key(rows, rows.num_rows - 1) <= cut:
                 taken.append(self._buffered.pop(0))
                 continue
-            end = self._bisect(rows, cut)
+            end = rows_through([rows.column(k) for k in self._keys], cut)
             if end:
                 taken.append(RunBatch(rows.slice(0, end), batch.age))
                 self._buffered[0] = RunBatch(rows.slice(end), batch.age)
@@ -152,16 +153,6 @@ class _RunBuffer:
 
     def _key(self, rows: pa.RecordBatch, row: int) -> _Key:
         return comparable_key([rows.column(k) for k in self._keys], row)
-
-    def _bisect(self, rows: pa.RecordBatch, cut: _Key) -> int:
-        low, high = 0, rows.num_rows
-        while low < high:
-            middle = (low + high) // 2
-            if self._key(rows, middle) <= cut:
-                low = middle + 1
-            else:
-                high = middle
-        return low
 
 
 def _next_block(buffers: Sequence[_RunBuffer]) -> list[list[RunBatch]]:

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interbed.storage.deletion.vector import DeletionVector
-from interbed.storage.lsm.key_words import comparable_key
+from interbed.storage.lsm.key_bounds import comparable_key
 from interbed.storage.lsm.levels import Levels
 from interbed.storage.lsm.lookup.cache import LookupFiles
 from interbed.storage.lsm.sorted_run import SortedRun

@@ -153,27 +153,34 @@ class KeyRows:
             keys = keys.compress(self.sizes.take(keys) > position)
         return found
 
-    def last_where(self, wanted: Mask) -> Order:
-        """The newest row of each key that is wanted; -1 where there is none. `wanted` is by row."""
-        if wanted.take(self.newest).all():
-            return self.newest
-        # The place of the last row that is wanted is carried on to the end of its key, or over it.
-        places = np.where(wanted.take(self.order), self._places, np.int32(-1))
-        found = np.maximum.accumulate(places).take(self.lasts)
-        return np.where(found >= self.firsts, self.order.take(found), -1)
+    def has(self, wanted: Mask) -> Mask:
+        """Which keys have a row that is wanted; `wanted` is by row."""
+        return wanted.take(self.newest_where(wanted))
 
-    def first_where(self, wanted: Mask) -> Order:
-        """The oldest row of each key that is wanted; -1 where there is none."""
-        if wanted.take(self.oldest).all():
-            return self.oldest
-        places = np.where(wanted.take(self.order), self._places, np.int32(2**31 - 1))
-        found = np.minimum.accumulate(places[::-1])[::-1].take(self.firsts)
-        there = found <= self.lasts
-        return np.where(there, self.order.take(np.where(there, found, 0)), -1)
+    def newest_where(self, wanted: Mask) -> Order:
+        """The newest row of each key that is wanted, or its newest where none is."""
+        return self._walk(wanted, self.newest, self.lasts, -1)
 
-    @cached_property
-    def _places(self) -> "npt.NDArray[np.int32]":
-        return np.arange(len(self.order), dtype=np.int32)
+    def oldest_where(self, wanted: Mask) -> Order:
+        """The oldest row of each key that is wanted, or its oldest where none is."""
+        return self._walk(wanted, self.oldest, self.firsts, 1)
+
+    def _walk(self, wanted: Mask, rows: Order, places: Order, step: int) -> Order:
+        """Go on from the rows at `places` until one is wanted: mostly few keys are left after the first step."""
+        keys = np.flatnonzero(~wanted.take(rows))
+        if not len(keys):
+            return rows
+        found, places = rows.copy(), places.take(keys)
+        ends = (self.firsts if step < 0 else self.lasts).take(keys)
+        while len(keys):
+            more = places != ends
+            keys, places, ends = keys.compress(more), places.compress(more) + step, ends.compress(more)
+            here = self.order.take(places)
+            hit = wanted.take(here)
+            found[keys.compress(hit)] = here.compress(hit)
+            missed = ~hit
+            keys, places, ends = keys.compress(missed), places.compress(missed), ends.compress(missed)
+        return found
 
 
 def finish(
@@ -268,7 +275,7 @@ def merge_apart(
     if groups.kinds is None or not len(groups.order):
         return other(groups, output, drop_deletes)[0]
     keys = KeyRows.of(groups)
-    taken_back = keys.last_where((groups.kinds & 1).astype(np.bool_)) >= 0
+    taken_back = keys.has((groups.kinds & 1).astype(np.bool_))
     if np.count_nonzero(taken_back) * 2 > len(keys):
         return other(groups, output, drop_deletes)[0]
     rows = taken_back.repeat(keys.sizes)

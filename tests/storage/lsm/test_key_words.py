@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interbed.storage.lsm.key_words import comparable_key, group_ends, key_words, sort_groups
+from interbed.storage.lsm.key_bounds import comparable_key, rows_through
+from interbed.storage.lsm.key_words import group_ends, key_words, sort_groups
 from interbed.storage.types.arrow import type_to_arrow
 from tests.storage.lsm.keys import KEY_KINDS, KeyKind, key_array, key_order
 
@@ -28,6 +29,9 @@ def _check(kinds: tuple[KeyKind, ...], keys: list[tuple[Any, ...]]) -> None:
     tuples = [comparable_key(columns, row) for row in expected]
     for before, after, is_start in zip(tuples, tuples[1:], starts[1:], strict=False):
         assert before < after if is_start else before == after
+    ordered = [column.take(pa.array(expected, pa.int64())) for column in columns]
+    for key in tuples[:5]:
+        assert rows_through(ordered, key) == sum(t <= key for t in tuples)
 
 
 @pytest.mark.parametrize("kind", KEY_KINDS, ids=lambda kind: kind.name)

@@ -129,7 +129,7 @@ class Collect(Elements):
         ends = offsets_of(rows)
         offsets = np.append(ends.take(keys.firsts), ends[-1]).astype(np.int32)
         valid = validity(self.column)
-        mask = None if valid is None else np.append(keys.last_where(valid) < 0, False)
+        mask = None if valid is None else np.append(~keys.has(valid), False)
         starts: Any = pa.array(offsets, mask=mask if mask is not None and mask.any() else None)
         kind: Any = self.column.type
         lists: Column = pa.ListArray.from_arrays(starts, children(rows), type=kind)

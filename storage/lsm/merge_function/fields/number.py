@@ -83,7 +83,7 @@ class _Numbers(Fold):
             with np.errstate(all="ignore"):
                 for more, rows in keys.rounds:
                     made[more] = function(made.take(more), self._values.take(rows))
-        gone = None if self._valid is None else keys.last_where(self._valid) < 0
+        gone = None if self._valid is None else ~keys.has(self._valid)
         numbers: Column = pa.array(made, type=self.column.type, mask=gone)
         return numbers
 
@@ -143,7 +143,7 @@ class Sum(_Numbers):
             return None
         sums = sums_of(low.take(keys.order), keys)
         data: Any = np.stack([sums, sums >> 63], axis=1)
-        has: Any = None if self._valid is None else pa.array(keys.last_where(self._valid) >= 0)
+        has: Any = None if self._valid is None else pa.array(keys.has(self._valid))
         buffers = [None if has is None else has.buffers()[1], pa.py_buffer(data)]
         built: Column = pa.Array.from_buffers(self._decimal, len(sums), buffers)
         return built

@@ -93,7 +93,7 @@ class LastNonNullValue(Pick):
 
     def reduce(self, keys: KeyRows) -> Picked:
         """See Fold."""
-        return Picked(keys.newest if self._valid is None else _or_null(keys.last_where(self._valid), keys))
+        return Picked(keys.newest if self._valid is None else keys.newest_where(self._valid))
 
 
 class FirstValue(Pick):
@@ -143,7 +143,7 @@ class FirstNonNullValue(Pick):
 
     def reduce(self, keys: KeyRows) -> Picked:
         """See Fold."""
-        return Picked(keys.oldest if self._valid is None else _or_null(keys.first_where(self._valid), keys))
+        return Picked(keys.oldest if self._valid is None else keys.oldest_where(self._valid))
 
 
 class Greatest(Pick):
@@ -196,7 +196,7 @@ class Greatest(Pick):
         left, most = np.ones(len(keys.order), np.bool_), len(keys)
         if self._valid is not None:
             left = self._valid.take(keys.order)
-            most = int(np.count_nonzero(keys.last_where(self._valid) >= 0))
+            most = int(np.count_nonzero(keys.has(self._valid)))
         all_left = self._valid is None
         for word in words:
             ordered = (~word if self.least else word).take(keys.order)
@@ -216,11 +216,6 @@ class Least(Greatest):
     """`min` and `bool_and`."""
 
     least = True
-
-
-def _or_null(rows: Order, keys: KeyRows) -> Order:
-    """With a key's newest row where none was found, for then all its values are null."""
-    return np.where(rows == _NULL, keys.newest, rows)
 
 
 def last_of_each(

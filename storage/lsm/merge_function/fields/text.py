@@ -40,7 +40,7 @@ class ListAgg(Values):
         offsets: Any = pa.array(starts)
         joined: Any = pc.binary_join(pa.ListArray.from_arrays(offsets, parts), self._delimiter)
         if valid is not None:
-            there: Any = pa.array(keys.last_where(valid) >= 0)
+            there: Any = pa.array(keys.has(valid))
             joined = pc.if_else(there, joined, pa.scalar(None, joined.type))
         return joined  # type: ignore[no-any-return]
 
