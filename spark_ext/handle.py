@@ -5,7 +5,8 @@ its file system needs. A commit goes through the catalog again, for its lock.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from interbed.catalog.api import system_table
@@ -13,7 +14,7 @@ from interbed.catalog.identifier import SYSTEM_DATABASE, TableName
 from interbed.spark_ext.hidden_columns import hidden_fields
 from interbed.spark_ext.session_options import without_pins
 from interbed.storage.change_view import ChangeView
-from interbed.storage.errors import InvalidInputError
+from interbed.storage.errors import FileGoneError, InvalidInputError, SnapshotGoneError, SnapshotNotFoundError
 from interbed.storage.read_optimized import READ_OPTIMIZED, ReadOptimizedTable
 from interbed.storage.schema.table_schema import TableSchema
 from interbed.storage.system.table import SystemTable
@@ -131,3 +132,16 @@ class TableHandle:
         file_system = {k: v for k, v in self.catalog_options.items() if k.startswith(FILE_SYSTEM_PREFIXES)}
         dynamic = self.dynamic_options if self.snapshot_id is None else without_pins(self.dynamic_options)
         return load_table(self.location, schema_json=self.schema_json, options={**file_system, **dynamic})
+
+    @contextmanager
+    def being_read(self) -> Iterator[None]:
+        """Around what reads the handle's snapshot: what is missing because that has expired is a SnapshotGoneError."""
+        try:
+            yield
+        except (FileNotFoundError, FileGoneError, SnapshotNotFoundError) as error:
+            if self.snapshot_id is None or self.open().store.snapshots.exists(self.snapshot_id):
+                raise
+            raise SnapshotGoneError(
+                f"Snapshot {self.snapshot_id} of '{self.database}.{self.table}' expired while it was being read. Run "
+                "the statement again; 'snapshot.time-retained' and 'snapshot.num-retained.min' keep snapshots longer."
+            ) from error

@@ -114,7 +114,8 @@ def planned(handle: TableHandle, predicate: Predicate | None, limit: int | None 
         table = ReadOptimizedTable.of(table)
     # Other modes than a snapshot's look at the files of several; these see the newest when the read is planned.
     snapshot_id = handle.snapshot_id if table.options.startup_mode in _OF_ONE_SNAPSHOT else None
-    return table, table.new_scan(predicate=predicate, limit=limit, snapshot_id=snapshot_id).plan()
+    with handle.being_read():
+        return table, table.new_scan(predicate=predicate, limit=limit, snapshot_id=snapshot_id).plan()
 
 
 def _plan_view(task: ReadTask, limit: int | None) -> ScanPlan:
@@ -172,9 +173,10 @@ def read_split(task: bytes, split: bytes) -> Iterator[pa.RecordBatch]:
     fields = [by_name[name] for name in read_task.columns]
     narrow = NarrowedFields.of(fields, read_task.schema_json)
     arrow = arrow_schema_for_spark(narrow.fields)
-    for batch in _batches(read_task, conjunction_of(read_task.filters, handle.fields), split):
-        if batch.num_rows:
-            yield batch_for_spark(narrow.apply(batch), arrow)
+    with handle.being_read():
+        for batch in _batches(read_task, conjunction_of(read_task.filters, handle.fields), split):
+            if batch.num_rows:
+                yield batch_for_spark(narrow.apply(batch), arrow)
 
 
 def _batches(task: ReadTask, predicate: Predicate | None, split: bytes) -> Iterable[pa.RecordBatch]:

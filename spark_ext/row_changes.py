@@ -17,6 +17,7 @@ from interbed.storage.predicate.expr import AlwaysTrue, Predicate
 from interbed.storage.read.located_read import FILE_PATH, ROW_INDEX
 from interbed.storage.scan.partition_filter import PartitionFilter, partition_filter
 from interbed.storage.schema.table_schema import TableSchema
+from interbed.storage.types.data_type import AtomicType
 from interbed.thrift_idl.planner.ttypes import RowChanges, WriteClustering
 
 DELETE = "DELETE"
@@ -32,9 +33,14 @@ def row_changes_of(name: str, schema: TableSchema) -> RowChanges:
     """What Spark is told of a table."""
     keys = list(schema.primary_keys)
     if not keys:
-        # A file that is written anew is one task's; a deletion vector can be put together from several.
+        # A file that is written anew is one task's; a deletion vector can be put together from several. New rows have
+        # no file, and a bucket is best written by one task.
         by_file = WriteClustering(
-            columns=[FILE_PATH], bucketCount=0, bucketColumns=[], strict=not schema.core.deletion_vectors_enabled
+            columns=[FILE_PATH],
+            bucketCount=0,
+            bucketColumns=[],
+            strict=not schema.core.deletion_vectors_enabled,
+            spread=_spread_by(schema),
         )
         return RowChanges(
             rowId=[FILE_PATH, ROW_INDEX], toldOfRows={}, refusals={}, splitsUpdates=True, clustering=by_file
@@ -43,6 +49,14 @@ def row_changes_of(name: str, schema: TableSchema) -> RowChanges:
     if needs_old_rows(schema):
         told = {DELETE: [n for n in schema.names if n not in keys], MERGE: [OLD_ROW]}
     return RowChanges(rowId=keys, toldOfRows=told, refusals=refusals(name, schema), splitsUpdates=False)
+
+
+def _spread_by(schema: TableSchema) -> list[str]:
+    """The columns by which new rows are spread, the partition's first."""
+    if schema.bucket_keys:
+        return []
+    partition = list(schema.partition_keys)
+    return partition + [f.name for f in schema.fields if f.name not in partition and isinstance(f.type, AtomicType)]
 
 
 def refusals(name: str, schema: TableSchema) -> dict[str, str]:

@@ -240,7 +240,9 @@ class TaskWriter:
 
     def finish(self) -> bytes:
         """Finish the files and return what the driver has to commit, for decode_messages."""
-        replaced = [] if self._changes is None else self._changes.finish()
+        # Files are written anew from those of the snapshot that the rows were found in.
+        with self._token.handle.being_read():
+            replaced = [] if self._changes is None else self._changes.finish()
         self._prepared = self._write.prepare_commit()
         self._write.close()
         if not self._token.is_marked(self._table):

@@ -9,9 +9,11 @@ InterbedError
 ├── CorruptFileError             a metadata or data file that can't be read; names the file
 ├── UnsupportedVersionError      a file of a format version that this version does not know
 ├── SnapshotNotFoundError        no snapshot of that id or time; names the ones that exist
+├── SnapshotGoneError            a snapshot expired while it was being read; read the newest one
 ├── TagNotFoundError             no tag of that name; names the ones that exist
 ├── BranchNotFoundError          no branch of that name; names the ones that exist
 ├── StorageAccessError           the warehouse can't be reached, read or written
+│   └── FileGoneError            a data file that a plan names is not there
 ├── CommitError                  a commit did not come to be
 │   ├── CommitConflictError      another writer changed the same files; may be retried from a new read
 │   └── CommitFailedError        retries were used up; the data files were removed, may be retried as a whole
@@ -56,6 +58,10 @@ class SnapshotNotFoundError(InterbedError, LookupError):
     """There is no snapshot of the id or time asked for; the message names those that exist."""
 
 
+class SnapshotGoneError(InterbedError):
+    """The snapshot that is being read has expired meanwhile, and files of it are gone. Read the newest one."""
+
+
 class TagNotFoundError(InterbedError, LookupError):
     """There is no tag of the name asked for; the message names those that exist."""
 
@@ -66,6 +72,10 @@ class BranchNotFoundError(InterbedError, LookupError):
 
 class StorageAccessError(InterbedError, OSError):
     """The warehouse can't be reached, read or written."""
+
+
+class FileGoneError(StorageAccessError):
+    """A data file that a plan names is not there: most likely its snapshot has expired since. Plan the read again."""
 
 
 class CommitError(InterbedError):

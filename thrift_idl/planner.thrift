@@ -29,6 +29,8 @@ enum ErrorKind {
   UNAVAILABLE = 11,
   /** A metastore's table that is of another format than ours. */
   FOREIGN_TABLE = 12,
+  /** What is being read has expired meanwhile; the newest snapshot can be read. */
+  SNAPSHOT_GONE = 13,
 }
 
 exception PlannerError {
@@ -76,6 +78,9 @@ struct WriteClustering {
   4: required bool strict,
   /** All rows go to one task. Only said where there is no catalog, and so no bucket function. */
   5: optional bool oneTask,
+  /** Not empty: where the one of `columns` is null, a hash of these (the partition's first) decides, so that such rows come
+      to many tasks. Of MERGE INTO. */
+  6: optional list<string> spread,
 }
 
 /** A column that tables have beside their own; it is read when it is asked for by name. */

@@ -42,6 +42,8 @@ class PathCalls(Calls):
             table = Table(table.name, replace(table.store, schema=replace(table.schema, options=own)))
         info = table_info(reference, table, snapshot, given)
         info.clustering = without_functions(info.clustering)
+        if info.rowChanges.clustering is not None:
+            info.rowChanges.clustering.spread = None
         return info
 
 

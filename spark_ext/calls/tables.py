@@ -23,6 +23,7 @@ from interbed.spark_ext.row_changes import row_changes_of
 from interbed.spark_ext.session_options import with_session_options
 from interbed.spark_ext.spark_types import schema_to_spark
 from interbed.storage.paths import MAIN_BRANCH
+from interbed.storage.read_optimized import READ_OPTIMIZED
 from interbed.storage.scan.starting_point import named_version, starting_snapshot, travels
 from interbed.storage.schema.table_schema import Schema
 from interbed.storage.snapshot.snapshot import Snapshot
@@ -60,7 +61,9 @@ class TableCalls(Calls):
         if schema is not loaded.schema:
             loaded = Table(loaded.name, replace(loaded.store, schema=schema))
         if name.system is not None:
-            return system_table_info(table, loaded, snapshot if pinned else None, name.system, options)
+            # What is fully compacted is read like a table, at the snapshot of this moment.
+            shown = snapshot if pinned or name.system == READ_OPTIMIZED else None
+            return system_table_info(table, loaded, shown, name.system, options)
         return table_info(table, loaded, snapshot, options)
 
     def createTable(self, table: Any, request: Any) -> TableInfo:  # noqa: N802

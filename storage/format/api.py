@@ -8,7 +8,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from interbed.storage.errors import CorruptFileError, InterbedError, NotSupportedError, StorageAccessError
+from interbed.storage.errors import (
+    CorruptFileError,
+    FileGoneError,
+    InterbedError,
+    NotSupportedError,
+    StorageAccessError,
+)
 from interbed.storage.fileio.api import FileIO
 from interbed.storage.predicate.expr import Predicate
 from interbed.storage.types.data_type import DataField
@@ -68,7 +74,7 @@ def data_file_errors(path: str) -> Iterator[None]:
     except InterbedError:
         raise
     except FileNotFoundError as error:
-        raise StorageAccessError(
+        raise FileGoneError(
             f"The data file {path} is gone: the snapshot that names it has probably expired. Plan the read again."
         ) from error
     except pa.ArrowNotImplementedError as error:

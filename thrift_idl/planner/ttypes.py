@@ -34,6 +34,7 @@ class ErrorKind(object):
     COMMIT_STATE_UNKNOWN = 10
     UNAVAILABLE = 11
     FOREIGN_TABLE = 12
+    SNAPSHOT_GONE = 13
 
     _VALUES_TO_NAMES = {
         0: "INTERNAL",
@@ -49,6 +50,7 @@ class ErrorKind(object):
         10: "COMMIT_STATE_UNKNOWN",
         11: "UNAVAILABLE",
         12: "FOREIGN_TABLE",
+        13: "SNAPSHOT_GONE",
     }
 
     _NAMES_TO_VALUES = {
@@ -65,6 +67,7 @@ class ErrorKind(object):
         "COMMIT_STATE_UNKNOWN": 10,
         "UNAVAILABLE": 11,
         "FOREIGN_TABLE": 12,
+        "SNAPSHOT_GONE": 13,
     }
 
 
@@ -636,16 +639,19 @@ class WriteClustering(object):
      - bucketColumns
      - strict: True when rows of one cluster must meet in one task; false when that merely makes fewer files.
      - oneTask: All rows go to one task. Only said where there is no catalog, and so no bucket function.
+     - spread: Not empty: where the one of `columns` is null, a hash of these (the partition's first) decides, so that such rows come
+    to many tasks. Of MERGE INTO.
 
     """
 
 
-    def __init__(self, columns=None, bucketCount=None, bucketColumns=None, strict=None, oneTask=None,):
+    def __init__(self, columns=None, bucketCount=None, bucketColumns=None, strict=None, oneTask=None, spread=None,):
         self.columns = columns
         self.bucketCount = bucketCount
         self.bucketColumns = bucketColumns
         self.strict = strict
         self.oneTask = oneTask
+        self.spread = spread
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -691,6 +697,16 @@ class WriteClustering(object):
                     self.oneTask = iprot.readBool()
                 else:
                     iprot.skip(ftype)
+            elif fid == 6:
+                if ftype == TType.LIST:
+                    self.spread = []
+                    (_etype42, _size39) = iprot.readListBegin()
+                    for _i43 in range(_size39):
+                        _elem44 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.spread.append(_elem44)
+                    iprot.readListEnd()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -704,8 +720,8 @@ class WriteClustering(object):
         if self.columns is not None:
             oprot.writeFieldBegin('columns', TType.LIST, 1)
             oprot.writeListBegin(TType.STRING, len(self.columns))
-            for iter39 in self.columns:
-                oprot.writeString(iter39.encode('utf-8') if sys.version_info[0] == 2 else iter39)
+            for iter45 in self.columns:
+                oprot.writeString(iter45.encode('utf-8') if sys.version_info[0] == 2 else iter45)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.bucketCount is not None:
@@ -715,8 +731,8 @@ class WriteClustering(object):
         if self.bucketColumns is not None:
             oprot.writeFieldBegin('bucketColumns', TType.LIST, 3)
             oprot.writeListBegin(TType.STRING, len(self.bucketColumns))
-            for iter40 in self.bucketColumns:
-                oprot.writeString(iter40.encode('utf-8') if sys.version_info[0] == 2 else iter40)
+            for iter46 in self.bucketColumns:
+                oprot.writeString(iter46.encode('utf-8') if sys.version_info[0] == 2 else iter46)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.strict is not None:
@@ -726,6 +742,13 @@ class WriteClustering(object):
         if self.oneTask is not None:
             oprot.writeFieldBegin('oneTask', TType.BOOL, 5)
             oprot.writeBool(self.oneTask)
+            oprot.writeFieldEnd()
+        if self.spread is not None:
+            oprot.writeFieldBegin('spread', TType.LIST, 6)
+            oprot.writeListBegin(TType.STRING, len(self.spread))
+            for iter47 in self.spread:
+                oprot.writeString(iter47.encode('utf-8') if sys.version_info[0] == 2 else iter47)
+            oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -886,37 +909,37 @@ class RowChanges(object):
             if fid == 1:
                 if ftype == TType.LIST:
                     self.rowId = []
-                    (_etype44, _size41) = iprot.readListBegin()
-                    for _i45 in range(_size41):
-                        _elem46 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.rowId.append(_elem46)
+                    (_etype51, _size48) = iprot.readListBegin()
+                    for _i52 in range(_size48):
+                        _elem53 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.rowId.append(_elem53)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
             elif fid == 2:
                 if ftype == TType.MAP:
                     self.toldOfRows = {}
-                    (_ktype48, _vtype49, _size47) = iprot.readMapBegin()
-                    for _i51 in range(_size47):
-                        _key52 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val53 = []
-                        (_etype57, _size54) = iprot.readListBegin()
-                        for _i58 in range(_size54):
-                            _elem59 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                            _val53.append(_elem59)
+                    (_ktype55, _vtype56, _size54) = iprot.readMapBegin()
+                    for _i58 in range(_size54):
+                        _key59 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val60 = []
+                        (_etype64, _size61) = iprot.readListBegin()
+                        for _i65 in range(_size61):
+                            _elem66 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                            _val60.append(_elem66)
                         iprot.readListEnd()
-                        self.toldOfRows[_key52] = _val53
+                        self.toldOfRows[_key59] = _val60
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
             elif fid == 3:
                 if ftype == TType.MAP:
                     self.refusals = {}
-                    (_ktype61, _vtype62, _size60) = iprot.readMapBegin()
-                    for _i64 in range(_size60):
-                        _key65 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val66 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.refusals[_key65] = _val66
+                    (_ktype68, _vtype69, _size67) = iprot.readMapBegin()
+                    for _i71 in range(_size67):
+                        _key72 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val73 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.refusals[_key72] = _val73
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
@@ -944,27 +967,27 @@ class RowChanges(object):
         if self.rowId is not None:
             oprot.writeFieldBegin('rowId', TType.LIST, 1)
             oprot.writeListBegin(TType.STRING, len(self.rowId))
-            for iter67 in self.rowId:
-                oprot.writeString(iter67.encode('utf-8') if sys.version_info[0] == 2 else iter67)
+            for iter74 in self.rowId:
+                oprot.writeString(iter74.encode('utf-8') if sys.version_info[0] == 2 else iter74)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.toldOfRows is not None:
             oprot.writeFieldBegin('toldOfRows', TType.MAP, 2)
             oprot.writeMapBegin(TType.STRING, TType.LIST, len(self.toldOfRows))
-            for kiter68, viter69 in self.toldOfRows.items():
-                oprot.writeString(kiter68.encode('utf-8') if sys.version_info[0] == 2 else kiter68)
-                oprot.writeListBegin(TType.STRING, len(viter69))
-                for iter70 in viter69:
-                    oprot.writeString(iter70.encode('utf-8') if sys.version_info[0] == 2 else iter70)
+            for kiter75, viter76 in self.toldOfRows.items():
+                oprot.writeString(kiter75.encode('utf-8') if sys.version_info[0] == 2 else kiter75)
+                oprot.writeListBegin(TType.STRING, len(viter76))
+                for iter77 in viter76:
+                    oprot.writeString(iter77.encode('utf-8') if sys.version_info[0] == 2 else iter77)
                 oprot.writeListEnd()
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         if self.refusals is not None:
             oprot.writeFieldBegin('refusals', TType.MAP, 3)
             oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.refusals))
-            for kiter71, viter72 in self.refusals.items():
-                oprot.writeString(kiter71.encode('utf-8') if sys.version_info[0] == 2 else kiter71)
-                oprot.writeString(viter72.encode('utf-8') if sys.version_info[0] == 2 else viter72)
+            for kiter78, viter79 in self.refusals.items():
+                oprot.writeString(kiter78.encode('utf-8') if sys.version_info[0] == 2 else kiter78)
+                oprot.writeString(viter79.encode('utf-8') if sys.version_info[0] == 2 else viter79)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         if self.splitsUpdates is not None:
@@ -1045,31 +1068,31 @@ class TableInfo(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.partitionKeys = []
-                    (_etype76, _size73) = iprot.readListBegin()
-                    for _i77 in range(_size73):
-                        _elem78 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.partitionKeys.append(_elem78)
+                    (_etype83, _size80) = iprot.readListBegin()
+                    for _i84 in range(_size80):
+                        _elem85 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.partitionKeys.append(_elem85)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
             elif fid == 3:
                 if ftype == TType.LIST:
                     self.primaryKeys = []
-                    (_etype82, _size79) = iprot.readListBegin()
-                    for _i83 in range(_size79):
-                        _elem84 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.primaryKeys.append(_elem84)
+                    (_etype89, _size86) = iprot.readListBegin()
+                    for _i90 in range(_size86):
+                        _elem91 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.primaryKeys.append(_elem91)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
             elif fid == 4:
                 if ftype == TType.MAP:
                     self.properties = {}
-                    (_ktype86, _vtype87, _size85) = iprot.readMapBegin()
-                    for _i89 in range(_size85):
-                        _key90 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val91 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.properties[_key90] = _val91
+                    (_ktype93, _vtype94, _size92) = iprot.readMapBegin()
+                    for _i96 in range(_size92):
+                        _key97 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val98 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.properties[_key97] = _val98
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
@@ -1092,11 +1115,11 @@ class TableInfo(object):
             elif fid == 8:
                 if ftype == TType.LIST:
                     self.hiddenColumns = []
-                    (_etype95, _size92) = iprot.readListBegin()
-                    for _i96 in range(_size92):
-                        _elem97 = HiddenColumn()
-                        _elem97.read(iprot)
-                        self.hiddenColumns.append(_elem97)
+                    (_etype102, _size99) = iprot.readListBegin()
+                    for _i103 in range(_size99):
+                        _elem104 = HiddenColumn()
+                        _elem104.read(iprot)
+                        self.hiddenColumns.append(_elem104)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -1123,23 +1146,23 @@ class TableInfo(object):
         if self.partitionKeys is not None:
             oprot.writeFieldBegin('partitionKeys', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.partitionKeys))
-            for iter98 in self.partitionKeys:
-                oprot.writeString(iter98.encode('utf-8') if sys.version_info[0] == 2 else iter98)
+            for iter105 in self.partitionKeys:
+                oprot.writeString(iter105.encode('utf-8') if sys.version_info[0] == 2 else iter105)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.primaryKeys is not None:
             oprot.writeFieldBegin('primaryKeys', TType.LIST, 3)
             oprot.writeListBegin(TType.STRING, len(self.primaryKeys))
-            for iter99 in self.primaryKeys:
-                oprot.writeString(iter99.encode('utf-8') if sys.version_info[0] == 2 else iter99)
+            for iter106 in self.primaryKeys:
+                oprot.writeString(iter106.encode('utf-8') if sys.version_info[0] == 2 else iter106)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.properties is not None:
             oprot.writeFieldBegin('properties', TType.MAP, 4)
             oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.properties))
-            for kiter100, viter101 in self.properties.items():
-                oprot.writeString(kiter100.encode('utf-8') if sys.version_info[0] == 2 else kiter100)
-                oprot.writeString(viter101.encode('utf-8') if sys.version_info[0] == 2 else viter101)
+            for kiter107, viter108 in self.properties.items():
+                oprot.writeString(kiter107.encode('utf-8') if sys.version_info[0] == 2 else kiter107)
+                oprot.writeString(viter108.encode('utf-8') if sys.version_info[0] == 2 else viter108)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         if self.snapshotId is not None:
@@ -1157,8 +1180,8 @@ class TableInfo(object):
         if self.hiddenColumns is not None:
             oprot.writeFieldBegin('hiddenColumns', TType.LIST, 8)
             oprot.writeListBegin(TType.STRUCT, len(self.hiddenColumns))
-            for iter102 in self.hiddenColumns:
-                iter102.write(oprot)
+            for iter109 in self.hiddenColumns:
+                iter109.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.rowChanges is not None:
@@ -1229,10 +1252,10 @@ class PartitionTransform(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.columns = []
-                    (_etype106, _size103) = iprot.readListBegin()
-                    for _i107 in range(_size103):
-                        _elem108 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.columns.append(_elem108)
+                    (_etype113, _size110) = iprot.readListBegin()
+                    for _i114 in range(_size110):
+                        _elem115 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.columns.append(_elem115)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -1258,8 +1281,8 @@ class PartitionTransform(object):
         if self.columns is not None:
             oprot.writeFieldBegin('columns', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.columns))
-            for iter109 in self.columns:
-                oprot.writeString(iter109.encode('utf-8') if sys.version_info[0] == 2 else iter109)
+            for iter116 in self.columns:
+                oprot.writeString(iter116.encode('utf-8') if sys.version_info[0] == 2 else iter116)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.bucketCount is not None:
@@ -1320,22 +1343,22 @@ class CreateTable(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.partitioning = []
-                    (_etype113, _size110) = iprot.readListBegin()
-                    for _i114 in range(_size110):
-                        _elem115 = PartitionTransform()
-                        _elem115.read(iprot)
-                        self.partitioning.append(_elem115)
+                    (_etype120, _size117) = iprot.readListBegin()
+                    for _i121 in range(_size117):
+                        _elem122 = PartitionTransform()
+                        _elem122.read(iprot)
+                        self.partitioning.append(_elem122)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
             elif fid == 3:
                 if ftype == TType.MAP:
                     self.properties = {}
-                    (_ktype117, _vtype118, _size116) = iprot.readMapBegin()
-                    for _i120 in range(_size116):
-                        _key121 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val122 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.properties[_key121] = _val122
+                    (_ktype124, _vtype125, _size123) = iprot.readMapBegin()
+                    for _i127 in range(_size123):
+                        _key128 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val129 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.properties[_key128] = _val129
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
@@ -1356,16 +1379,16 @@ class CreateTable(object):
         if self.partitioning is not None:
             oprot.writeFieldBegin('partitioning', TType.LIST, 2)
             oprot.writeListBegin(TType.STRUCT, len(self.partitioning))
-            for iter123 in self.partitioning:
-                iter123.write(oprot)
+            for iter130 in self.partitioning:
+                iter130.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.properties is not None:
             oprot.writeFieldBegin('properties', TType.MAP, 3)
             oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.properties))
-            for kiter124, viter125 in self.properties.items():
-                oprot.writeString(kiter124.encode('utf-8') if sys.version_info[0] == 2 else kiter124)
-                oprot.writeString(viter125.encode('utf-8') if sys.version_info[0] == 2 else viter125)
+            for kiter131, viter132 in self.properties.items():
+                oprot.writeString(kiter131.encode('utf-8') if sys.version_info[0] == 2 else kiter131)
+                oprot.writeString(viter132.encode('utf-8') if sys.version_info[0] == 2 else viter132)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -1436,10 +1459,10 @@ class TableChange(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.path = []
-                    (_etype129, _size126) = iprot.readListBegin()
-                    for _i130 in range(_size126):
-                        _elem131 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.path.append(_elem131)
+                    (_etype136, _size133) = iprot.readListBegin()
+                    for _i137 in range(_size133):
+                        _elem138 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.path.append(_elem138)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -1495,8 +1518,8 @@ class TableChange(object):
         if self.path is not None:
             oprot.writeFieldBegin('path', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.path))
-            for iter132 in self.path:
-                oprot.writeString(iter132.encode('utf-8') if sys.version_info[0] == 2 else iter132)
+            for iter139 in self.path:
+                oprot.writeString(iter139.encode('utf-8') if sys.version_info[0] == 2 else iter139)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.value is not None:
@@ -1652,20 +1675,20 @@ class ScanRequest(object):
             if fid == 1:
                 if ftype == TType.LIST:
                     self.columns = []
-                    (_etype136, _size133) = iprot.readListBegin()
-                    for _i137 in range(_size133):
-                        _elem138 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.columns.append(_elem138)
+                    (_etype143, _size140) = iprot.readListBegin()
+                    for _i144 in range(_size140):
+                        _elem145 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.columns.append(_elem145)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.filters = []
-                    (_etype142, _size139) = iprot.readListBegin()
-                    for _i143 in range(_size139):
-                        _elem144 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.filters.append(_elem144)
+                    (_etype149, _size146) = iprot.readListBegin()
+                    for _i150 in range(_size146):
+                        _elem151 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.filters.append(_elem151)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -1677,11 +1700,11 @@ class ScanRequest(object):
             elif fid == 4:
                 if ftype == TType.MAP:
                     self.options = {}
-                    (_ktype146, _vtype147, _size145) = iprot.readMapBegin()
-                    for _i149 in range(_size145):
-                        _key150 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val151 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.options[_key150] = _val151
+                    (_ktype153, _vtype154, _size152) = iprot.readMapBegin()
+                    for _i156 in range(_size152):
+                        _key157 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val158 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.options[_key157] = _val158
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
@@ -1708,15 +1731,15 @@ class ScanRequest(object):
         if self.columns is not None:
             oprot.writeFieldBegin('columns', TType.LIST, 1)
             oprot.writeListBegin(TType.STRING, len(self.columns))
-            for iter152 in self.columns:
-                oprot.writeString(iter152.encode('utf-8') if sys.version_info[0] == 2 else iter152)
+            for iter159 in self.columns:
+                oprot.writeString(iter159.encode('utf-8') if sys.version_info[0] == 2 else iter159)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.filters is not None:
             oprot.writeFieldBegin('filters', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.filters))
-            for iter153 in self.filters:
-                oprot.writeString(iter153.encode('utf-8') if sys.version_info[0] == 2 else iter153)
+            for iter160 in self.filters:
+                oprot.writeString(iter160.encode('utf-8') if sys.version_info[0] == 2 else iter160)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.limit is not None:
@@ -1726,9 +1749,9 @@ class ScanRequest(object):
         if self.options is not None:
             oprot.writeFieldBegin('options', TType.MAP, 4)
             oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.options))
-            for kiter154, viter155 in self.options.items():
-                oprot.writeString(kiter154.encode('utf-8') if sys.version_info[0] == 2 else kiter154)
-                oprot.writeString(viter155.encode('utf-8') if sys.version_info[0] == 2 else viter155)
+            for kiter161, viter162 in self.options.items():
+                oprot.writeString(kiter161.encode('utf-8') if sys.version_info[0] == 2 else kiter161)
+                oprot.writeString(viter162.encode('utf-8') if sys.version_info[0] == 2 else viter162)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         if self.schemaJson is not None:
@@ -1885,21 +1908,21 @@ class ScanSplit(object):
             elif fid == 4:
                 if ftype == TType.LIST:
                     self.nativeFiles = []
-                    (_etype159, _size156) = iprot.readListBegin()
-                    for _i160 in range(_size156):
-                        _elem161 = NativeFile()
-                        _elem161.read(iprot)
-                        self.nativeFiles.append(_elem161)
+                    (_etype166, _size163) = iprot.readListBegin()
+                    for _i167 in range(_size163):
+                        _elem168 = NativeFile()
+                        _elem168.read(iprot)
+                        self.nativeFiles.append(_elem168)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
             elif fid == 5:
                 if ftype == TType.LIST:
                     self.preferredHosts = []
-                    (_etype165, _size162) = iprot.readListBegin()
-                    for _i166 in range(_size162):
-                        _elem167 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.preferredHosts.append(_elem167)
+                    (_etype172, _size169) = iprot.readListBegin()
+                    for _i173 in range(_size169):
+                        _elem174 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.preferredHosts.append(_elem174)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -1933,15 +1956,15 @@ class ScanSplit(object):
         if self.nativeFiles is not None:
             oprot.writeFieldBegin('nativeFiles', TType.LIST, 4)
             oprot.writeListBegin(TType.STRUCT, len(self.nativeFiles))
-            for iter168 in self.nativeFiles:
-                iter168.write(oprot)
+            for iter175 in self.nativeFiles:
+                iter175.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.preferredHosts is not None:
             oprot.writeFieldBegin('preferredHosts', TType.LIST, 5)
             oprot.writeListBegin(TType.STRING, len(self.preferredHosts))
-            for iter169 in self.preferredHosts:
-                oprot.writeString(iter169.encode('utf-8') if sys.version_info[0] == 2 else iter169)
+            for iter176 in self.preferredHosts:
+                oprot.writeString(iter176.encode('utf-8') if sys.version_info[0] == 2 else iter176)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.key is not None:
@@ -2005,10 +2028,10 @@ class ScanPartitioning(object):
             if fid == 1:
                 if ftype == TType.LIST:
                     self.columns = []
-                    (_etype173, _size170) = iprot.readListBegin()
-                    for _i174 in range(_size170):
-                        _elem175 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.columns.append(_elem175)
+                    (_etype180, _size177) = iprot.readListBegin()
+                    for _i181 in range(_size177):
+                        _elem182 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.columns.append(_elem182)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -2020,10 +2043,10 @@ class ScanPartitioning(object):
             elif fid == 3:
                 if ftype == TType.LIST:
                     self.bucketColumns = []
-                    (_etype179, _size176) = iprot.readListBegin()
-                    for _i180 in range(_size176):
-                        _elem181 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.bucketColumns.append(_elem181)
+                    (_etype186, _size183) = iprot.readListBegin()
+                    for _i187 in range(_size183):
+                        _elem188 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.bucketColumns.append(_elem188)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -2040,8 +2063,8 @@ class ScanPartitioning(object):
         if self.columns is not None:
             oprot.writeFieldBegin('columns', TType.LIST, 1)
             oprot.writeListBegin(TType.STRING, len(self.columns))
-            for iter182 in self.columns:
-                oprot.writeString(iter182.encode('utf-8') if sys.version_info[0] == 2 else iter182)
+            for iter189 in self.columns:
+                oprot.writeString(iter189.encode('utf-8') if sys.version_info[0] == 2 else iter189)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.bucketCount is not None:
@@ -2051,8 +2074,8 @@ class ScanPartitioning(object):
         if self.bucketColumns is not None:
             oprot.writeFieldBegin('bucketColumns', TType.LIST, 3)
             oprot.writeListBegin(TType.STRING, len(self.bucketColumns))
-            for iter183 in self.bucketColumns:
-                oprot.writeString(iter183.encode('utf-8') if sys.version_info[0] == 2 else iter183)
+            for iter190 in self.bucketColumns:
+                oprot.writeString(iter190.encode('utf-8') if sys.version_info[0] == 2 else iter190)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -2117,11 +2140,11 @@ class ScanPlan(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.splits = []
-                    (_etype187, _size184) = iprot.readListBegin()
-                    for _i188 in range(_size184):
-                        _elem189 = ScanSplit()
-                        _elem189.read(iprot)
-                        self.splits.append(_elem189)
+                    (_etype194, _size191) = iprot.readListBegin()
+                    for _i195 in range(_size191):
+                        _elem196 = ScanSplit()
+                        _elem196.read(iprot)
+                        self.splits.append(_elem196)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -2163,8 +2186,8 @@ class ScanPlan(object):
         if self.splits is not None:
             oprot.writeFieldBegin('splits', TType.LIST, 2)
             oprot.writeListBegin(TType.STRUCT, len(self.splits))
-            for iter190 in self.splits:
-                iter190.write(oprot)
+            for iter197 in self.splits:
+                iter197.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.rowCount is not None:
@@ -2304,10 +2327,10 @@ class AggregateAnswer(object):
             if fid == 1:
                 if ftype == TType.LIST:
                     self.rows = []
-                    (_etype194, _size191) = iprot.readListBegin()
-                    for _i195 in range(_size191):
-                        _elem196 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.rows.append(_elem196)
+                    (_etype201, _size198) = iprot.readListBegin()
+                    for _i202 in range(_size198):
+                        _elem203 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.rows.append(_elem203)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -2324,8 +2347,8 @@ class AggregateAnswer(object):
         if self.rows is not None:
             oprot.writeFieldBegin('rows', TType.LIST, 1)
             oprot.writeListBegin(TType.STRING, len(self.rows))
-            for iter197 in self.rows:
-                oprot.writeString(iter197.encode('utf-8') if sys.version_info[0] == 2 else iter197)
+            for iter204 in self.rows:
+                oprot.writeString(iter204.encode('utf-8') if sys.version_info[0] == 2 else iter204)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -2621,10 +2644,10 @@ class WriteRequest(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.filters = []
-                    (_etype201, _size198) = iprot.readListBegin()
-                    for _i202 in range(_size198):
-                        _elem203 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.filters.append(_elem203)
+                    (_etype208, _size205) = iprot.readListBegin()
+                    for _i209 in range(_size205):
+                        _elem210 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.filters.append(_elem210)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -2641,11 +2664,11 @@ class WriteRequest(object):
             elif fid == 5:
                 if ftype == TType.MAP:
                     self.options = {}
-                    (_ktype205, _vtype206, _size204) = iprot.readMapBegin()
-                    for _i208 in range(_size204):
-                        _key209 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val210 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.options[_key209] = _val210
+                    (_ktype212, _vtype213, _size211) = iprot.readMapBegin()
+                    for _i215 in range(_size211):
+                        _key216 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val217 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.options[_key216] = _val217
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
@@ -2657,10 +2680,10 @@ class WriteRequest(object):
             elif fid == 7:
                 if ftype == TType.LIST:
                     self.scanned = []
-                    (_etype214, _size211) = iprot.readListBegin()
-                    for _i215 in range(_size211):
-                        _elem216 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.scanned.append(_elem216)
+                    (_etype221, _size218) = iprot.readListBegin()
+                    for _i222 in range(_size218):
+                        _elem223 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.scanned.append(_elem223)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -2681,8 +2704,8 @@ class WriteRequest(object):
         if self.filters is not None:
             oprot.writeFieldBegin('filters', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.filters))
-            for iter217 in self.filters:
-                oprot.writeString(iter217.encode('utf-8') if sys.version_info[0] == 2 else iter217)
+            for iter224 in self.filters:
+                oprot.writeString(iter224.encode('utf-8') if sys.version_info[0] == 2 else iter224)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.schemaJson is not None:
@@ -2696,9 +2719,9 @@ class WriteRequest(object):
         if self.options is not None:
             oprot.writeFieldBegin('options', TType.MAP, 5)
             oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.options))
-            for kiter218, viter219 in self.options.items():
-                oprot.writeString(kiter218.encode('utf-8') if sys.version_info[0] == 2 else kiter218)
-                oprot.writeString(viter219.encode('utf-8') if sys.version_info[0] == 2 else viter219)
+            for kiter225, viter226 in self.options.items():
+                oprot.writeString(kiter225.encode('utf-8') if sys.version_info[0] == 2 else kiter225)
+                oprot.writeString(viter226.encode('utf-8') if sys.version_info[0] == 2 else viter226)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         if self.followsFromSnapshot is not None:
@@ -2708,8 +2731,8 @@ class WriteRequest(object):
         if self.scanned is not None:
             oprot.writeFieldBegin('scanned', TType.LIST, 7)
             oprot.writeListBegin(TType.STRING, len(self.scanned))
-            for iter220 in self.scanned:
-                oprot.writeString(iter220.encode('utf-8') if sys.version_info[0] == 2 else iter220)
+            for iter227 in self.scanned:
+                oprot.writeString(iter227.encode('utf-8') if sys.version_info[0] == 2 else iter227)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -3010,11 +3033,11 @@ class ProcedureInfo(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.parameters = []
-                    (_etype224, _size221) = iprot.readListBegin()
-                    for _i225 in range(_size221):
-                        _elem226 = ProcedureParameter()
-                        _elem226.read(iprot)
-                        self.parameters.append(_elem226)
+                    (_etype231, _size228) = iprot.readListBegin()
+                    for _i232 in range(_size228):
+                        _elem233 = ProcedureParameter()
+                        _elem233.read(iprot)
+                        self.parameters.append(_elem233)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -3045,8 +3068,8 @@ class ProcedureInfo(object):
         if self.parameters is not None:
             oprot.writeFieldBegin('parameters', TType.LIST, 2)
             oprot.writeListBegin(TType.STRUCT, len(self.parameters))
-            for iter227 in self.parameters:
-                iter227.write(oprot)
+            for iter234 in self.parameters:
+                iter234.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.resultSchemaJson is not None:
@@ -3212,11 +3235,11 @@ class PartitionInfo(object):
             elif fid == 2:
                 if ftype == TType.MAP:
                     self.figures = {}
-                    (_ktype229, _vtype230, _size228) = iprot.readMapBegin()
-                    for _i232 in range(_size228):
-                        _key233 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val234 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.figures[_key233] = _val234
+                    (_ktype236, _vtype237, _size235) = iprot.readMapBegin()
+                    for _i239 in range(_size235):
+                        _key240 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val241 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.figures[_key240] = _val241
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
@@ -3237,9 +3260,9 @@ class PartitionInfo(object):
         if self.figures is not None:
             oprot.writeFieldBegin('figures', TType.MAP, 2)
             oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.figures))
-            for kiter235, viter236 in self.figures.items():
-                oprot.writeString(kiter235.encode('utf-8') if sys.version_info[0] == 2 else kiter235)
-                oprot.writeString(viter236.encode('utf-8') if sys.version_info[0] == 2 else viter236)
+            for kiter242, viter243 in self.figures.items():
+                oprot.writeString(kiter242.encode('utf-8') if sys.version_info[0] == 2 else kiter242)
+                oprot.writeString(viter243.encode('utf-8') if sys.version_info[0] == 2 else viter243)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -3305,10 +3328,10 @@ class ProcedureJob(object):
             elif fid == 3:
                 if ftype == TType.LIST:
                     self.tasks = []
-                    (_etype240, _size237) = iprot.readListBegin()
-                    for _i241 in range(_size237):
-                        _elem242 = iprot.readBinary()
-                        self.tasks.append(_elem242)
+                    (_etype247, _size244) = iprot.readListBegin()
+                    for _i248 in range(_size244):
+                        _elem249 = iprot.readBinary()
+                        self.tasks.append(_elem249)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -3338,8 +3361,8 @@ class ProcedureJob(object):
         if self.tasks is not None:
             oprot.writeFieldBegin('tasks', TType.LIST, 3)
             oprot.writeListBegin(TType.STRING, len(self.tasks))
-            for iter243 in self.tasks:
-                oprot.writeBinary(iter243)
+            for iter250 in self.tasks:
+                oprot.writeBinary(iter250)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.token is not None:
@@ -3399,10 +3422,10 @@ class ProcedureAnswer(object):
             if fid == 1:
                 if ftype == TType.LIST:
                     self.rows = []
-                    (_etype247, _size244) = iprot.readListBegin()
-                    for _i248 in range(_size244):
-                        _elem249 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.rows.append(_elem249)
+                    (_etype254, _size251) = iprot.readListBegin()
+                    for _i255 in range(_size251):
+                        _elem256 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.rows.append(_elem256)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -3425,8 +3448,8 @@ class ProcedureAnswer(object):
         if self.rows is not None:
             oprot.writeFieldBegin('rows', TType.LIST, 1)
             oprot.writeListBegin(TType.STRING, len(self.rows))
-            for iter250 in self.rows:
-                oprot.writeString(iter250.encode('utf-8') if sys.version_info[0] == 2 else iter250)
+            for iter257 in self.rows:
+                oprot.writeString(iter257.encode('utf-8') if sys.version_info[0] == 2 else iter257)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.job is not None:
@@ -3568,11 +3591,11 @@ class ViewInfo(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.columns = []
-                    (_etype254, _size251) = iprot.readListBegin()
-                    for _i255 in range(_size251):
-                        _elem256 = ViewColumn()
-                        _elem256.read(iprot)
-                        self.columns.append(_elem256)
+                    (_etype261, _size258) = iprot.readListBegin()
+                    for _i262 in range(_size258):
+                        _elem263 = ViewColumn()
+                        _elem263.read(iprot)
+                        self.columns.append(_elem263)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -3584,11 +3607,11 @@ class ViewInfo(object):
             elif fid == 4:
                 if ftype == TType.MAP:
                     self.properties = {}
-                    (_ktype258, _vtype259, _size257) = iprot.readMapBegin()
-                    for _i261 in range(_size257):
-                        _key262 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val263 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.properties[_key262] = _val263
+                    (_ktype265, _vtype266, _size264) = iprot.readMapBegin()
+                    for _i268 in range(_size264):
+                        _key269 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val270 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.properties[_key269] = _val270
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
@@ -3609,8 +3632,8 @@ class ViewInfo(object):
         if self.columns is not None:
             oprot.writeFieldBegin('columns', TType.LIST, 2)
             oprot.writeListBegin(TType.STRUCT, len(self.columns))
-            for iter264 in self.columns:
-                iter264.write(oprot)
+            for iter271 in self.columns:
+                iter271.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.comment is not None:
@@ -3620,9 +3643,9 @@ class ViewInfo(object):
         if self.properties is not None:
             oprot.writeFieldBegin('properties', TType.MAP, 4)
             oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.properties))
-            for kiter265, viter266 in self.properties.items():
-                oprot.writeString(kiter265.encode('utf-8') if sys.version_info[0] == 2 else kiter265)
-                oprot.writeString(viter266.encode('utf-8') if sys.version_info[0] == 2 else viter266)
+            for kiter272, viter273 in self.properties.items():
+                oprot.writeString(kiter272.encode('utf-8') if sys.version_info[0] == 2 else kiter272)
+                oprot.writeString(viter273.encode('utf-8') if sys.version_info[0] == 2 else viter273)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -3689,6 +3712,7 @@ WriteClustering.thrift_spec = (
     (3, TType.LIST, 'bucketColumns', (TType.STRING, 'UTF8', False), None, ),  # 3
     (4, TType.BOOL, 'strict', None, None, ),  # 4
     (5, TType.BOOL, 'oneTask', None, None, ),  # 5
+    (6, TType.LIST, 'spread', (TType.STRING, 'UTF8', False), None, ),  # 6
 )
 all_structs.append(HiddenColumn)
 HiddenColumn.thrift_spec = (

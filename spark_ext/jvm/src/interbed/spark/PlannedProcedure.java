@@ -21,6 +21,9 @@ import org.apache.spark.sql.types.StructType;
 final class PlannedProcedure implements UnboundProcedure, BoundProcedure {
   private static final String NO_DEFAULT = "NULL";
 
+  /** The parameter that names what a procedure is about. */
+  private static final String TABLE = "table";
+
   private final CatalogRef catalog;
   private final ProcedureInfo info;
 
@@ -84,6 +87,10 @@ final class PlannedProcedure implements UnboundProcedure, BoundProcedure {
         throw Unchecked.rethrow(reason(failure));
       }
       answer = Planner.askOrThrow(planner -> planner.continueProcedure(call, token, results));
+    }
+    String table = ProcedureJson.text(info.getParameters(), input, TABLE);
+    if (table != null) {
+      CachedTables.refresh(catalog.getName(), table);
     }
     StructType schema = (StructType) DataType.fromJson(info.getResultSchemaJson());
     Scan rows = new ProcedureRows(schema, ProcedureJson.rows(schema, answer.getRows()));

@@ -74,6 +74,7 @@ final class PlannedStatement {
             CurrentNamespace.in(catalog),
             arguments.toString());
     List<String> rows = Planner.askOrThrow(planner -> planner.callProcedure(call)).getRows();
+    CachedTables.refresh(catalog, (String) fields.get(TABLE));
     return columns.isEmpty() ? List.of() : List.of(ProcedureJson.rows(columns, rows));
   }
 }

@@ -32,6 +32,7 @@ final class PlannerException extends RuntimeException {
       case INVALID_ARGUMENT, NO_SUCH_SNAPSHOT -> new IllegalArgumentException(getMessage(), getCause());
       case UNSUPPORTED, FOREIGN_TABLE -> new UnsupportedOperationException(getMessage(), getCause());
       case COMMIT_CONFLICT -> Unchecked.rethrow(new CommitConflictException(getMessage(), getCause()));
+      case SNAPSHOT_GONE -> Unchecked.rethrow(new SnapshotGoneException(getMessage(), getCause()));
       default -> Unchecked.rethrow(new QueryExecutionException(getMessage(), getCause()));
     };
   }

@@ -37,6 +37,16 @@ final class ProcedureJson {
     return arguments.toString();
   }
 
+  /** The argument of that name as text, null when there is none. */
+  static String text(List<ProcedureParameter> parameters, InternalRow input, String name) {
+    for (int i = 0; i < parameters.size(); i++) {
+      if (parameters.get(i).getName().equals(name) && !input.isNullAt(i)) {
+        return input.getUTF8String(i).toString();
+      }
+    }
+    return null;
+  }
+
   private static JsonNode argument(InternalRow input, int ordinal, DataType type) {
     if (type instanceof MapType) {
       MapData map = input.getMap(ordinal);

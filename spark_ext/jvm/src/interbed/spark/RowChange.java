@@ -64,7 +64,7 @@ final class RowChange implements SupportsDelta {
         RowChangePart.check(rules, command);
         // Spark has planned the scans by now; with several of them any row may matter.
         List<String> scanned = scans.size() == 1 ? scans.get(0).filters() : null;
-        return RowChangeWrite.of(table, write, scanned);
+        return RowChangeWrite.of(table, write, command, scanned);
       }
     };
   }

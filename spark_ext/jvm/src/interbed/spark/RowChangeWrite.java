@@ -10,17 +10,22 @@ import org.apache.spark.sql.connector.write.DeltaWrite;
 import org.apache.spark.sql.connector.write.DeltaWriterFactory;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
 import org.apache.spark.sql.connector.write.PhysicalWriteInfo;
+import org.apache.spark.sql.connector.write.RowLevelOperation.Command;
 
 /** The write job of an UPDATE, a DELETE or a MERGE INTO. */
 final class RowChangeWrite extends SparkWrite implements DeltaWrite, DeltaBatchWrite {
   private final RowChangeLayout layout;
   private final WriteClustering clustering;
 
-  private RowChangeWrite(SparkTable table, RowChangeLayout layout, WriteRequest request) {
+  private RowChangeWrite(SparkTable table, RowChangeLayout layout, Command command, WriteRequest request) {
     super(table, layout.sent(), request);
     this.layout = layout;
     WriteClustering ofChanges = table.info().getRowChanges().getClustering();
-    clustering = ofChanges == null ? super.clustering() : ofChanges;
+    clustering = ofChanges == null ? super.clustering() : ofChanges.deepCopy();
+    if (ofChanges != null && command != Command.MERGE) {
+      // Only a MERGE has new rows.
+      clustering.unsetSpread();
+    }
   }
 
   @Override
@@ -29,7 +34,7 @@ final class RowChangeWrite extends SparkWrite implements DeltaWrite, DeltaBatchW
   }
 
   /** `scanned` are the filters of the one scan of the table, null when any of its rows may matter. */
-  static RowChangeWrite of(SparkTable table, LogicalWriteInfo write, List<String> scanned) {
+  static RowChangeWrite of(SparkTable table, LogicalWriteInfo write, Command command, List<String> scanned) {
     RowChangeLayout layout = RowChangeLayout.of(table, write);
     WriteRequest request =
         new WriteRequest(
@@ -42,7 +47,7 @@ final class RowChangeWrite extends SparkWrite implements DeltaWrite, DeltaBatchW
     if (scanned != null) {
       request.setScanned(scanned);
     }
-    return new RowChangeWrite(table, layout, request);
+    return new RowChangeWrite(table, layout, command, request);
   }
 
   @Override

@@ -1,5 +1,6 @@
 package interbed.spark;
 
+import java.io.FileNotFoundException;
 import java.util.Collections;
 import java.util.Iterator;
 import java.util.LinkedHashMap;
@@ -32,7 +33,7 @@ import scala.jdk.javaapi.CollectionConverters;
 
 /**
  * Runs UPDATE, DELETE and MERGE INTO of an interbed table, and runs one again, from its analysis on, when another writer changed
- * the rows that it read before it could commit.
+ * the rows that it read before it could commit, or its files went while it read them: told by the planner or by a task.
  *
  * <p>A statement's plan waits here under a number, by which a CALL finds it: as a plan it has its parameters in it, which its
  * text has not. The procedure belongs to the target's catalog and is not listed.
@@ -123,7 +124,7 @@ record RowStatement(TableCatalog catalog) implements UnboundProcedure, BoundProc
         return Collections.emptyIterator();
       } catch (Exception error) {
         // A conflict is no RuntimeException, and nobody on the way says that it throws one.
-        if (!isConflict(error) || retry >= maxRetries(pending.target())) {
+        if (!isRetryable(error) || retry >= maxRetries(pending.target())) {
           throw Unchecked.rethrow(error);
         }
         pause(retry);
@@ -141,9 +142,10 @@ record RowStatement(TableCatalog catalog) implements UnboundProcedure, BoundProc
     }
   }
 
-  private static boolean isConflict(Throwable error) {
+  private static boolean isRetryable(Throwable error) {
     for (Throwable cause = error; cause != null; cause = cause.getCause()) {
-      if (cause instanceof CommitConflictException) {
+      // The latter is what Spark's own Parquet reader says of a file that went.
+      if (cause instanceof RetryableException || cause instanceof FileNotFoundException) {
         return true;
       }
     }

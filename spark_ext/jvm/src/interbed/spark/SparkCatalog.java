@@ -279,6 +279,9 @@ public class SparkCatalog
     if (BucketFunction.NAME.equalsIgnoreCase(identifier.name())) {
       return new BucketFunction();
     }
+    if (PlaceOfChange.NAME.equals(identifier.name())) {
+      return new PlaceOfChange();
+    }
     throw new NoSuchFunctionException(identifier);
   }
 

@@ -99,6 +99,9 @@ class SparkWrite implements RequiresDistributionAndOrdering, BatchWrite {
   public Distribution requiredDistribution() {
     WriteClustering clustering = clustering();
     List<Expression> expressions = new ArrayList<>();
+    if (clustering.isSetSpread() && !clustering.getSpread().isEmpty()) {
+      return PlaceOfChange.distribution(clustering, table.info().getPartitionKeysSize());
+    }
     for (String column : clustering.getColumns()) {
       expressions.add(Names.reference(column));
     }

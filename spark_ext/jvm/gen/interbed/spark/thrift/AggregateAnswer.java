@@ -341,13 +341,13 @@ public class AggregateAnswer implements org.apache.thrift.TBase<AggregateAnswer,
           case 1: // ROWS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list216 = iprot.readListBegin();
-                struct.rows = new java.util.ArrayList<java.lang.String>(_list216.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem217;
-                for (int _i218 = 0; _i218 < _list216.size; ++_i218)
+                org.apache.thrift.protocol.TList _list224 = iprot.readListBegin();
+                struct.rows = new java.util.ArrayList<java.lang.String>(_list224.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem225;
+                for (int _i226 = 0; _i226 < _list224.size; ++_i226)
                 {
-                  _elem217 = iprot.readString();
-                  struct.rows.add(_elem217);
+                  _elem225 = iprot.readString();
+                  struct.rows.add(_elem225);
                 }
                 iprot.readListEnd();
               }
@@ -377,9 +377,9 @@ public class AggregateAnswer implements org.apache.thrift.TBase<AggregateAnswer,
           oprot.writeFieldBegin(ROWS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.rows.size()));
-            for (java.lang.String _iter219 : struct.rows)
+            for (java.lang.String _iter227 : struct.rows)
             {
-              oprot.writeString(_iter219);
+              oprot.writeString(_iter227);
             }
             oprot.writeListEnd();
           }
@@ -412,9 +412,9 @@ public class AggregateAnswer implements org.apache.thrift.TBase<AggregateAnswer,
       if (struct.isSetRows()) {
         {
           oprot.writeI32(struct.rows.size());
-          for (java.lang.String _iter220 : struct.rows)
+          for (java.lang.String _iter228 : struct.rows)
           {
-            oprot.writeString(_iter220);
+            oprot.writeString(_iter228);
           }
         }
       }
@@ -426,13 +426,13 @@ public class AggregateAnswer implements org.apache.thrift.TBase<AggregateAnswer,
       java.util.BitSet incoming = iprot.readBitSet(1);
       if (incoming.get(0)) {
         {
-          org.apache.thrift.protocol.TList _list221 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-          struct.rows = new java.util.ArrayList<java.lang.String>(_list221.size);
-          @org.apache.thrift.annotation.Nullable java.lang.String _elem222;
-          for (int _i223 = 0; _i223 < _list221.size; ++_i223)
+          org.apache.thrift.protocol.TList _list229 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+          struct.rows = new java.util.ArrayList<java.lang.String>(_list229.size);
+          @org.apache.thrift.annotation.Nullable java.lang.String _elem230;
+          for (int _i231 = 0; _i231 < _list229.size; ++_i231)
           {
-            _elem222 = iprot.readString();
-            struct.rows.add(_elem222);
+            _elem230 = iprot.readString();
+            struct.rows.add(_elem230);
           }
         }
         struct.setRowsIsSet(true);

@@ -531,14 +531,14 @@ public class CreateTable implements org.apache.thrift.TBase<CreateTable, CreateT
           case 2: // PARTITIONING
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list124 = iprot.readListBegin();
-                struct.partitioning = new java.util.ArrayList<PartitionTransform>(_list124.size);
-                @org.apache.thrift.annotation.Nullable PartitionTransform _elem125;
-                for (int _i126 = 0; _i126 < _list124.size; ++_i126)
+                org.apache.thrift.protocol.TList _list132 = iprot.readListBegin();
+                struct.partitioning = new java.util.ArrayList<PartitionTransform>(_list132.size);
+                @org.apache.thrift.annotation.Nullable PartitionTransform _elem133;
+                for (int _i134 = 0; _i134 < _list132.size; ++_i134)
                 {
-                  _elem125 = new PartitionTransform();
-                  _elem125.read(iprot);
-                  struct.partitioning.add(_elem125);
+                  _elem133 = new PartitionTransform();
+                  _elem133.read(iprot);
+                  struct.partitioning.add(_elem133);
                 }
                 iprot.readListEnd();
               }
@@ -550,15 +550,15 @@ public class CreateTable implements org.apache.thrift.TBase<CreateTable, CreateT
           case 3: // PROPERTIES
             if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
               {
-                org.apache.thrift.protocol.TMap _map127 = iprot.readMapBegin();
-                struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map127.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _key128;
-                @org.apache.thrift.annotation.Nullable java.lang.String _val129;
-                for (int _i130 = 0; _i130 < _map127.size; ++_i130)
+                org.apache.thrift.protocol.TMap _map135 = iprot.readMapBegin();
+                struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map135.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _key136;
+                @org.apache.thrift.annotation.Nullable java.lang.String _val137;
+                for (int _i138 = 0; _i138 < _map135.size; ++_i138)
                 {
-                  _key128 = iprot.readString();
-                  _val129 = iprot.readString();
-                  struct.properties.put(_key128, _val129);
+                  _key136 = iprot.readString();
+                  _val137 = iprot.readString();
+                  struct.properties.put(_key136, _val137);
                 }
                 iprot.readMapEnd();
               }
@@ -592,9 +592,9 @@ public class CreateTable implements org.apache.thrift.TBase<CreateTable, CreateT
         oprot.writeFieldBegin(PARTITIONING_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.partitioning.size()));
-          for (PartitionTransform _iter131 : struct.partitioning)
+          for (PartitionTransform _iter139 : struct.partitioning)
           {
-            _iter131.write(oprot);
+            _iter139.write(oprot);
           }
           oprot.writeListEnd();
         }
@@ -604,10 +604,10 @@ public class CreateTable implements org.apache.thrift.TBase<CreateTable, CreateT
         oprot.writeFieldBegin(PROPERTIES_FIELD_DESC);
         {
           oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.properties.size()));
-          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter132 : struct.properties.entrySet())
+          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter140 : struct.properties.entrySet())
           {
-            oprot.writeString(_iter132.getKey());
-            oprot.writeString(_iter132.getValue());
+            oprot.writeString(_iter140.getKey());
+            oprot.writeString(_iter140.getValue());
           }
           oprot.writeMapEnd();
         }
@@ -634,17 +634,17 @@ public class CreateTable implements org.apache.thrift.TBase<CreateTable, CreateT
       oprot.writeString(struct.schemaJson);
       {
         oprot.writeI32(struct.partitioning.size());
-        for (PartitionTransform _iter133 : struct.partitioning)
+        for (PartitionTransform _iter141 : struct.partitioning)
         {
-          _iter133.write(oprot);
+          _iter141.write(oprot);
         }
       }
       {
         oprot.writeI32(struct.properties.size());
-        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter134 : struct.properties.entrySet())
+        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter142 : struct.properties.entrySet())
         {
-          oprot.writeString(_iter134.getKey());
-          oprot.writeString(_iter134.getValue());
+          oprot.writeString(_iter142.getKey());
+          oprot.writeString(_iter142.getValue());
         }
       }
     }
@@ -655,27 +655,27 @@ public class CreateTable implements org.apache.thrift.TBase<CreateTable, CreateT
       struct.schemaJson = iprot.readString();
       struct.setSchemaJsonIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list135 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-        struct.partitioning = new java.util.ArrayList<PartitionTransform>(_list135.size);
-        @org.apache.thrift.annotation.Nullable PartitionTransform _elem136;
-        for (int _i137 = 0; _i137 < _list135.size; ++_i137)
+        org.apache.thrift.protocol.TList _list143 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+        struct.partitioning = new java.util.ArrayList<PartitionTransform>(_list143.size);
+        @org.apache.thrift.annotation.Nullable PartitionTransform _elem144;
+        for (int _i145 = 0; _i145 < _list143.size; ++_i145)
         {
-          _elem136 = new PartitionTransform();
-          _elem136.read(iprot);
-          struct.partitioning.add(_elem136);
+          _elem144 = new PartitionTransform();
+          _elem144.read(iprot);
+          struct.partitioning.add(_elem144);
         }
       }
       struct.setPartitioningIsSet(true);
       {
-        org.apache.thrift.protocol.TMap _map138 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-        struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map138.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _key139;
-        @org.apache.thrift.annotation.Nullable java.lang.String _val140;
-        for (int _i141 = 0; _i141 < _map138.size; ++_i141)
+        org.apache.thrift.protocol.TMap _map146 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+        struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map146.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _key147;
+        @org.apache.thrift.annotation.Nullable java.lang.String _val148;
+        for (int _i149 = 0; _i149 < _map146.size; ++_i149)
         {
-          _key139 = iprot.readString();
-          _val140 = iprot.readString();
-          struct.properties.put(_key139, _val140);
+          _key147 = iprot.readString();
+          _val148 = iprot.readString();
+          struct.properties.put(_key147, _val148);
         }
       }
       struct.setPropertiesIsSet(true);

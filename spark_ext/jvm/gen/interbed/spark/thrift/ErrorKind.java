@@ -29,7 +29,11 @@ public enum ErrorKind implements org.apache.thrift.TEnum {
   /**
    * A metastore's table that is of another format than ours.
    */
-  FOREIGN_TABLE(12);
+  FOREIGN_TABLE(12),
+  /**
+   * What is being read has expired meanwhile; the newest snapshot can be read.
+   */
+  SNAPSHOT_GONE(13);
 
   private final int value;
 
@@ -78,6 +82,8 @@ public enum ErrorKind implements org.apache.thrift.TEnum {
         return UNAVAILABLE;
       case 12:
         return FOREIGN_TABLE;
+      case 13:
+        return SNAPSHOT_GONE;
       default:
         return null;
     }

@@ -449,15 +449,15 @@ public class PartitionInfo implements org.apache.thrift.TBase<PartitionInfo, Par
           case 2: // FIGURES
             if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
               {
-                org.apache.thrift.protocol.TMap _map258 = iprot.readMapBegin();
-                struct.figures = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map258.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _key259;
-                @org.apache.thrift.annotation.Nullable java.lang.String _val260;
-                for (int _i261 = 0; _i261 < _map258.size; ++_i261)
+                org.apache.thrift.protocol.TMap _map266 = iprot.readMapBegin();
+                struct.figures = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map266.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _key267;
+                @org.apache.thrift.annotation.Nullable java.lang.String _val268;
+                for (int _i269 = 0; _i269 < _map266.size; ++_i269)
                 {
-                  _key259 = iprot.readString();
-                  _val260 = iprot.readString();
-                  struct.figures.put(_key259, _val260);
+                  _key267 = iprot.readString();
+                  _val268 = iprot.readString();
+                  struct.figures.put(_key267, _val268);
                 }
                 iprot.readMapEnd();
               }
@@ -491,10 +491,10 @@ public class PartitionInfo implements org.apache.thrift.TBase<PartitionInfo, Par
         oprot.writeFieldBegin(FIGURES_FIELD_DESC);
         {
           oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.figures.size()));
-          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter262 : struct.figures.entrySet())
+          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter270 : struct.figures.entrySet())
           {
-            oprot.writeString(_iter262.getKey());
-            oprot.writeString(_iter262.getValue());
+            oprot.writeString(_iter270.getKey());
+            oprot.writeString(_iter270.getValue());
           }
           oprot.writeMapEnd();
         }
@@ -521,10 +521,10 @@ public class PartitionInfo implements org.apache.thrift.TBase<PartitionInfo, Par
       oprot.writeString(struct.valuesJson);
       {
         oprot.writeI32(struct.figures.size());
-        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter263 : struct.figures.entrySet())
+        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter271 : struct.figures.entrySet())
         {
-          oprot.writeString(_iter263.getKey());
-          oprot.writeString(_iter263.getValue());
+          oprot.writeString(_iter271.getKey());
+          oprot.writeString(_iter271.getValue());
         }
       }
     }
@@ -535,15 +535,15 @@ public class PartitionInfo implements org.apache.thrift.TBase<PartitionInfo, Par
       struct.valuesJson = iprot.readString();
       struct.setValuesJsonIsSet(true);
       {
-        org.apache.thrift.protocol.TMap _map264 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-        struct.figures = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map264.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _key265;
-        @org.apache.thrift.annotation.Nullable java.lang.String _val266;
-        for (int _i267 = 0; _i267 < _map264.size; ++_i267)
+        org.apache.thrift.protocol.TMap _map272 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+        struct.figures = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map272.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _key273;
+        @org.apache.thrift.annotation.Nullable java.lang.String _val274;
+        for (int _i275 = 0; _i275 < _map272.size; ++_i275)
         {
-          _key265 = iprot.readString();
-          _val266 = iprot.readString();
-          struct.figures.put(_key265, _val266);
+          _key273 = iprot.readString();
+          _val274 = iprot.readString();
+          struct.figures.put(_key273, _val274);
         }
       }
       struct.setFiguresIsSet(true);

@@ -534,13 +534,13 @@ public class PartitionTransform implements org.apache.thrift.TBase<PartitionTran
           case 2: // COLUMNS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list116 = iprot.readListBegin();
-                struct.columns = new java.util.ArrayList<java.lang.String>(_list116.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem117;
-                for (int _i118 = 0; _i118 < _list116.size; ++_i118)
+                org.apache.thrift.protocol.TList _list124 = iprot.readListBegin();
+                struct.columns = new java.util.ArrayList<java.lang.String>(_list124.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem125;
+                for (int _i126 = 0; _i126 < _list124.size; ++_i126)
                 {
-                  _elem117 = iprot.readString();
-                  struct.columns.add(_elem117);
+                  _elem125 = iprot.readString();
+                  struct.columns.add(_elem125);
                 }
                 iprot.readListEnd();
               }
@@ -582,9 +582,9 @@ public class PartitionTransform implements org.apache.thrift.TBase<PartitionTran
         oprot.writeFieldBegin(COLUMNS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.columns.size()));
-          for (java.lang.String _iter119 : struct.columns)
+          for (java.lang.String _iter127 : struct.columns)
           {
-            oprot.writeString(_iter119);
+            oprot.writeString(_iter127);
           }
           oprot.writeListEnd();
         }
@@ -616,9 +616,9 @@ public class PartitionTransform implements org.apache.thrift.TBase<PartitionTran
       oprot.writeString(struct.name);
       {
         oprot.writeI32(struct.columns.size());
-        for (java.lang.String _iter120 : struct.columns)
+        for (java.lang.String _iter128 : struct.columns)
         {
-          oprot.writeString(_iter120);
+          oprot.writeString(_iter128);
         }
       }
       java.util.BitSet optionals = new java.util.BitSet();
@@ -637,13 +637,13 @@ public class PartitionTransform implements org.apache.thrift.TBase<PartitionTran
       struct.name = iprot.readString();
       struct.setNameIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list121 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-        struct.columns = new java.util.ArrayList<java.lang.String>(_list121.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _elem122;
-        for (int _i123 = 0; _i123 < _list121.size; ++_i123)
+        org.apache.thrift.protocol.TList _list129 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+        struct.columns = new java.util.ArrayList<java.lang.String>(_list129.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _elem130;
+        for (int _i131 = 0; _i131 < _list129.size; ++_i131)
         {
-          _elem122 = iprot.readString();
-          struct.columns.add(_elem122);
+          _elem130 = iprot.readString();
+          struct.columns.add(_elem130);
         }
       }
       struct.setColumnsIsSet(true);

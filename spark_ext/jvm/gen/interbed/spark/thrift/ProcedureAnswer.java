@@ -429,13 +429,13 @@ public class ProcedureAnswer implements org.apache.thrift.TBase<ProcedureAnswer,
           case 1: // ROWS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list276 = iprot.readListBegin();
-                struct.rows = new java.util.ArrayList<java.lang.String>(_list276.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem277;
-                for (int _i278 = 0; _i278 < _list276.size; ++_i278)
+                org.apache.thrift.protocol.TList _list284 = iprot.readListBegin();
+                struct.rows = new java.util.ArrayList<java.lang.String>(_list284.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem285;
+                for (int _i286 = 0; _i286 < _list284.size; ++_i286)
                 {
-                  _elem277 = iprot.readString();
-                  struct.rows.add(_elem277);
+                  _elem285 = iprot.readString();
+                  struct.rows.add(_elem285);
                 }
                 iprot.readListEnd();
               }
@@ -474,9 +474,9 @@ public class ProcedureAnswer implements org.apache.thrift.TBase<ProcedureAnswer,
           oprot.writeFieldBegin(ROWS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.rows.size()));
-            for (java.lang.String _iter279 : struct.rows)
+            for (java.lang.String _iter287 : struct.rows)
             {
-              oprot.writeString(_iter279);
+              oprot.writeString(_iter287);
             }
             oprot.writeListEnd();
           }
@@ -519,9 +519,9 @@ public class ProcedureAnswer implements org.apache.thrift.TBase<ProcedureAnswer,
       if (struct.isSetRows()) {
         {
           oprot.writeI32(struct.rows.size());
-          for (java.lang.String _iter280 : struct.rows)
+          for (java.lang.String _iter288 : struct.rows)
           {
-            oprot.writeString(_iter280);
+            oprot.writeString(_iter288);
           }
         }
       }
@@ -536,13 +536,13 @@ public class ProcedureAnswer implements org.apache.thrift.TBase<ProcedureAnswer,
       java.util.BitSet incoming = iprot.readBitSet(2);
       if (incoming.get(0)) {
         {
-          org.apache.thrift.protocol.TList _list281 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-          struct.rows = new java.util.ArrayList<java.lang.String>(_list281.size);
-          @org.apache.thrift.annotation.Nullable java.lang.String _elem282;
-          for (int _i283 = 0; _i283 < _list281.size; ++_i283)
+          org.apache.thrift.protocol.TList _list289 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+          struct.rows = new java.util.ArrayList<java.lang.String>(_list289.size);
+          @org.apache.thrift.annotation.Nullable java.lang.String _elem290;
+          for (int _i291 = 0; _i291 < _list289.size; ++_i291)
           {
-            _elem282 = iprot.readString();
-            struct.rows.add(_elem282);
+            _elem290 = iprot.readString();
+            struct.rows.add(_elem290);
           }
         }
         struct.setRowsIsSet(true);

@@ -626,14 +626,14 @@ public class ProcedureInfo implements org.apache.thrift.TBase<ProcedureInfo, Pro
           case 2: // PARAMETERS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list250 = iprot.readListBegin();
-                struct.parameters = new java.util.ArrayList<ProcedureParameter>(_list250.size);
-                @org.apache.thrift.annotation.Nullable ProcedureParameter _elem251;
-                for (int _i252 = 0; _i252 < _list250.size; ++_i252)
+                org.apache.thrift.protocol.TList _list258 = iprot.readListBegin();
+                struct.parameters = new java.util.ArrayList<ProcedureParameter>(_list258.size);
+                @org.apache.thrift.annotation.Nullable ProcedureParameter _elem259;
+                for (int _i260 = 0; _i260 < _list258.size; ++_i260)
                 {
-                  _elem251 = new ProcedureParameter();
-                  _elem251.read(iprot);
-                  struct.parameters.add(_elem251);
+                  _elem259 = new ProcedureParameter();
+                  _elem259.read(iprot);
+                  struct.parameters.add(_elem259);
                 }
                 iprot.readListEnd();
               }
@@ -683,9 +683,9 @@ public class ProcedureInfo implements org.apache.thrift.TBase<ProcedureInfo, Pro
         oprot.writeFieldBegin(PARAMETERS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.parameters.size()));
-          for (ProcedureParameter _iter253 : struct.parameters)
+          for (ProcedureParameter _iter261 : struct.parameters)
           {
-            _iter253.write(oprot);
+            _iter261.write(oprot);
           }
           oprot.writeListEnd();
         }
@@ -722,9 +722,9 @@ public class ProcedureInfo implements org.apache.thrift.TBase<ProcedureInfo, Pro
       oprot.writeString(struct.name);
       {
         oprot.writeI32(struct.parameters.size());
-        for (ProcedureParameter _iter254 : struct.parameters)
+        for (ProcedureParameter _iter262 : struct.parameters)
         {
-          _iter254.write(oprot);
+          _iter262.write(oprot);
         }
       }
       oprot.writeString(struct.resultSchemaJson);
@@ -737,14 +737,14 @@ public class ProcedureInfo implements org.apache.thrift.TBase<ProcedureInfo, Pro
       struct.name = iprot.readString();
       struct.setNameIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list255 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-        struct.parameters = new java.util.ArrayList<ProcedureParameter>(_list255.size);
-        @org.apache.thrift.annotation.Nullable ProcedureParameter _elem256;
-        for (int _i257 = 0; _i257 < _list255.size; ++_i257)
+        org.apache.thrift.protocol.TList _list263 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+        struct.parameters = new java.util.ArrayList<ProcedureParameter>(_list263.size);
+        @org.apache.thrift.annotation.Nullable ProcedureParameter _elem264;
+        for (int _i265 = 0; _i265 < _list263.size; ++_i265)
         {
-          _elem256 = new ProcedureParameter();
-          _elem256.read(iprot);
-          struct.parameters.add(_elem256);
+          _elem264 = new ProcedureParameter();
+          _elem264.read(iprot);
+          struct.parameters.add(_elem264);
         }
       }
       struct.setParametersIsSet(true);

@@ -684,13 +684,13 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
           case 3: // TASKS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list268 = iprot.readListBegin();
-                struct.tasks = new java.util.ArrayList<java.nio.ByteBuffer>(_list268.size);
-                @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem269;
-                for (int _i270 = 0; _i270 < _list268.size; ++_i270)
+                org.apache.thrift.protocol.TList _list276 = iprot.readListBegin();
+                struct.tasks = new java.util.ArrayList<java.nio.ByteBuffer>(_list276.size);
+                @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem277;
+                for (int _i278 = 0; _i278 < _list276.size; ++_i278)
                 {
-                  _elem269 = iprot.readBinary();
-                  struct.tasks.add(_elem269);
+                  _elem277 = iprot.readBinary();
+                  struct.tasks.add(_elem277);
                 }
                 iprot.readListEnd();
               }
@@ -737,9 +737,9 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
         oprot.writeFieldBegin(TASKS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.tasks.size()));
-          for (java.nio.ByteBuffer _iter271 : struct.tasks)
+          for (java.nio.ByteBuffer _iter279 : struct.tasks)
           {
-            oprot.writeBinary(_iter271);
+            oprot.writeBinary(_iter279);
           }
           oprot.writeListEnd();
         }
@@ -772,9 +772,9 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
       oprot.writeBinary(struct.shared);
       {
         oprot.writeI32(struct.tasks.size());
-        for (java.nio.ByteBuffer _iter272 : struct.tasks)
+        for (java.nio.ByteBuffer _iter280 : struct.tasks)
         {
-          oprot.writeBinary(_iter272);
+          oprot.writeBinary(_iter280);
         }
       }
       oprot.writeBinary(struct.token);
@@ -788,13 +788,13 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
       struct.shared = iprot.readBinary();
       struct.setSharedIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list273 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-        struct.tasks = new java.util.ArrayList<java.nio.ByteBuffer>(_list273.size);
-        @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem274;
-        for (int _i275 = 0; _i275 < _list273.size; ++_i275)
+        org.apache.thrift.protocol.TList _list281 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+        struct.tasks = new java.util.ArrayList<java.nio.ByteBuffer>(_list281.size);
+        @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem282;
+        for (int _i283 = 0; _i283 < _list281.size; ++_i283)
         {
-          _elem274 = iprot.readBinary();
-          struct.tasks.add(_elem274);
+          _elem282 = iprot.readBinary();
+          struct.tasks.add(_elem282);
         }
       }
       struct.setTasksIsSet(true);

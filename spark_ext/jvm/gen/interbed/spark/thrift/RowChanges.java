@@ -775,13 +775,13 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
           case 1: // ROW_ID
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list46 = iprot.readListBegin();
-                struct.rowId = new java.util.ArrayList<java.lang.String>(_list46.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem47;
-                for (int _i48 = 0; _i48 < _list46.size; ++_i48)
+                org.apache.thrift.protocol.TList _list54 = iprot.readListBegin();
+                struct.rowId = new java.util.ArrayList<java.lang.String>(_list54.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem55;
+                for (int _i56 = 0; _i56 < _list54.size; ++_i56)
                 {
-                  _elem47 = iprot.readString();
-                  struct.rowId.add(_elem47);
+                  _elem55 = iprot.readString();
+                  struct.rowId.add(_elem55);
                 }
                 iprot.readListEnd();
               }
@@ -793,25 +793,25 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
           case 2: // TOLD_OF_ROWS
             if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
               {
-                org.apache.thrift.protocol.TMap _map49 = iprot.readMapBegin();
-                struct.toldOfRows = new java.util.HashMap<java.lang.String,java.util.List<java.lang.String>>(2*_map49.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _key50;
-                @org.apache.thrift.annotation.Nullable java.util.List<java.lang.String> _val51;
-                for (int _i52 = 0; _i52 < _map49.size; ++_i52)
+                org.apache.thrift.protocol.TMap _map57 = iprot.readMapBegin();
+                struct.toldOfRows = new java.util.HashMap<java.lang.String,java.util.List<java.lang.String>>(2*_map57.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _key58;
+                @org.apache.thrift.annotation.Nullable java.util.List<java.lang.String> _val59;
+                for (int _i60 = 0; _i60 < _map57.size; ++_i60)
                 {
-                  _key50 = iprot.readString();
+                  _key58 = iprot.readString();
                   {
-                    org.apache.thrift.protocol.TList _list53 = iprot.readListBegin();
-                    _val51 = new java.util.ArrayList<java.lang.String>(_list53.size);
-                    @org.apache.thrift.annotation.Nullable java.lang.String _elem54;
-                    for (int _i55 = 0; _i55 < _list53.size; ++_i55)
+                    org.apache.thrift.protocol.TList _list61 = iprot.readListBegin();
+                    _val59 = new java.util.ArrayList<java.lang.String>(_list61.size);
+                    @org.apache.thrift.annotation.Nullable java.lang.String _elem62;
+                    for (int _i63 = 0; _i63 < _list61.size; ++_i63)
                     {
-                      _elem54 = iprot.readString();
-                      _val51.add(_elem54);
+                      _elem62 = iprot.readString();
+                      _val59.add(_elem62);
                     }
                     iprot.readListEnd();
                   }
-                  struct.toldOfRows.put(_key50, _val51);
+                  struct.toldOfRows.put(_key58, _val59);
                 }
                 iprot.readMapEnd();
               }
@@ -823,15 +823,15 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
           case 3: // REFUSALS
             if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
               {
-                org.apache.thrift.protocol.TMap _map56 = iprot.readMapBegin();
-                struct.refusals = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map56.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _key57;
-                @org.apache.thrift.annotation.Nullable java.lang.String _val58;
-                for (int _i59 = 0; _i59 < _map56.size; ++_i59)
+                org.apache.thrift.protocol.TMap _map64 = iprot.readMapBegin();
+                struct.refusals = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map64.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _key65;
+                @org.apache.thrift.annotation.Nullable java.lang.String _val66;
+                for (int _i67 = 0; _i67 < _map64.size; ++_i67)
                 {
-                  _key57 = iprot.readString();
-                  _val58 = iprot.readString();
-                  struct.refusals.put(_key57, _val58);
+                  _key65 = iprot.readString();
+                  _val66 = iprot.readString();
+                  struct.refusals.put(_key65, _val66);
                 }
                 iprot.readMapEnd();
               }
@@ -880,9 +880,9 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
         oprot.writeFieldBegin(ROW_ID_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.rowId.size()));
-          for (java.lang.String _iter60 : struct.rowId)
+          for (java.lang.String _iter68 : struct.rowId)
           {
-            oprot.writeString(_iter60);
+            oprot.writeString(_iter68);
           }
           oprot.writeListEnd();
         }
@@ -892,14 +892,14 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
         oprot.writeFieldBegin(TOLD_OF_ROWS_FIELD_DESC);
         {
           oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.LIST, struct.toldOfRows.size()));
-          for (java.util.Map.Entry<java.lang.String, java.util.List<java.lang.String>> _iter61 : struct.toldOfRows.entrySet())
+          for (java.util.Map.Entry<java.lang.String, java.util.List<java.lang.String>> _iter69 : struct.toldOfRows.entrySet())
           {
-            oprot.writeString(_iter61.getKey());
+            oprot.writeString(_iter69.getKey());
             {
-              oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, _iter61.getValue().size()));
-              for (java.lang.String _iter62 : _iter61.getValue())
+              oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, _iter69.getValue().size()));
+              for (java.lang.String _iter70 : _iter69.getValue())
               {
-                oprot.writeString(_iter62);
+                oprot.writeString(_iter70);
               }
               oprot.writeListEnd();
             }
@@ -912,10 +912,10 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
         oprot.writeFieldBegin(REFUSALS_FIELD_DESC);
         {
           oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.refusals.size()));
-          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter63 : struct.refusals.entrySet())
+          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter71 : struct.refusals.entrySet())
           {
-            oprot.writeString(_iter63.getKey());
-            oprot.writeString(_iter63.getValue());
+            oprot.writeString(_iter71.getKey());
+            oprot.writeString(_iter71.getValue());
           }
           oprot.writeMapEnd();
         }
@@ -951,31 +951,31 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
       org.apache.thrift.protocol.TTupleProtocol oprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
       {
         oprot.writeI32(struct.rowId.size());
-        for (java.lang.String _iter64 : struct.rowId)
+        for (java.lang.String _iter72 : struct.rowId)
         {
-          oprot.writeString(_iter64);
+          oprot.writeString(_iter72);
         }
       }
       {
         oprot.writeI32(struct.toldOfRows.size());
-        for (java.util.Map.Entry<java.lang.String, java.util.List<java.lang.String>> _iter65 : struct.toldOfRows.entrySet())
+        for (java.util.Map.Entry<java.lang.String, java.util.List<java.lang.String>> _iter73 : struct.toldOfRows.entrySet())
         {
-          oprot.writeString(_iter65.getKey());
+          oprot.writeString(_iter73.getKey());
           {
-            oprot.writeI32(_iter65.getValue().size());
-            for (java.lang.String _iter66 : _iter65.getValue())
+            oprot.writeI32(_iter73.getValue().size());
+            for (java.lang.String _iter74 : _iter73.getValue())
             {
-              oprot.writeString(_iter66);
+              oprot.writeString(_iter74);
             }
           }
         }
       }
       {
         oprot.writeI32(struct.refusals.size());
-        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter67 : struct.refusals.entrySet())
+        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter75 : struct.refusals.entrySet())
         {
-          oprot.writeString(_iter67.getKey());
-          oprot.writeString(_iter67.getValue());
+          oprot.writeString(_iter75.getKey());
+          oprot.writeString(_iter75.getValue());
         }
       }
       oprot.writeBool(struct.splitsUpdates);
@@ -993,48 +993,48 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
     public void read(org.apache.thrift.protocol.TProtocol prot, RowChanges struct) throws org.apache.thrift.TException {
       org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
       {
-        org.apache.thrift.protocol.TList _list68 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-        struct.rowId = new java.util.ArrayList<java.lang.String>(_list68.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _elem69;
-        for (int _i70 = 0; _i70 < _list68.size; ++_i70)
+        org.apache.thrift.protocol.TList _list76 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+        struct.rowId = new java.util.ArrayList<java.lang.String>(_list76.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _elem77;
+        for (int _i78 = 0; _i78 < _list76.size; ++_i78)
         {
-          _elem69 = iprot.readString();
-          struct.rowId.add(_elem69);
+          _elem77 = iprot.readString();
+          struct.rowId.add(_elem77);
         }
       }
       struct.setRowIdIsSet(true);
       {
-        org.apache.thrift.protocol.TMap _map71 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.LIST); 
-        struct.toldOfRows = new java.util.HashMap<java.lang.String,java.util.List<java.lang.String>>(2*_map71.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _key72;
-        @org.apache.thrift.annotation.Nullable java.util.List<java.lang.String> _val73;
-        for (int _i74 = 0; _i74 < _map71.size; ++_i74)
+        org.apache.thrift.protocol.TMap _map79 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.LIST); 
+        struct.toldOfRows = new java.util.HashMap<java.lang.String,java.util.List<java.lang.String>>(2*_map79.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _key80;
+        @org.apache.thrift.annotation.Nullable java.util.List<java.lang.String> _val81;
+        for (int _i82 = 0; _i82 < _map79.size; ++_i82)
         {
-          _key72 = iprot.readString();
+          _key80 = iprot.readString();
           {
-            org.apache.thrift.protocol.TList _list75 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            _val73 = new java.util.ArrayList<java.lang.String>(_list75.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem76;
-            for (int _i77 = 0; _i77 < _list75.size; ++_i77)
+            org.apache.thrift.protocol.TList _list83 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            _val81 = new java.util.ArrayList<java.lang.String>(_list83.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem84;
+            for (int _i85 = 0; _i85 < _list83.size; ++_i85)
             {
-              _elem76 = iprot.readString();
-              _val73.add(_elem76);
+              _elem84 = iprot.readString();
+              _val81.add(_elem84);
             }
           }
-          struct.toldOfRows.put(_key72, _val73);
+          struct.toldOfRows.put(_key80, _val81);
         }
       }
       struct.setToldOfRowsIsSet(true);
       {
-        org.apache.thrift.protocol.TMap _map78 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-        struct.refusals = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map78.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _key79;
-        @org.apache.thrift.annotation.Nullable java.lang.String _val80;
-        for (int _i81 = 0; _i81 < _map78.size; ++_i81)
+        org.apache.thrift.protocol.TMap _map86 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+        struct.refusals = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map86.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _key87;
+        @org.apache.thrift.annotation.Nullable java.lang.String _val88;
+        for (int _i89 = 0; _i89 < _map86.size; ++_i89)
         {
-          _key79 = iprot.readString();
-          _val80 = iprot.readString();
-          struct.refusals.put(_key79, _val80);
+          _key87 = iprot.readString();
+          _val88 = iprot.readString();
+          struct.refusals.put(_key87, _val88);
         }
       }
       struct.setRefusalsIsSet(true);

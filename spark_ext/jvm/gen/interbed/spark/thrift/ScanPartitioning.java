@@ -522,13 +522,13 @@ public class ScanPartitioning implements org.apache.thrift.TBase<ScanPartitionin
           case 1: // COLUMNS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list192 = iprot.readListBegin();
-                struct.columns = new java.util.ArrayList<java.lang.String>(_list192.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem193;
-                for (int _i194 = 0; _i194 < _list192.size; ++_i194)
+                org.apache.thrift.protocol.TList _list200 = iprot.readListBegin();
+                struct.columns = new java.util.ArrayList<java.lang.String>(_list200.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem201;
+                for (int _i202 = 0; _i202 < _list200.size; ++_i202)
                 {
-                  _elem193 = iprot.readString();
-                  struct.columns.add(_elem193);
+                  _elem201 = iprot.readString();
+                  struct.columns.add(_elem201);
                 }
                 iprot.readListEnd();
               }
@@ -548,13 +548,13 @@ public class ScanPartitioning implements org.apache.thrift.TBase<ScanPartitionin
           case 3: // BUCKET_COLUMNS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list195 = iprot.readListBegin();
-                struct.bucketColumns = new java.util.ArrayList<java.lang.String>(_list195.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem196;
-                for (int _i197 = 0; _i197 < _list195.size; ++_i197)
+                org.apache.thrift.protocol.TList _list203 = iprot.readListBegin();
+                struct.bucketColumns = new java.util.ArrayList<java.lang.String>(_list203.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem204;
+                for (int _i205 = 0; _i205 < _list203.size; ++_i205)
                 {
-                  _elem196 = iprot.readString();
-                  struct.bucketColumns.add(_elem196);
+                  _elem204 = iprot.readString();
+                  struct.bucketColumns.add(_elem204);
                 }
                 iprot.readListEnd();
               }
@@ -586,9 +586,9 @@ public class ScanPartitioning implements org.apache.thrift.TBase<ScanPartitionin
         oprot.writeFieldBegin(COLUMNS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.columns.size()));
-          for (java.lang.String _iter198 : struct.columns)
+          for (java.lang.String _iter206 : struct.columns)
           {
-            oprot.writeString(_iter198);
+            oprot.writeString(_iter206);
           }
           oprot.writeListEnd();
         }
@@ -601,9 +601,9 @@ public class ScanPartitioning implements org.apache.thrift.TBase<ScanPartitionin
         oprot.writeFieldBegin(BUCKET_COLUMNS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.bucketColumns.size()));
-          for (java.lang.String _iter199 : struct.bucketColumns)
+          for (java.lang.String _iter207 : struct.bucketColumns)
           {
-            oprot.writeString(_iter199);
+            oprot.writeString(_iter207);
           }
           oprot.writeListEnd();
         }
@@ -629,17 +629,17 @@ public class ScanPartitioning implements org.apache.thrift.TBase<ScanPartitionin
       org.apache.thrift.protocol.TTupleProtocol oprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
       {
         oprot.writeI32(struct.columns.size());
-        for (java.lang.String _iter200 : struct.columns)
+        for (java.lang.String _iter208 : struct.columns)
         {
-          oprot.writeString(_iter200);
+          oprot.writeString(_iter208);
         }
       }
       oprot.writeI32(struct.bucketCount);
       {
         oprot.writeI32(struct.bucketColumns.size());
-        for (java.lang.String _iter201 : struct.bucketColumns)
+        for (java.lang.String _iter209 : struct.bucketColumns)
         {
-          oprot.writeString(_iter201);
+          oprot.writeString(_iter209);
         }
       }
     }
@@ -648,26 +648,26 @@ public class ScanPartitioning implements org.apache.thrift.TBase<ScanPartitionin
     public void read(org.apache.thrift.protocol.TProtocol prot, ScanPartitioning struct) throws org.apache.thrift.TException {
       org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
       {
-        org.apache.thrift.protocol.TList _list202 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-        struct.columns = new java.util.ArrayList<java.lang.String>(_list202.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _elem203;
-        for (int _i204 = 0; _i204 < _list202.size; ++_i204)
+        org.apache.thrift.protocol.TList _list210 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+        struct.columns = new java.util.ArrayList<java.lang.String>(_list210.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _elem211;
+        for (int _i212 = 0; _i212 < _list210.size; ++_i212)
         {
-          _elem203 = iprot.readString();
-          struct.columns.add(_elem203);
+          _elem211 = iprot.readString();
+          struct.columns.add(_elem211);
         }
       }
       struct.setColumnsIsSet(true);
       struct.bucketCount = iprot.readI32();
       struct.setBucketCountIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list205 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-        struct.bucketColumns = new java.util.ArrayList<java.lang.String>(_list205.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _elem206;
-        for (int _i207 = 0; _i207 < _list205.size; ++_i207)
+        org.apache.thrift.protocol.TList _list213 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+        struct.bucketColumns = new java.util.ArrayList<java.lang.String>(_list213.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _elem214;
+        for (int _i215 = 0; _i215 < _list213.size; ++_i215)
         {
-          _elem206 = iprot.readString();
-          struct.bucketColumns.add(_elem206);
+          _elem214 = iprot.readString();
+          struct.bucketColumns.add(_elem214);
         }
       }
       struct.setBucketColumnsIsSet(true);

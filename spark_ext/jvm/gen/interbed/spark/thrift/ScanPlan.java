@@ -808,14 +808,14 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
           case 2: // SPLITS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list208 = iprot.readListBegin();
-                struct.splits = new java.util.ArrayList<ScanSplit>(_list208.size);
-                @org.apache.thrift.annotation.Nullable ScanSplit _elem209;
-                for (int _i210 = 0; _i210 < _list208.size; ++_i210)
+                org.apache.thrift.protocol.TList _list216 = iprot.readListBegin();
+                struct.splits = new java.util.ArrayList<ScanSplit>(_list216.size);
+                @org.apache.thrift.annotation.Nullable ScanSplit _elem217;
+                for (int _i218 = 0; _i218 < _list216.size; ++_i218)
                 {
-                  _elem209 = new ScanSplit();
-                  _elem209.read(iprot);
-                  struct.splits.add(_elem209);
+                  _elem217 = new ScanSplit();
+                  _elem217.read(iprot);
+                  struct.splits.add(_elem217);
                 }
                 iprot.readListEnd();
               }
@@ -888,9 +888,9 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
         oprot.writeFieldBegin(SPLITS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.splits.size()));
-          for (ScanSplit _iter211 : struct.splits)
+          for (ScanSplit _iter219 : struct.splits)
           {
-            _iter211.write(oprot);
+            _iter219.write(oprot);
           }
           oprot.writeListEnd();
         }
@@ -935,9 +935,9 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
       oprot.writeBinary(struct.task);
       {
         oprot.writeI32(struct.splits.size());
-        for (ScanSplit _iter212 : struct.splits)
+        for (ScanSplit _iter220 : struct.splits)
         {
-          _iter212.write(oprot);
+          _iter220.write(oprot);
         }
       }
       oprot.writeI64(struct.rowCount);
@@ -959,14 +959,14 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
       struct.task = iprot.readBinary();
       struct.setTaskIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list213 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-        struct.splits = new java.util.ArrayList<ScanSplit>(_list213.size);
-        @org.apache.thrift.annotation.Nullable ScanSplit _elem214;
-        for (int _i215 = 0; _i215 < _list213.size; ++_i215)
+        org.apache.thrift.protocol.TList _list221 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+        struct.splits = new java.util.ArrayList<ScanSplit>(_list221.size);
+        @org.apache.thrift.annotation.Nullable ScanSplit _elem222;
+        for (int _i223 = 0; _i223 < _list221.size; ++_i223)
         {
-          _elem214 = new ScanSplit();
-          _elem214.read(iprot);
-          struct.splits.add(_elem214);
+          _elem222 = new ScanSplit();
+          _elem222.read(iprot);
+          struct.splits.add(_elem222);
         }
       }
       struct.setSplitsIsSet(true);

@@ -825,13 +825,13 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
           case 1: // COLUMNS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list150 = iprot.readListBegin();
-                struct.columns = new java.util.ArrayList<java.lang.String>(_list150.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem151;
-                for (int _i152 = 0; _i152 < _list150.size; ++_i152)
+                org.apache.thrift.protocol.TList _list158 = iprot.readListBegin();
+                struct.columns = new java.util.ArrayList<java.lang.String>(_list158.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem159;
+                for (int _i160 = 0; _i160 < _list158.size; ++_i160)
                 {
-                  _elem151 = iprot.readString();
-                  struct.columns.add(_elem151);
+                  _elem159 = iprot.readString();
+                  struct.columns.add(_elem159);
                 }
                 iprot.readListEnd();
               }
@@ -843,13 +843,13 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
           case 2: // FILTERS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list153 = iprot.readListBegin();
-                struct.filters = new java.util.ArrayList<java.lang.String>(_list153.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem154;
-                for (int _i155 = 0; _i155 < _list153.size; ++_i155)
+                org.apache.thrift.protocol.TList _list161 = iprot.readListBegin();
+                struct.filters = new java.util.ArrayList<java.lang.String>(_list161.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem162;
+                for (int _i163 = 0; _i163 < _list161.size; ++_i163)
                 {
-                  _elem154 = iprot.readString();
-                  struct.filters.add(_elem154);
+                  _elem162 = iprot.readString();
+                  struct.filters.add(_elem162);
                 }
                 iprot.readListEnd();
               }
@@ -869,15 +869,15 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
           case 4: // OPTIONS
             if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
               {
-                org.apache.thrift.protocol.TMap _map156 = iprot.readMapBegin();
-                struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map156.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _key157;
-                @org.apache.thrift.annotation.Nullable java.lang.String _val158;
-                for (int _i159 = 0; _i159 < _map156.size; ++_i159)
+                org.apache.thrift.protocol.TMap _map164 = iprot.readMapBegin();
+                struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map164.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _key165;
+                @org.apache.thrift.annotation.Nullable java.lang.String _val166;
+                for (int _i167 = 0; _i167 < _map164.size; ++_i167)
                 {
-                  _key157 = iprot.readString();
-                  _val158 = iprot.readString();
-                  struct.options.put(_key157, _val158);
+                  _key165 = iprot.readString();
+                  _val166 = iprot.readString();
+                  struct.options.put(_key165, _val166);
                 }
                 iprot.readMapEnd();
               }
@@ -922,9 +922,9 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
         oprot.writeFieldBegin(COLUMNS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.columns.size()));
-          for (java.lang.String _iter160 : struct.columns)
+          for (java.lang.String _iter168 : struct.columns)
           {
-            oprot.writeString(_iter160);
+            oprot.writeString(_iter168);
           }
           oprot.writeListEnd();
         }
@@ -934,9 +934,9 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
         oprot.writeFieldBegin(FILTERS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.filters.size()));
-          for (java.lang.String _iter161 : struct.filters)
+          for (java.lang.String _iter169 : struct.filters)
           {
-            oprot.writeString(_iter161);
+            oprot.writeString(_iter169);
           }
           oprot.writeListEnd();
         }
@@ -951,10 +951,10 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
         oprot.writeFieldBegin(OPTIONS_FIELD_DESC);
         {
           oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.options.size()));
-          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter162 : struct.options.entrySet())
+          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter170 : struct.options.entrySet())
           {
-            oprot.writeString(_iter162.getKey());
-            oprot.writeString(_iter162.getValue());
+            oprot.writeString(_iter170.getKey());
+            oprot.writeString(_iter170.getValue());
           }
           oprot.writeMapEnd();
         }
@@ -992,24 +992,24 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
       org.apache.thrift.protocol.TTupleProtocol oprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
       {
         oprot.writeI32(struct.columns.size());
-        for (java.lang.String _iter163 : struct.columns)
+        for (java.lang.String _iter171 : struct.columns)
         {
-          oprot.writeString(_iter163);
+          oprot.writeString(_iter171);
         }
       }
       {
         oprot.writeI32(struct.filters.size());
-        for (java.lang.String _iter164 : struct.filters)
+        for (java.lang.String _iter172 : struct.filters)
         {
-          oprot.writeString(_iter164);
+          oprot.writeString(_iter172);
         }
       }
       {
         oprot.writeI32(struct.options.size());
-        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter165 : struct.options.entrySet())
+        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter173 : struct.options.entrySet())
         {
-          oprot.writeString(_iter165.getKey());
-          oprot.writeString(_iter165.getValue());
+          oprot.writeString(_iter173.getKey());
+          oprot.writeString(_iter173.getValue());
         }
       }
       java.util.BitSet optionals = new java.util.BitSet();
@@ -1038,37 +1038,37 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
     public void read(org.apache.thrift.protocol.TProtocol prot, ScanRequest struct) throws org.apache.thrift.TException {
       org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
       {
-        org.apache.thrift.protocol.TList _list166 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-        struct.columns = new java.util.ArrayList<java.lang.String>(_list166.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _elem167;
-        for (int _i168 = 0; _i168 < _list166.size; ++_i168)
+        org.apache.thrift.protocol.TList _list174 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+        struct.columns = new java.util.ArrayList<java.lang.String>(_list174.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _elem175;
+        for (int _i176 = 0; _i176 < _list174.size; ++_i176)
         {
-          _elem167 = iprot.readString();
-          struct.columns.add(_elem167);
+          _elem175 = iprot.readString();
+          struct.columns.add(_elem175);
         }
       }
       struct.setColumnsIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list169 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-        struct.filters = new java.util.ArrayList<java.lang.String>(_list169.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _elem170;
-        for (int _i171 = 0; _i171 < _list169.size; ++_i171)
+        org.apache.thrift.protocol.TList _list177 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+        struct.filters = new java.util.ArrayList<java.lang.String>(_list177.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _elem178;
+        for (int _i179 = 0; _i179 < _list177.size; ++_i179)
         {
-          _elem170 = iprot.readString();
-          struct.filters.add(_elem170);
+          _elem178 = iprot.readString();
+          struct.filters.add(_elem178);
         }
       }
       struct.setFiltersIsSet(true);
       {
-        org.apache.thrift.protocol.TMap _map172 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-        struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map172.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _key173;
-        @org.apache.thrift.annotation.Nullable java.lang.String _val174;
-        for (int _i175 = 0; _i175 < _map172.size; ++_i175)
+        org.apache.thrift.protocol.TMap _map180 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+        struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map180.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _key181;
+        @org.apache.thrift.annotation.Nullable java.lang.String _val182;
+        for (int _i183 = 0; _i183 < _map180.size; ++_i183)
         {
-          _key173 = iprot.readString();
-          _val174 = iprot.readString();
-          struct.options.put(_key173, _val174);
+          _key181 = iprot.readString();
+          _val182 = iprot.readString();
+          struct.options.put(_key181, _val182);
         }
       }
       struct.setOptionsIsSet(true);

@@ -839,14 +839,14 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
           case 4: // NATIVE_FILES
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list176 = iprot.readListBegin();
-                struct.nativeFiles = new java.util.ArrayList<NativeFile>(_list176.size);
-                @org.apache.thrift.annotation.Nullable NativeFile _elem177;
-                for (int _i178 = 0; _i178 < _list176.size; ++_i178)
+                org.apache.thrift.protocol.TList _list184 = iprot.readListBegin();
+                struct.nativeFiles = new java.util.ArrayList<NativeFile>(_list184.size);
+                @org.apache.thrift.annotation.Nullable NativeFile _elem185;
+                for (int _i186 = 0; _i186 < _list184.size; ++_i186)
                 {
-                  _elem177 = new NativeFile();
-                  _elem177.read(iprot);
-                  struct.nativeFiles.add(_elem177);
+                  _elem185 = new NativeFile();
+                  _elem185.read(iprot);
+                  struct.nativeFiles.add(_elem185);
                 }
                 iprot.readListEnd();
               }
@@ -858,13 +858,13 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
           case 5: // PREFERRED_HOSTS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list179 = iprot.readListBegin();
-                struct.preferredHosts = new java.util.ArrayList<java.lang.String>(_list179.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem180;
-                for (int _i181 = 0; _i181 < _list179.size; ++_i181)
+                org.apache.thrift.protocol.TList _list187 = iprot.readListBegin();
+                struct.preferredHosts = new java.util.ArrayList<java.lang.String>(_list187.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem188;
+                for (int _i189 = 0; _i189 < _list187.size; ++_i189)
                 {
-                  _elem180 = iprot.readString();
-                  struct.preferredHosts.add(_elem180);
+                  _elem188 = iprot.readString();
+                  struct.preferredHosts.add(_elem188);
                 }
                 iprot.readListEnd();
               }
@@ -918,9 +918,9 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
         oprot.writeFieldBegin(NATIVE_FILES_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.nativeFiles.size()));
-          for (NativeFile _iter182 : struct.nativeFiles)
+          for (NativeFile _iter190 : struct.nativeFiles)
           {
-            _iter182.write(oprot);
+            _iter190.write(oprot);
           }
           oprot.writeListEnd();
         }
@@ -930,9 +930,9 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
         oprot.writeFieldBegin(PREFERRED_HOSTS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.preferredHosts.size()));
-          for (java.lang.String _iter183 : struct.preferredHosts)
+          for (java.lang.String _iter191 : struct.preferredHosts)
           {
-            oprot.writeString(_iter183);
+            oprot.writeString(_iter191);
           }
           oprot.writeListEnd();
         }
@@ -968,16 +968,16 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
       oprot.writeI64(struct.byteSize);
       {
         oprot.writeI32(struct.nativeFiles.size());
-        for (NativeFile _iter184 : struct.nativeFiles)
+        for (NativeFile _iter192 : struct.nativeFiles)
         {
-          _iter184.write(oprot);
+          _iter192.write(oprot);
         }
       }
       {
         oprot.writeI32(struct.preferredHosts.size());
-        for (java.lang.String _iter185 : struct.preferredHosts)
+        for (java.lang.String _iter193 : struct.preferredHosts)
         {
-          oprot.writeString(_iter185);
+          oprot.writeString(_iter193);
         }
       }
       java.util.BitSet optionals = new java.util.BitSet();
@@ -1000,25 +1000,25 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
       struct.byteSize = iprot.readI64();
       struct.setByteSizeIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list186 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-        struct.nativeFiles = new java.util.ArrayList<NativeFile>(_list186.size);
-        @org.apache.thrift.annotation.Nullable NativeFile _elem187;
-        for (int _i188 = 0; _i188 < _list186.size; ++_i188)
+        org.apache.thrift.protocol.TList _list194 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+        struct.nativeFiles = new java.util.ArrayList<NativeFile>(_list194.size);
+        @org.apache.thrift.annotation.Nullable NativeFile _elem195;
+        for (int _i196 = 0; _i196 < _list194.size; ++_i196)
         {
-          _elem187 = new NativeFile();
-          _elem187.read(iprot);
-          struct.nativeFiles.add(_elem187);
+          _elem195 = new NativeFile();
+          _elem195.read(iprot);
+          struct.nativeFiles.add(_elem195);
         }
       }
       struct.setNativeFilesIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list189 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-        struct.preferredHosts = new java.util.ArrayList<java.lang.String>(_list189.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _elem190;
-        for (int _i191 = 0; _i191 < _list189.size; ++_i191)
+        org.apache.thrift.protocol.TList _list197 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+        struct.preferredHosts = new java.util.ArrayList<java.lang.String>(_list197.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _elem198;
+        for (int _i199 = 0; _i199 < _list197.size; ++_i199)
         {
-          _elem190 = iprot.readString();
-          struct.preferredHosts.add(_elem190);
+          _elem198 = iprot.readString();
+          struct.preferredHosts.add(_elem198);
         }
       }
       struct.setPreferredHostsIsSet(true);

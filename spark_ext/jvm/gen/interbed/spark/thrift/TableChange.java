@@ -1060,13 +1060,13 @@ public class TableChange implements org.apache.thrift.TBase<TableChange, TableCh
           case 2: // PATH
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list142 = iprot.readListBegin();
-                struct.path = new java.util.ArrayList<java.lang.String>(_list142.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem143;
-                for (int _i144 = 0; _i144 < _list142.size; ++_i144)
+                org.apache.thrift.protocol.TList _list150 = iprot.readListBegin();
+                struct.path = new java.util.ArrayList<java.lang.String>(_list150.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem151;
+                for (int _i152 = 0; _i152 < _list150.size; ++_i152)
                 {
-                  _elem143 = iprot.readString();
-                  struct.path.add(_elem143);
+                  _elem151 = iprot.readString();
+                  struct.path.add(_elem151);
                 }
                 iprot.readListEnd();
               }
@@ -1156,9 +1156,9 @@ public class TableChange implements org.apache.thrift.TBase<TableChange, TableCh
         oprot.writeFieldBegin(PATH_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.path.size()));
-          for (java.lang.String _iter145 : struct.path)
+          for (java.lang.String _iter153 : struct.path)
           {
-            oprot.writeString(_iter145);
+            oprot.writeString(_iter153);
           }
           oprot.writeListEnd();
         }
@@ -1230,9 +1230,9 @@ public class TableChange implements org.apache.thrift.TBase<TableChange, TableCh
       oprot.writeI32(struct.kind.getValue());
       {
         oprot.writeI32(struct.path.size());
-        for (java.lang.String _iter146 : struct.path)
+        for (java.lang.String _iter154 : struct.path)
         {
-          oprot.writeString(_iter146);
+          oprot.writeString(_iter154);
         }
       }
       java.util.BitSet optionals = new java.util.BitSet();
@@ -1287,13 +1287,13 @@ public class TableChange implements org.apache.thrift.TBase<TableChange, TableCh
       struct.kind = interbed.spark.thrift.ChangeKind.findByValue(iprot.readI32());
       struct.setKindIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list147 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-        struct.path = new java.util.ArrayList<java.lang.String>(_list147.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _elem148;
-        for (int _i149 = 0; _i149 < _list147.size; ++_i149)
+        org.apache.thrift.protocol.TList _list155 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+        struct.path = new java.util.ArrayList<java.lang.String>(_list155.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _elem156;
+        for (int _i157 = 0; _i157 < _list155.size; ++_i157)
         {
-          _elem148 = iprot.readString();
-          struct.path.add(_elem148);
+          _elem156 = iprot.readString();
+          struct.path.add(_elem156);
         }
       }
       struct.setPathIsSet(true);

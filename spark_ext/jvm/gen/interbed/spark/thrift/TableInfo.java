@@ -1146,13 +1146,13 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
           case 2: // PARTITION_KEYS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list82 = iprot.readListBegin();
-                struct.partitionKeys = new java.util.ArrayList<java.lang.String>(_list82.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem83;
-                for (int _i84 = 0; _i84 < _list82.size; ++_i84)
+                org.apache.thrift.protocol.TList _list90 = iprot.readListBegin();
+                struct.partitionKeys = new java.util.ArrayList<java.lang.String>(_list90.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem91;
+                for (int _i92 = 0; _i92 < _list90.size; ++_i92)
                 {
-                  _elem83 = iprot.readString();
-                  struct.partitionKeys.add(_elem83);
+                  _elem91 = iprot.readString();
+                  struct.partitionKeys.add(_elem91);
                 }
                 iprot.readListEnd();
               }
@@ -1164,13 +1164,13 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
           case 3: // PRIMARY_KEYS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list85 = iprot.readListBegin();
-                struct.primaryKeys = new java.util.ArrayList<java.lang.String>(_list85.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem86;
-                for (int _i87 = 0; _i87 < _list85.size; ++_i87)
+                org.apache.thrift.protocol.TList _list93 = iprot.readListBegin();
+                struct.primaryKeys = new java.util.ArrayList<java.lang.String>(_list93.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem94;
+                for (int _i95 = 0; _i95 < _list93.size; ++_i95)
                 {
-                  _elem86 = iprot.readString();
-                  struct.primaryKeys.add(_elem86);
+                  _elem94 = iprot.readString();
+                  struct.primaryKeys.add(_elem94);
                 }
                 iprot.readListEnd();
               }
@@ -1182,15 +1182,15 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
           case 4: // PROPERTIES
             if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
               {
-                org.apache.thrift.protocol.TMap _map88 = iprot.readMapBegin();
-                struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map88.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _key89;
-                @org.apache.thrift.annotation.Nullable java.lang.String _val90;
-                for (int _i91 = 0; _i91 < _map88.size; ++_i91)
+                org.apache.thrift.protocol.TMap _map96 = iprot.readMapBegin();
+                struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map96.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _key97;
+                @org.apache.thrift.annotation.Nullable java.lang.String _val98;
+                for (int _i99 = 0; _i99 < _map96.size; ++_i99)
                 {
-                  _key89 = iprot.readString();
-                  _val90 = iprot.readString();
-                  struct.properties.put(_key89, _val90);
+                  _key97 = iprot.readString();
+                  _val98 = iprot.readString();
+                  struct.properties.put(_key97, _val98);
                 }
                 iprot.readMapEnd();
               }
@@ -1227,14 +1227,14 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
           case 8: // HIDDEN_COLUMNS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list92 = iprot.readListBegin();
-                struct.hiddenColumns = new java.util.ArrayList<HiddenColumn>(_list92.size);
-                @org.apache.thrift.annotation.Nullable HiddenColumn _elem93;
-                for (int _i94 = 0; _i94 < _list92.size; ++_i94)
+                org.apache.thrift.protocol.TList _list100 = iprot.readListBegin();
+                struct.hiddenColumns = new java.util.ArrayList<HiddenColumn>(_list100.size);
+                @org.apache.thrift.annotation.Nullable HiddenColumn _elem101;
+                for (int _i102 = 0; _i102 < _list100.size; ++_i102)
                 {
-                  _elem93 = new HiddenColumn();
-                  _elem93.read(iprot);
-                  struct.hiddenColumns.add(_elem93);
+                  _elem101 = new HiddenColumn();
+                  _elem101.read(iprot);
+                  struct.hiddenColumns.add(_elem101);
                 }
                 iprot.readListEnd();
               }
@@ -1280,9 +1280,9 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
         oprot.writeFieldBegin(PARTITION_KEYS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.partitionKeys.size()));
-          for (java.lang.String _iter95 : struct.partitionKeys)
+          for (java.lang.String _iter103 : struct.partitionKeys)
           {
-            oprot.writeString(_iter95);
+            oprot.writeString(_iter103);
           }
           oprot.writeListEnd();
         }
@@ -1292,9 +1292,9 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
         oprot.writeFieldBegin(PRIMARY_KEYS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.primaryKeys.size()));
-          for (java.lang.String _iter96 : struct.primaryKeys)
+          for (java.lang.String _iter104 : struct.primaryKeys)
           {
-            oprot.writeString(_iter96);
+            oprot.writeString(_iter104);
           }
           oprot.writeListEnd();
         }
@@ -1304,10 +1304,10 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
         oprot.writeFieldBegin(PROPERTIES_FIELD_DESC);
         {
           oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.properties.size()));
-          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter97 : struct.properties.entrySet())
+          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter105 : struct.properties.entrySet())
           {
-            oprot.writeString(_iter97.getKey());
-            oprot.writeString(_iter97.getValue());
+            oprot.writeString(_iter105.getKey());
+            oprot.writeString(_iter105.getValue());
           }
           oprot.writeMapEnd();
         }
@@ -1331,9 +1331,9 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
           oprot.writeFieldBegin(HIDDEN_COLUMNS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.hiddenColumns.size()));
-            for (HiddenColumn _iter98 : struct.hiddenColumns)
+            for (HiddenColumn _iter106 : struct.hiddenColumns)
             {
-              _iter98.write(oprot);
+              _iter106.write(oprot);
             }
             oprot.writeListEnd();
           }
@@ -1368,24 +1368,24 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
       oprot.writeString(struct.schemaJson);
       {
         oprot.writeI32(struct.partitionKeys.size());
-        for (java.lang.String _iter99 : struct.partitionKeys)
+        for (java.lang.String _iter107 : struct.partitionKeys)
         {
-          oprot.writeString(_iter99);
+          oprot.writeString(_iter107);
         }
       }
       {
         oprot.writeI32(struct.primaryKeys.size());
-        for (java.lang.String _iter100 : struct.primaryKeys)
+        for (java.lang.String _iter108 : struct.primaryKeys)
         {
-          oprot.writeString(_iter100);
+          oprot.writeString(_iter108);
         }
       }
       {
         oprot.writeI32(struct.properties.size());
-        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter101 : struct.properties.entrySet())
+        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter109 : struct.properties.entrySet())
         {
-          oprot.writeString(_iter101.getKey());
-          oprot.writeString(_iter101.getValue());
+          oprot.writeString(_iter109.getKey());
+          oprot.writeString(_iter109.getValue());
         }
       }
       oprot.writeI64(struct.snapshotId);
@@ -1402,9 +1402,9 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
       if (struct.isSetHiddenColumns()) {
         {
           oprot.writeI32(struct.hiddenColumns.size());
-          for (HiddenColumn _iter102 : struct.hiddenColumns)
+          for (HiddenColumn _iter110 : struct.hiddenColumns)
           {
-            _iter102.write(oprot);
+            _iter110.write(oprot);
           }
         }
       }
@@ -1419,37 +1419,37 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
       struct.schemaJson = iprot.readString();
       struct.setSchemaJsonIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list103 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-        struct.partitionKeys = new java.util.ArrayList<java.lang.String>(_list103.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _elem104;
-        for (int _i105 = 0; _i105 < _list103.size; ++_i105)
+        org.apache.thrift.protocol.TList _list111 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+        struct.partitionKeys = new java.util.ArrayList<java.lang.String>(_list111.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _elem112;
+        for (int _i113 = 0; _i113 < _list111.size; ++_i113)
         {
-          _elem104 = iprot.readString();
-          struct.partitionKeys.add(_elem104);
+          _elem112 = iprot.readString();
+          struct.partitionKeys.add(_elem112);
         }
       }
       struct.setPartitionKeysIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list106 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-        struct.primaryKeys = new java.util.ArrayList<java.lang.String>(_list106.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _elem107;
-        for (int _i108 = 0; _i108 < _list106.size; ++_i108)
+        org.apache.thrift.protocol.TList _list114 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+        struct.primaryKeys = new java.util.ArrayList<java.lang.String>(_list114.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _elem115;
+        for (int _i116 = 0; _i116 < _list114.size; ++_i116)
         {
-          _elem107 = iprot.readString();
-          struct.primaryKeys.add(_elem107);
+          _elem115 = iprot.readString();
+          struct.primaryKeys.add(_elem115);
         }
       }
       struct.setPrimaryKeysIsSet(true);
       {
-        org.apache.thrift.protocol.TMap _map109 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-        struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map109.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _key110;
-        @org.apache.thrift.annotation.Nullable java.lang.String _val111;
-        for (int _i112 = 0; _i112 < _map109.size; ++_i112)
+        org.apache.thrift.protocol.TMap _map117 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+        struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map117.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _key118;
+        @org.apache.thrift.annotation.Nullable java.lang.String _val119;
+        for (int _i120 = 0; _i120 < _map117.size; ++_i120)
         {
-          _key110 = iprot.readString();
-          _val111 = iprot.readString();
-          struct.properties.put(_key110, _val111);
+          _key118 = iprot.readString();
+          _val119 = iprot.readString();
+          struct.properties.put(_key118, _val119);
         }
       }
       struct.setPropertiesIsSet(true);
@@ -1463,14 +1463,14 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
       java.util.BitSet incoming = iprot.readBitSet(2);
       if (incoming.get(0)) {
         {
-          org.apache.thrift.protocol.TList _list113 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-          struct.hiddenColumns = new java.util.ArrayList<HiddenColumn>(_list113.size);
-          @org.apache.thrift.annotation.Nullable HiddenColumn _elem114;
-          for (int _i115 = 0; _i115 < _list113.size; ++_i115)
+          org.apache.thrift.protocol.TList _list121 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+          struct.hiddenColumns = new java.util.ArrayList<HiddenColumn>(_list121.size);
+          @org.apache.thrift.annotation.Nullable HiddenColumn _elem122;
+          for (int _i123 = 0; _i123 < _list121.size; ++_i123)
           {
-            _elem114 = new HiddenColumn();
-            _elem114.read(iprot);
-            struct.hiddenColumns.add(_elem114);
+            _elem122 = new HiddenColumn();
+            _elem122.read(iprot);
+            struct.hiddenColumns.add(_elem122);
           }
         }
         struct.setHiddenColumnsIsSet(true);

@@ -614,14 +614,14 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
           case 2: // COLUMNS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list284 = iprot.readListBegin();
-                struct.columns = new java.util.ArrayList<ViewColumn>(_list284.size);
-                @org.apache.thrift.annotation.Nullable ViewColumn _elem285;
-                for (int _i286 = 0; _i286 < _list284.size; ++_i286)
+                org.apache.thrift.protocol.TList _list292 = iprot.readListBegin();
+                struct.columns = new java.util.ArrayList<ViewColumn>(_list292.size);
+                @org.apache.thrift.annotation.Nullable ViewColumn _elem293;
+                for (int _i294 = 0; _i294 < _list292.size; ++_i294)
                 {
-                  _elem285 = new ViewColumn();
-                  _elem285.read(iprot);
-                  struct.columns.add(_elem285);
+                  _elem293 = new ViewColumn();
+                  _elem293.read(iprot);
+                  struct.columns.add(_elem293);
                 }
                 iprot.readListEnd();
               }
@@ -641,15 +641,15 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
           case 4: // PROPERTIES
             if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
               {
-                org.apache.thrift.protocol.TMap _map287 = iprot.readMapBegin();
-                struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map287.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _key288;
-                @org.apache.thrift.annotation.Nullable java.lang.String _val289;
-                for (int _i290 = 0; _i290 < _map287.size; ++_i290)
+                org.apache.thrift.protocol.TMap _map295 = iprot.readMapBegin();
+                struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map295.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _key296;
+                @org.apache.thrift.annotation.Nullable java.lang.String _val297;
+                for (int _i298 = 0; _i298 < _map295.size; ++_i298)
                 {
-                  _key288 = iprot.readString();
-                  _val289 = iprot.readString();
-                  struct.properties.put(_key288, _val289);
+                  _key296 = iprot.readString();
+                  _val297 = iprot.readString();
+                  struct.properties.put(_key296, _val297);
                 }
                 iprot.readMapEnd();
               }
@@ -683,9 +683,9 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
         oprot.writeFieldBegin(COLUMNS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.columns.size()));
-          for (ViewColumn _iter291 : struct.columns)
+          for (ViewColumn _iter299 : struct.columns)
           {
-            _iter291.write(oprot);
+            _iter299.write(oprot);
           }
           oprot.writeListEnd();
         }
@@ -702,10 +702,10 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
         oprot.writeFieldBegin(PROPERTIES_FIELD_DESC);
         {
           oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.properties.size()));
-          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter292 : struct.properties.entrySet())
+          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter300 : struct.properties.entrySet())
           {
-            oprot.writeString(_iter292.getKey());
-            oprot.writeString(_iter292.getValue());
+            oprot.writeString(_iter300.getKey());
+            oprot.writeString(_iter300.getValue());
           }
           oprot.writeMapEnd();
         }
@@ -732,17 +732,17 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
       oprot.writeString(struct.query);
       {
         oprot.writeI32(struct.columns.size());
-        for (ViewColumn _iter293 : struct.columns)
+        for (ViewColumn _iter301 : struct.columns)
         {
-          _iter293.write(oprot);
+          _iter301.write(oprot);
         }
       }
       {
         oprot.writeI32(struct.properties.size());
-        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter294 : struct.properties.entrySet())
+        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter302 : struct.properties.entrySet())
         {
-          oprot.writeString(_iter294.getKey());
-          oprot.writeString(_iter294.getValue());
+          oprot.writeString(_iter302.getKey());
+          oprot.writeString(_iter302.getValue());
         }
       }
       java.util.BitSet optionals = new java.util.BitSet();
@@ -761,27 +761,27 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
       struct.query = iprot.readString();
       struct.setQueryIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list295 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-        struct.columns = new java.util.ArrayList<ViewColumn>(_list295.size);
-        @org.apache.thrift.annotation.Nullable ViewColumn _elem296;
-        for (int _i297 = 0; _i297 < _list295.size; ++_i297)
+        org.apache.thrift.protocol.TList _list303 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+        struct.columns = new java.util.ArrayList<ViewColumn>(_list303.size);
+        @org.apache.thrift.annotation.Nullable ViewColumn _elem304;
+        for (int _i305 = 0; _i305 < _list303.size; ++_i305)
         {
-          _elem296 = new ViewColumn();
-          _elem296.read(iprot);
-          struct.columns.add(_elem296);
+          _elem304 = new ViewColumn();
+          _elem304.read(iprot);
+          struct.columns.add(_elem304);
         }
       }
       struct.setColumnsIsSet(true);
       {
-        org.apache.thrift.protocol.TMap _map298 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-        struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map298.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _key299;
-        @org.apache.thrift.annotation.Nullable java.lang.String _val300;
-        for (int _i301 = 0; _i301 < _map298.size; ++_i301)
+        org.apache.thrift.protocol.TMap _map306 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+        struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map306.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _key307;
+        @org.apache.thrift.annotation.Nullable java.lang.String _val308;
+        for (int _i309 = 0; _i309 < _map306.size; ++_i309)
         {
-          _key299 = iprot.readString();
-          _val300 = iprot.readString();
-          struct.properties.put(_key299, _val300);
+          _key307 = iprot.readString();
+          _val308 = iprot.readString();
+          struct.properties.put(_key307, _val308);
         }
       }
       struct.setPropertiesIsSet(true);

@@ -18,6 +18,7 @@ public class WriteClustering implements org.apache.thrift.TBase<WriteClustering,
   private static final org.apache.thrift.protocol.TField BUCKET_COLUMNS_FIELD_DESC = new org.apache.thrift.protocol.TField("bucketColumns", org.apache.thrift.protocol.TType.LIST, (short)3);
   private static final org.apache.thrift.protocol.TField STRICT_FIELD_DESC = new org.apache.thrift.protocol.TField("strict", org.apache.thrift.protocol.TType.BOOL, (short)4);
   private static final org.apache.thrift.protocol.TField ONE_TASK_FIELD_DESC = new org.apache.thrift.protocol.TField("oneTask", org.apache.thrift.protocol.TType.BOOL, (short)5);
+  private static final org.apache.thrift.protocol.TField SPREAD_FIELD_DESC = new org.apache.thrift.protocol.TField("spread", org.apache.thrift.protocol.TType.LIST, (short)6);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new WriteClusteringStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new WriteClusteringTupleSchemeFactory();
@@ -36,6 +37,11 @@ public class WriteClustering implements org.apache.thrift.TBase<WriteClustering,
    * All rows go to one task. Only said where there is no catalog, and so no bucket function.
    */
   public boolean oneTask; // optional
+  /**
+   * Not empty: where the one of `columns` is null, a hash of these (the partition's first) decides, so that such rows come
+   * to many tasks. Of MERGE INTO.
+   */
+  public @org.apache.thrift.annotation.Nullable java.util.List<java.lang.String> spread; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
@@ -52,7 +58,12 @@ public class WriteClustering implements org.apache.thrift.TBase<WriteClustering,
     /**
      * All rows go to one task. Only said where there is no catalog, and so no bucket function.
      */
-    ONE_TASK((short)5, "oneTask");
+    ONE_TASK((short)5, "oneTask"),
+    /**
+     * Not empty: where the one of `columns` is null, a hash of these (the partition's first) decides, so that such rows come
+     * to many tasks. Of MERGE INTO.
+     */
+    SPREAD((short)6, "spread");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -78,6 +89,8 @@ public class WriteClustering implements org.apache.thrift.TBase<WriteClustering,
           return STRICT;
         case 5: // ONE_TASK
           return ONE_TASK;
+        case 6: // SPREAD
+          return SPREAD;
         default:
           return null;
       }
@@ -125,7 +138,7 @@ public class WriteClustering implements org.apache.thrift.TBase<WriteClustering,
   private static final int __STRICT_ISSET_ID = 1;
   private static final int __ONETASK_ISSET_ID = 2;
   private byte __isset_bitfield = 0;
-  private static final _Fields optionals[] = {_Fields.ONE_TASK};
+  private static final _Fields optionals[] = {_Fields.ONE_TASK,_Fields.SPREAD};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -141,6 +154,9 @@ public class WriteClustering implements org.apache.thrift.TBase<WriteClustering,
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.BOOL)));
     tmpMap.put(_Fields.ONE_TASK, new org.apache.thrift.meta_data.FieldMetaData("oneTask", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.BOOL)));
+    tmpMap.put(_Fields.SPREAD, new org.apache.thrift.meta_data.FieldMetaData("spread", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.ListMetaData(org.apache.thrift.protocol.TType.LIST, 
+            new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING))));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(WriteClustering.class, metaDataMap);
   }
@@ -179,6 +195,10 @@ public class WriteClustering implements org.apache.thrift.TBase<WriteClustering,
     }
     this.strict = other.strict;
     this.oneTask = other.oneTask;
+    if (other.isSetSpread()) {
+      java.util.List<java.lang.String> __this__spread = new java.util.ArrayList<java.lang.String>(other.spread);
+      this.spread = __this__spread;
+    }
   }
 
   @Override
@@ -196,6 +216,7 @@ public class WriteClustering implements org.apache.thrift.TBase<WriteClustering,
     this.strict = false;
     setOneTaskIsSet(false);
     this.oneTask = false;
+    this.spread = null;
   }
 
   public int getColumnsSize() {
@@ -367,6 +388,55 @@ public class WriteClustering implements org.apache.thrift.TBase<WriteClustering,
     __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __ONETASK_ISSET_ID, value);
   }
 
+  public int getSpreadSize() {
+    return (this.spread == null) ? 0 : this.spread.size();
+  }
+
+  @org.apache.thrift.annotation.Nullable
+  public java.util.Iterator<java.lang.String> getSpreadIterator() {
+    return (this.spread == null) ? null : this.spread.iterator();
+  }
+
+  public void addToSpread(java.lang.String elem) {
+    if (this.spread == null) {
+      this.spread = new java.util.ArrayList<java.lang.String>();
+    }
+    this.spread.add(elem);
+  }
+
+  /**
+   * Not empty: where the one of `columns` is null, a hash of these (the partition's first) decides, so that such rows come
+   * to many tasks. Of MERGE INTO.
+   */
+  @org.apache.thrift.annotation.Nullable
+  public java.util.List<java.lang.String> getSpread() {
+    return this.spread;
+  }
+
+  /**
+   * Not empty: where the one of `columns` is null, a hash of these (the partition's first) decides, so that such rows come
+   * to many tasks. Of MERGE INTO.
+   */
+  public WriteClustering setSpread(@org.apache.thrift.annotation.Nullable java.util.List<java.lang.String> spread) {
+    this.spread = spread;
+    return this;
+  }
+
+  public void unsetSpread() {
+    this.spread = null;
+  }
+
+  /** Returns true if field spread is set (has been assigned a value) and false otherwise */
+  public boolean isSetSpread() {
+    return this.spread != null;
+  }
+
+  public void setSpreadIsSet(boolean value) {
+    if (!value) {
+      this.spread = null;
+    }
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -410,6 +480,14 @@ public class WriteClustering implements org.apache.thrift.TBase<WriteClustering,
       }
       break;
 
+    case SPREAD:
+      if (value == null) {
+        unsetSpread();
+      } else {
+        setSpread((java.util.List<java.lang.String>)value);
+      }
+      break;
+
     }
   }
 
@@ -431,6 +509,9 @@ public class WriteClustering implements org.apache.thrift.TBase<WriteClustering,
 
     case ONE_TASK:
       return isOneTask();
+
+    case SPREAD:
+      return getSpread();
 
     }
     throw new java.lang.IllegalStateException();
@@ -454,6 +535,8 @@ public class WriteClustering implements org.apache.thrift.TBase<WriteClustering,
       return isSetStrict();
     case ONE_TASK:
       return isSetOneTask();
+    case SPREAD:
+      return isSetSpread();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -516,6 +599,15 @@ public class WriteClustering implements org.apache.thrift.TBase<WriteClustering,
         return false;
     }
 
+    boolean this_present_spread = true && this.isSetSpread();
+    boolean that_present_spread = true && that.isSetSpread();
+    if (this_present_spread || that_present_spread) {
+      if (!(this_present_spread && that_present_spread))
+        return false;
+      if (!this.spread.equals(that.spread))
+        return false;
+    }
+
     return true;
   }
 
@@ -538,6 +630,10 @@ public class WriteClustering implements org.apache.thrift.TBase<WriteClustering,
     hashCode = hashCode * 8191 + ((isSetOneTask()) ? 131071 : 524287);
     if (isSetOneTask())
       hashCode = hashCode * 8191 + ((oneTask) ? 131071 : 524287);
+
+    hashCode = hashCode * 8191 + ((isSetSpread()) ? 131071 : 524287);
+    if (isSetSpread())
+      hashCode = hashCode * 8191 + spread.hashCode();
 
     return hashCode;
   }
@@ -600,6 +696,16 @@ public class WriteClustering implements org.apache.thrift.TBase<WriteClustering,
         return lastComparison;
       }
     }
+    lastComparison = java.lang.Boolean.compare(isSetSpread(), other.isSetSpread());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetSpread()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.spread, other.spread);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
     return 0;
   }
 
@@ -651,6 +757,16 @@ public class WriteClustering implements org.apache.thrift.TBase<WriteClustering,
       if (!first) sb.append(", ");
       sb.append("oneTask:");
       sb.append(this.oneTask);
+      first = false;
+    }
+    if (isSetSpread()) {
+      if (!first) sb.append(", ");
+      sb.append("spread:");
+      if (this.spread == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.spread);
+      }
       first = false;
     }
     sb.append(")");
@@ -768,6 +884,24 @@ public class WriteClustering implements org.apache.thrift.TBase<WriteClustering,
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 6: // SPREAD
+            if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
+              {
+                org.apache.thrift.protocol.TList _list36 = iprot.readListBegin();
+                struct.spread = new java.util.ArrayList<java.lang.String>(_list36.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem37;
+                for (int _i38 = 0; _i38 < _list36.size; ++_i38)
+                {
+                  _elem37 = iprot.readString();
+                  struct.spread.add(_elem37);
+                }
+                iprot.readListEnd();
+              }
+              struct.setSpreadIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -794,9 +928,9 @@ public class WriteClustering implements org.apache.thrift.TBase<WriteClustering,
         oprot.writeFieldBegin(COLUMNS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.columns.size()));
-          for (java.lang.String _iter36 : struct.columns)
+          for (java.lang.String _iter39 : struct.columns)
           {
-            oprot.writeString(_iter36);
+            oprot.writeString(_iter39);
           }
           oprot.writeListEnd();
         }
@@ -809,9 +943,9 @@ public class WriteClustering implements org.apache.thrift.TBase<WriteClustering,
         oprot.writeFieldBegin(BUCKET_COLUMNS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.bucketColumns.size()));
-          for (java.lang.String _iter37 : struct.bucketColumns)
+          for (java.lang.String _iter40 : struct.bucketColumns)
           {
-            oprot.writeString(_iter37);
+            oprot.writeString(_iter40);
           }
           oprot.writeListEnd();
         }
@@ -824,6 +958,20 @@ public class WriteClustering implements org.apache.thrift.TBase<WriteClustering,
         oprot.writeFieldBegin(ONE_TASK_FIELD_DESC);
         oprot.writeBool(struct.oneTask);
         oprot.writeFieldEnd();
+      }
+      if (struct.spread != null) {
+        if (struct.isSetSpread()) {
+          oprot.writeFieldBegin(SPREAD_FIELD_DESC);
+          {
+            oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.spread.size()));
+            for (java.lang.String _iter41 : struct.spread)
+            {
+              oprot.writeString(_iter41);
+            }
+            oprot.writeListEnd();
+          }
+          oprot.writeFieldEnd();
+        }
       }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
@@ -845,17 +993,17 @@ public class WriteClustering implements org.apache.thrift.TBase<WriteClustering,
       org.apache.thrift.protocol.TTupleProtocol oprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
       {
         oprot.writeI32(struct.columns.size());
-        for (java.lang.String _iter38 : struct.columns)
+        for (java.lang.String _iter42 : struct.columns)
         {
-          oprot.writeString(_iter38);
+          oprot.writeString(_iter42);
         }
       }
       oprot.writeI32(struct.bucketCount);
       {
         oprot.writeI32(struct.bucketColumns.size());
-        for (java.lang.String _iter39 : struct.bucketColumns)
+        for (java.lang.String _iter43 : struct.bucketColumns)
         {
-          oprot.writeString(_iter39);
+          oprot.writeString(_iter43);
         }
       }
       oprot.writeBool(struct.strict);
@@ -863,9 +1011,21 @@ public class WriteClustering implements org.apache.thrift.TBase<WriteClustering,
       if (struct.isSetOneTask()) {
         optionals.set(0);
       }
-      oprot.writeBitSet(optionals, 1);
+      if (struct.isSetSpread()) {
+        optionals.set(1);
+      }
+      oprot.writeBitSet(optionals, 2);
       if (struct.isSetOneTask()) {
         oprot.writeBool(struct.oneTask);
+      }
+      if (struct.isSetSpread()) {
+        {
+          oprot.writeI32(struct.spread.size());
+          for (java.lang.String _iter44 : struct.spread)
+          {
+            oprot.writeString(_iter44);
+          }
+        }
       }
     }
 
@@ -873,35 +1033,48 @@ public class WriteClustering implements org.apache.thrift.TBase<WriteClustering,
     public void read(org.apache.thrift.protocol.TProtocol prot, WriteClustering struct) throws org.apache.thrift.TException {
       org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
       {
-        org.apache.thrift.protocol.TList _list40 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-        struct.columns = new java.util.ArrayList<java.lang.String>(_list40.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _elem41;
-        for (int _i42 = 0; _i42 < _list40.size; ++_i42)
+        org.apache.thrift.protocol.TList _list45 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+        struct.columns = new java.util.ArrayList<java.lang.String>(_list45.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _elem46;
+        for (int _i47 = 0; _i47 < _list45.size; ++_i47)
         {
-          _elem41 = iprot.readString();
-          struct.columns.add(_elem41);
+          _elem46 = iprot.readString();
+          struct.columns.add(_elem46);
         }
       }
       struct.setColumnsIsSet(true);
       struct.bucketCount = iprot.readI32();
       struct.setBucketCountIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list43 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-        struct.bucketColumns = new java.util.ArrayList<java.lang.String>(_list43.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _elem44;
-        for (int _i45 = 0; _i45 < _list43.size; ++_i45)
+        org.apache.thrift.protocol.TList _list48 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+        struct.bucketColumns = new java.util.ArrayList<java.lang.String>(_list48.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _elem49;
+        for (int _i50 = 0; _i50 < _list48.size; ++_i50)
         {
-          _elem44 = iprot.readString();
-          struct.bucketColumns.add(_elem44);
+          _elem49 = iprot.readString();
+          struct.bucketColumns.add(_elem49);
         }
       }
       struct.setBucketColumnsIsSet(true);
       struct.strict = iprot.readBool();
       struct.setStrictIsSet(true);
-      java.util.BitSet incoming = iprot.readBitSet(1);
+      java.util.BitSet incoming = iprot.readBitSet(2);
       if (incoming.get(0)) {
         struct.oneTask = iprot.readBool();
         struct.setOneTaskIsSet(true);
+      }
+      if (incoming.get(1)) {
+        {
+          org.apache.thrift.protocol.TList _list51 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+          struct.spread = new java.util.ArrayList<java.lang.String>(_list51.size);
+          @org.apache.thrift.annotation.Nullable java.lang.String _elem52;
+          for (int _i53 = 0; _i53 < _list51.size; ++_i53)
+          {
+            _elem52 = iprot.readString();
+            struct.spread.add(_elem52);
+          }
+        }
+        struct.setSpreadIsSet(true);
       }
     }
   }

@@ -1,0 +1,121 @@
+"""What Spark knows of a table when others change it: statements run again, cached data are read anew."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql.types import BooleanType
+
+from interbed import load_catalog
+from interbed.storage.table import Table
+from tests.spark_ext.conftest import Lake
+
+SOURCES = str(Path(__file__).parents[2] / "src")
+
+
+def _table(lake: Lake) -> Table:
+    return load_catalog(warehouse=str(lake.warehouse)).get_table("db.t")
+
+
+@pytest.fixture
+def meddling(lake: Lake, tmp_path: Path) -> Iterator[Lake]:
+    """A catalog with two files in `db.t`; the function `meddled` is true, and replaces both when it first is called."""
+    lake.sql("CREATE TABLE {lake}.db.t (id BIGINT, v STRING) TBLPROPERTIES ('deletion-vectors.enabled' = 'false')")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (1, 'a')")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (2, 'b')")
+    done = tmp_path / "meddled"
+    program = f"""
+import interbed
+table = interbed.load_catalog(warehouse={str(lake.warehouse)!r}).get_table("db.t")
+table.compact(full=True)
+table.expire_snapshots(retain_max=1, retain_min=1)
+"""
+    # The workers of Spark's own functions run in another Python, which lacks interbed.
+    command = [sys.executable, "-c", program]
+
+    def meddled(_: int) -> bool:
+        if not done.exists():
+            done.touch()
+            subprocess.run(command, check=True, env={"PYTHONPATH": SOURCES})
+        return True
+
+    lake.spark.udf.register("meddled", meddled, BooleanType())
+    yield lake
+    lake.spark.sql("DROP TEMPORARY FUNCTION meddled")
+
+
+def test_a_statement_whose_files_expire_while_a_task_rewrites_them_runs_again(meddling: Lake) -> None:
+    meddling.sql("UPDATE {lake}.db.t SET v = concat(v, '+') WHERE meddled(id)")
+
+    assert meddling.tuples("SELECT id, v FROM {lake}.db.t ORDER BY id") == [(1, "a+"), (2, "b+")]
+    assert [s.commit_kind for s in _table(meddling).snapshots()] == ["COMPACT", "OVERWRITE"]
+
+
+def test_a_query_whose_files_expire_says_so(meddling: Lake) -> None:
+    frame = meddling.frame("SELECT count(*), sum(id) FROM {lake}.db.t WHERE v IS NOT NULL")
+    frame.explain()
+    _table(meddling).compact(full=True)
+    _table(meddling).expire_snapshots(retain_max=1, retain_min=1)
+    meddling.spark.conf.set("spark.sql.parquet.enableVectorizedReader", "false")
+    try:
+        with pytest.raises(Exception, match=r"Snapshot 2 of 'db\.t' expired while it was being read"):
+            frame.collect()
+    finally:
+        meddling.spark.conf.unset("spark.sql.parquet.enableVectorizedReader")
+
+
+def test_cached_tables_show_what_a_procedure_or_statement_did(lake: Lake) -> None:
+    lake.sql("CREATE TABLE {lake}.db.t (id BIGINT, p INT) PARTITIONED BY (p)")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (1, 1)")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (2, 2)")
+    lake.sql("CACHE TABLE {lake}.db.t")
+    seen = "SELECT id FROM {lake}.db.t ORDER BY id"
+    try:
+        assert lake.tuples(seen) == [(1,), (2,)]
+        lake.sql("CALL {lake}.sys.rollback(table => 'db.t', version => '1')")
+        assert lake.tuples(seen) == [(1,)]
+        lake.sql("INSERT INTO {lake}.db.t VALUES (3, 3)")
+        lake.sql("UPDATE {lake}.db.t SET id = 4 WHERE id = 1")
+        assert lake.tuples(seen) == [(3,), (4,)]
+        lake.sql("ALTER TABLE {lake}.db.t DROP PARTITION (p = 3)")
+        assert lake.tuples(seen) == [(4,)]
+        lake.sql("CALL {lake}.sys.purge_files('db.t')")
+        assert lake.tuples(seen) == []
+    finally:
+        lake.sql("UNCACHE TABLE IF EXISTS {lake}.db.t")
+
+
+def test_what_is_fully_compacted_is_read_at_the_newest_snapshot(lake: Lake) -> None:
+    make = "TABLE {lake}.db.t TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1') AS SELECT id FROM range"
+    lake.sql(f"CREATE {make}(3)")
+    shown = "SELECT count(*), max(id) FROM {lake}.db.`t$ro`"
+
+    assert lake.tuples(shown) == [(0, None)]
+    lake.sql("CALL {lake}.sys.compact(table => 'db.t')")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (9)")
+    assert lake.tuples(shown) == [(3, 2)]
+    # New rows take the place of all there was, so they are fully compacted as they are.
+    lake.sql(f"CREATE OR REPLACE {make}(5)")
+    assert lake.tuples(shown) == [(5, 4)]
+    lake.sql("INSERT OVERWRITE {lake}.db.t VALUES (7)")
+    assert lake.tuples("SELECT id FROM {lake}.db.`t$ro`") == [(7,)]
+
+
+def test_new_rows_of_a_merge_are_written_by_several_tasks(lake: Lake) -> None:
+    lake.sql("CREATE TABLE {lake}.db.t (id BIGINT, v STRING) TBLPROPERTIES ('deletion-vectors.enabled' = 'false')")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (1, 'old'), (2, 'old')")
+    lake.spark.conf.set("spark.sql.adaptive.enabled", "false")
+    try:
+        lake.sql(
+            "MERGE INTO {lake}.db.t t USING (SELECT id, 'new' AS v FROM range(1, 100)) s ON t.id = s.id "
+            "WHEN MATCHED THEN UPDATE SET v = s.v WHEN NOT MATCHED THEN INSERT *"
+        )
+    finally:
+        lake.spark.conf.unset("spark.sql.adaptive.enabled")
+
+    assert lake.tuples("SELECT count(*), count(DISTINCT id), min(v) FROM {lake}.db.t") == [(99, 99, "new")]
+    files = [f.row_count for s in _table(lake).new_scan().plan().splits for f in s.files]
+    assert len(files) == 4
+    assert min(files) > 10
