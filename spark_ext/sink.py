@@ -177,8 +177,8 @@ def _remove_leftovers(table: Table, query: str) -> None:
 
 def _delete_unnamed(table: Table, jobs: Iterable[str]) -> None:
     """Delete those files of the jobs that no snapshot has."""
-    prefix = table.options.data_file_prefix
-    found = {path for job in jobs for path in files_with_prefix(table, f"{prefix}{job}-")}
+    prefixes = (table.options.data_file_prefix, table.options.changelog_file_prefix)
+    found = {path for job in jobs for path in files_with_prefix(table, *(f"{prefix}{job}-" for prefix in prefixes))}
     if found:
         found.difference_update(named_files(table.store))
         table.store.file_io.delete_quietly(sorted(found))

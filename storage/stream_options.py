@@ -133,6 +133,11 @@ class StreamOptions(OptionReader):
         return self.duration_millis("continuous.discovery-interval", 10_000)
 
     @property
+    def epoch_note_retained_millis(self) -> int:
+        """For how long it is known what a stream into the table committed last; Paimon has no such notes."""
+        return self.duration_millis("stream.epoch-note.time-retained", 30 * 24 * 3_600_000)
+
+    @property
     def consumer_id(self) -> str | None:
         """Under which name a stream keeps its progress with the table."""
         return self.text("consumer-id", "") or None

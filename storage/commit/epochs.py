@@ -7,10 +7,16 @@ epoch is noted beside them, too:
 
 The note is written before the commit (`done` is false, `after` the newest snapshot then) and after it. Between the two
 the snapshots after `after` tell whether the commit happened.
+
+A note goes when nothing has been committed by it for `stream.epoch-note.time-retained` (30 days) and its commit is not
+in doubt: a query that comes back later, and whose driver died between its last commit and its own note of it, is known
+by its snapshot only. Old notes are looked for when a query commits its first epoch, so that there are no more of them
+than queries that began or committed within that time, and one.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from interbed.storage.commit.file_store_commit import FileStoreCommit
@@ -50,12 +56,13 @@ class EpochNote:
 class EpochCommit:
     """Commits for a user whose identifiers are epochs, in ascending order; no two at a time."""
 
-    def __init__(self, store: TableStore, commit_user: str) -> None:
+    def __init__(self, store: TableStore, commit_user: str, clock: Callable[[], float] = time.time) -> None:
         if not commit_user or "/" in commit_user or not commit_user.isprintable():
             raise InvalidInputError(f"Not the name of a stream's user: {commit_user!r}. It has no slashes.")
         self._store = store
         self._user = commit_user
         self._path = store.paths.epoch(commit_user)
+        self._clock = clock
 
     def is_committed(self, epoch: int) -> bool:
         """Whether the epoch, or a later one, was committed.
@@ -107,13 +114,16 @@ class EpochCommit:
         # Whether the user has committed is known by now, so that it need not be looked for.
         return FileStoreCommit(self._store, self._user, new_user=True)
 
-    def _note(self) -> EpochNote | None:
+    def _note(self, path: str | None = None) -> EpochNote | None:
+        path = path or self._path
         try:
-            return EpochNote.from_bytes(self._store.file_io.read_bytes(self._path), self._path)
+            return EpochNote.from_bytes(self._store.file_io.read_bytes(path), path)
         except FileNotFoundError:
             return None
 
     def _begin(self, epoch: int, job: str) -> None:
+        if self._note() is None:
+            self._remove_old_notes()
         newest = self._store.snapshots.latest_id() or 0
         note = EpochNote(epoch=epoch, job=job, after=newest, done=False)
         self._store.file_io.overwrite(self._path, note.to_bytes())
@@ -122,6 +132,17 @@ class EpochCommit:
         note = self._note()
         if note is not None and note.epoch == epoch and not note.done:
             self._store.file_io.overwrite(self._path, replace(note, done=True).to_bytes())
+
+    def _remove_old_notes(self) -> None:
+        limit = int(self._clock() * 1000) - self._store.options.epoch_note_retained_millis
+        file_io = self._store.file_io
+        old = [
+            f.path
+            for f in file_io.list(self._path.rpartition("/")[0])
+            if f.modified_millis is not None and f.modified_millis < limit
+        ]
+        # A commit in doubt stays so until somebody has looked into it.
+        file_io.delete_quietly([path for path in old if (note := self._note(path)) is None or note.done])
 
     def _happened(self, note: EpochNote) -> bool:
         """Whether the commit that was begun is among the snapshots made since."""

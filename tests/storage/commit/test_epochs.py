@@ -136,3 +136,18 @@ def test_notes_are_no_orphans_and_no_consumers(table: Table) -> None:
     remove_orphan_files(table.store, older_than_millis=int(now - 60) * 1000, clock=lambda: now)
     assert EpochCommit(table.store, USER).is_committed(0)
     assert _rows(table) == [1]
+
+
+def test_notes_that_no_commit_has_touched_for_long_go_when_another_query_begins(table: Table) -> None:
+    for user in (USER, "query-2", "query-3"):
+        EpochCommit(table.store, user).commit(_messages(table, 1), 0)
+    in_doubt = Path(table.location, "epoch", "epoch-query-2")
+    in_doubt.write_text(json.dumps({"epoch": 0, "job": "a", "after": 1, "done": False}))
+
+    def later() -> float:
+        return time.time() + 31 * 86_400
+
+    EpochCommit(table.store, "query-3", later).commit(_messages(table, 2), 1)
+    assert _note(table).exists()
+    EpochCommit(table.store, "query-4", later).commit(_messages(table, 3), 0)
+    assert sorted(p.name for p in in_doubt.parent.iterdir()) == ["epoch-query-2", "epoch-query-4"]
