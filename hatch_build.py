@@ -106,9 +106,9 @@ def build_jar(root: Path) -> Path:
             ),
             encoding="utf-8",
         )
-        outcome = subprocess.run(
-            [javac, f"@{arguments}"], capture_output=True, text=True, timeout=COMPILE_TIMEOUT_SECONDS, check=False
-        )
+        # javac ends before the better of the JVM's two compilers pays: with the quick one it takes a third of the time.
+        command = [javac, "-J-XX:TieredStopAtLevel=1", f"@{arguments}"]
+        outcome = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_SECONDS, check=False)
         if outcome.returncode != 0:
             raise JarBuildError(f"javac failed on the Spark extension (PySpark's jars in {jars}):\n{outcome.stderr}")
         for resource in (root / RESOURCES).rglob("*.*"):
