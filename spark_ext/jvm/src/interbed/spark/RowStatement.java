@@ -27,9 +27,11 @@ import org.apache.spark.sql.connector.catalog.procedures.BoundProcedure;
 import org.apache.spark.sql.connector.catalog.procedures.ProcedureParameter;
 import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
 import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 import scala.jdk.javaapi.CollectionConverters;
+import scala.runtime.AbstractFunction0;
 
 /**
  * Runs UPDATE, DELETE and MERGE INTO of an interbed table, and runs one again, from its analysis on, when another writer changed
@@ -42,6 +44,7 @@ record RowStatement(TableCatalog catalog) implements UnboundProcedure, BoundProc
   static final String PROCEDURE = "interbed_row_statement";
 
   private static final String MAX_RETRIES = "commit.max-retries";
+  private static final String SHUFFLE_ONE_SIDE = "spark.sql.sources.v2.bucketing.shuffle.enabled";
   private static final String MAX_RETRIES_DEFAULT = "10";
   private static final long SHORTEST_PAUSE_MILLIS = 20;
   private static final long LONGEST_PAUSE_MILLIS = 2000;
@@ -133,13 +136,33 @@ record RowStatement(TableCatalog catalog) implements UnboundProcedure, BoundProc
   }
 
   private static void run(LogicalPlan plan) {
+    SparkSession session = (SparkSession) org.apache.spark.sql.SparkSession.active();
     boolean outer = RUNNING.get();
     RUNNING.set(true);
     try {
-      Dataset$.MODULE$.ofRows((SparkSession) org.apache.spark.sql.SparkSession.active(), plan);
+      SQLConf.withExistingConf(
+          settings(session),
+          new AbstractFunction0<>() {
+            @Override
+            public Object apply() {
+              return Dataset$.MODULE$.ofRows(session, plan);
+            }
+          });
     } finally {
       RUNNING.set(outer);
     }
+  }
+
+  /**
+   * The session's settings, with a MERGE's source brought to the target's buckets rather than both to new partitions: the
+   * target is the larger one as a rule. The session itself goes on as the user has set it.
+   */
+  private static SQLConf settings(SparkSession session) {
+    SQLConf conf = session.sessionState().conf().clone();
+    if (!conf.contains(SHUFFLE_ONE_SIDE)) {
+      conf.setConfString(SHUFFLE_ONE_SIDE, "true");
+    }
+    return conf;
   }
 
   private static boolean isRetryable(Throwable error) {
