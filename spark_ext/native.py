@@ -1,6 +1,7 @@
 """Which splits Spark's own Parquet reader may read: those whose files hold the table's rows as they stand.
 
-The reader knows nothing of merging, schema evolution or Paimon's types; a file qualifies when it needs none of that.
+The reader knows nothing of merging, schema evolution or Paimon's types; a file qualifies when it needs none of that. It
+tells the positions of rows, by which those that deletion vectors mark are left out.
 """
 
 from collections.abc import Callable, Sequence
@@ -36,8 +37,7 @@ class NativeFiles:
 
     def of(self, split: Split) -> list[NativeFile]:
         """The files for Spark's reader; none when the split has to be read by Python."""
-        # Spark's own reader knows nothing of deletion vectors.
-        if not self._readable or not split.raw_convertible or not split.files or split.deletion_files:
+        if not self._readable or not split.raw_convertible or not split.files:
             return []
         files = []
         for file in split.files:

@@ -21,6 +21,7 @@ from interbed.storage.change_view import ChangeView
 from interbed.storage.errors import InvalidInputError
 from interbed.storage.predicate.expr import Predicate
 from interbed.storage.read.audit_read import AuditRead
+from interbed.storage.read.deletions import deletions_in
 from interbed.storage.read_optimized import ReadOptimizedTable
 from interbed.storage.scan.plan import Plan
 from interbed.storage.scan.split import Split
@@ -140,13 +141,15 @@ def as_read(handle: TableHandle, options: Mapping[str, str]) -> TableHandle:
 
 def split_for_spark(split: Split, native: NativeFiles | None, *, holds_rows: bool = False) -> ScanSplit:
     """A split on its way to Spark. `holds_rows` says that the files of any split hold the rows that it tells."""
-    files = native.of(replace(split, raw_convertible=True) if holds_rows else split) if native is not None else []
+    told = replace(split, raw_convertible=not split.deletion_files) if holds_rows else split
+    files = native.of(told) if native is not None else []
     return ScanSplit(
         payload=split.to_bytes(),
         rowCount=split.row_count,
         byteSize=split.byte_size,
         nativeFiles=files,
         preferredHosts=[],
+        hasDeletions=bool(files and split.deletion_files) or None,
     )
 
 
@@ -177,6 +180,19 @@ def read_split(task: bytes, split: bytes) -> Iterator[pa.RecordBatch]:
         for batch in _batches(read_task, conjunction_of(read_task.filters, handle.fields), split):
             if batch.num_rows:
                 yield batch_for_spark(narrow.apply(batch), arrow)
+
+
+def deleted_positions(task: bytes, split: bytes) -> Iterator[bytes]:
+    """For each file of a split the positions of its deleted rows, ascending, each in eight big-endian bytes.
+
+    Raises CorruptFileError naming an index file that can't be read.
+    """
+    planned_split = Split.from_bytes(split)
+    file_io = ReadTask.from_bytes(task).handle.open().store.file_io
+    deleted_of = deletions_in(file_io, planned_split.deletion_files)
+    for file in planned_split.files:
+        deleted = deleted_of(file)
+        yield b"" if deleted is None else deleted.positions.astype(">i8").tobytes()
 
 
 def _batches(task: ReadTask, predicate: Predicate | None, split: bytes) -> Iterable[pa.RecordBatch]:

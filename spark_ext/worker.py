@@ -1,6 +1,7 @@
 """What a Python process of Spark's worker pool does for interbed: read, write, plan, or a task of a procedure.
 
-READ sends a split's rows, WRITE takes a task's rows into files, TASK carries out a part of a procedure.
+READ sends a split's rows, WRITE takes a task's rows into files, TASK carries out a part of a procedure. DELETIONS says
+which rows of a split's files are gone, for Spark's own reader.
 
 A request is four bytes for the operation, four for the number of payloads, and each payload after four bytes of length;
 integers are big-endian. Then, marked by four bytes each:
@@ -10,6 +11,7 @@ integers are big-endian. Then, marked by four bytes each:
            worker: BATCH for each batch that it has taken; END and its result; END when it has aborted
     TASK   worker: END and its result
     PLAN   Thrift calls of planner.thrift until the JVM hangs up
+    DELETIONS  worker: END, then for each file the positions, ascending, each in eight bytes, after their length
 
 Instead of a marker the worker may send FAILURE, an ErrorKind of planner.thrift, a message and a traceback, each text
 after its length. A worker whose
@@ -30,6 +32,7 @@ READ = 1
 WRITE = 2
 PLAN = 3
 TASK = 4
+DELETIONS = 5
 
 END = 0
 BATCH = 1
@@ -77,6 +80,8 @@ def _serve(operation: int, payloads: list[bytes], infile: BufferedReader, outfil
             sys.exit(1)
         case 4:
             _serve_task(payloads, outfile)
+        case 5:
+            _serve_deletions(payloads, outfile)
         case _:
             raise ValueError(
                 f"The JVM asks for the operation {operation}, which this version of interbed does not know."
@@ -136,6 +141,18 @@ def _serve_task(payloads: list[bytes], outfile: BufferedWriter) -> None:
     procedure, shared, payload = payloads
     result = run_task(procedure.decode(), shared, payload)
     outfile.write(_INT.pack(END) + _INT.pack(len(result)) + result)
+
+
+def _serve_deletions(payloads: list[bytes], outfile: BufferedWriter) -> None:
+    # Imported late, see above.
+    from interbed.spark_ext.reader import deleted_positions
+
+    task, split = payloads
+    # All of them before the marker, so that an error takes its place.
+    found = list(deleted_positions(task, split))
+    outfile.write(_INT.pack(END))
+    for positions in found:
+        outfile.write(_INT.pack(len(positions)) + positions)
 
 
 def _next_batch(stream: "pa.RecordBatchReader") -> "pa.RecordBatch":

@@ -206,11 +206,13 @@ struct ScanSplit {
   1: required binary payload,
   2: required i64 rowCount,
   3: required i64 byteSize,
-  /** Not empty: these files hold exactly the rows of the split. */
+  /** Not empty: these files hold exactly the rows of the split, but for those that hasDeletions speaks of. */
   4: required list<NativeFile> nativeFiles,
   5: required list<string> preferredHosts,
   /** A JSON list of Spark's values, see ScanPartitioning. */
   9: optional string key,
+  /** Rows at some positions of the native files are gone; a worker says which. */
+  10: optional bool hasDeletions,
 }
 
 /** What the splits' keys are values of: partition columns, then (bucketCount > 0) the bucket of the bucket columns. */

@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.benchmarks import data
-from tests.benchmarks.spark_engines import ENGINES, Engine, session
+from tests.benchmarks.spark_engines import BUCKETS, COLUMNS, ENGINES, Engine, session
 from tests.benchmarks.spark_figures import Figures, least, timed
 from tests.benchmarks.spark_first_query import PLAIN
 
@@ -45,6 +45,8 @@ GOALS = {
     ("two columns", "iceberg"): 1.1,
     ("compacted: full scan", PARQUET): 1.15,
     ("compacted: two columns", PARQUET): 1.15,
+    ("deletion vectors: full scan", PARQUET): 1.15,
+    ("deletion vectors: two columns", PARQUET): 1.15,
     ("upsert", "iceberg"): 0.25,
     ("merge into", "iceberg"): 0.4,
     ("delete", "iceberg"): 0.6,
@@ -121,7 +123,28 @@ def _measure(spark: "SparkSession", directory: Path, peers: Collection[str], con
     engines[0].frame().write.parquet(plain)
     frames = {e.name: e.frame for e in engines} | {PARQUET: lambda: spark.read.parquet(plain)}
     _read(found, "compacted: ", queries, frames, facts["rows_at_the_end"], console)
+    _read_with_deletions(found, spark, directory, queries, console)
     return found
+
+
+def _read_with_deletions(
+    found: Found, spark: "SparkSession", directory: Path, queries: "dict[str, Query]", console: Console
+) -> None:
+    """Scans of a table in whose files deletion vectors mark rows, against Parquet files of what is left."""
+    table, plain = "lake.b.marked", str(directory / "plain-marked")
+    with console.status("deletion vectors: writing"):
+        spark.sql(
+            f"CREATE TABLE {table} ({COLUMNS}) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '{BUCKETS}', "
+            "'file.compression' = 'zstd', 'deletion-vectors.enabled' = 'true')"
+        )
+        for source in ("base", "upsert_0"):
+            spark.sql(f"INSERT INTO {table} SELECT * FROM {source}")
+        spark.sql(f"DELETE FROM {table} WHERE id IN (SELECT id FROM delete_0)")
+        spark.table(table).write.parquet(plain)
+        rows = spark.read.parquet(plain).count()
+    scans = {name: queries[name] for name in ("full scan", "two columns")}
+    frames = {ENGINES[0].name: lambda: spark.table(table), PARQUET: lambda: spark.read.parquet(plain)}
+    _read(found, "deletion vectors: ", scans, frames, rows, console)
 
 
 def _queries(lookup: int) -> "dict[str, Query]":

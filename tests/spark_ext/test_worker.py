@@ -166,6 +166,23 @@ def test_a_worker_serves_one_request_after_the_other(conversation: Conversation,
         assert conversation.read_int() == worker.END
 
 
+def test_a_worker_says_which_rows_of_each_file_are_gone(conversation: Conversation, tmp_path: Path) -> None:
+    catalog = load_catalog(warehouse=str(tmp_path))
+    catalog.create_database("db")
+    table = catalog.create_table("db.t", SCHEMA, options={"deletion-vectors.enabled": "true"})
+    table.append(pa.table({"id": [1, 2, 3, 4], "v": ["a"] * 4}, schema=SCHEMA))
+    table.append(pa.Table.from_batches([ROWS]))
+    snapshot_id = table.delete("id > 2 or v = 'b'")
+    (split,) = table.new_scan().plan().splits
+    task = ReadTask(handle=_handle(table, snapshot_id), columns=("v",), filters=()).to_bytes()
+
+    conversation.request(worker.DELETIONS, task, split.to_bytes())
+
+    assert conversation.read_int() == worker.END
+    found = {file.row_count: conversation.read_bytes() for file in split.files}
+    assert found == {4: struct.pack("!qq", 2, 3), 2: struct.pack("!q", 1)}
+
+
 def test_an_abort_deletes_the_files_and_is_confirmed(conversation: Conversation, table: Table) -> None:
     _start_write(conversation, table)
     conversation.send_int(worker.ABORT)

@@ -15,12 +15,14 @@ import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.execution.datasources.FilePartition;
 import org.apache.spark.sql.execution.datasources.PartitionedFile;
+import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetOptions;
 import org.apache.spark.sql.execution.datasources.parquet.ParquetReadSupport;
 import org.apache.spark.sql.execution.datasources.v2.parquet.ParquetPartitionReaderFactory;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.internal.connector.PredicateUtils;
 import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.DoubleType;
 import org.apache.spark.sql.types.FloatType;
 import org.apache.spark.sql.types.StructType;
@@ -51,6 +53,9 @@ final class NativeParquet implements Serializable {
   private static final Map<String, String> OPTIONS =
       Map.of("datetimeRebaseMode", "CORRECTED", "int96RebaseMode", "CORRECTED");
 
+  /** Spark's reader fills a column of this name with positions, as it does for `_metadata.row_index`. */
+  private static final String POSITION = ParquetFileFormat.ROW_INDEX_TEMPORARY_COLUMN_NAME();
+
   private static final FilePartition NO_FILES = new FilePartition(0, new PartitionedFile[0]);
 
   private final ParquetPartitionReaderFactory factory;
@@ -61,9 +66,10 @@ final class NativeParquet implements Serializable {
 
   /**
    * A reader of these columns that skips row groups by the filters, or null when the session's settings keep Spark from reading
-   * them in columns.
+   * them in columns. With `located` one more column tells each row's position in its file.
    */
-  static NativeParquet create(StructType tableSchema, StructType readSchema, Predicate[] filters) {
+  static NativeParquet create(StructType tableSchema, StructType columns, Predicate[] filters, boolean located) {
+    StructType readSchema = located ? columns.add(POSITION, DataTypes.LongType, true) : columns;
     SparkSession session = (SparkSession) org.apache.spark.sql.SparkSession.active();
     SQLConf conf = session.sessionState().conf();
     Configuration hadoop = session.sessionState().newHadoopConf();
@@ -118,18 +124,26 @@ final class NativeParquet implements Serializable {
   PartitionReader<ColumnarBatch> open(SplitPartition split) {
     PartitionedFile[] files = new PartitionedFile[split.uris().length];
     for (int i = 0; i < files.length; i++) {
-      long size = split.byteSizes()[i];
-      files[i] =
-          new PartitionedFile(
-              InternalRow.empty(),
-              SparkPath.fromUri(URI.create(split.uris()[i])),
-              0,
-              size,
-              new String[0],
-              0L,
-              size,
-              scala.collection.immutable.Map$.MODULE$.<String, Object>empty());
+      files[i] = file(split, i);
     }
     return factory.createColumnarReader(new FilePartition(0, files));
+  }
+
+  /** One file of the split alone. */
+  PartitionReader<ColumnarBatch> openFile(SplitPartition split, int index) {
+    return factory.createColumnarReader(new FilePartition(0, new PartitionedFile[] {file(split, index)}));
+  }
+
+  private static PartitionedFile file(SplitPartition split, int index) {
+    long size = split.byteSizes()[index];
+    return new PartitionedFile(
+        InternalRow.empty(),
+        SparkPath.fromUri(URI.create(split.uris()[index])),
+        0,
+        size,
+        new String[0],
+        0L,
+        size,
+        scala.collection.immutable.Map$.MODULE$.<String, Object>empty());
   }
 }

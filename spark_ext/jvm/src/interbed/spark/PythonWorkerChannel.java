@@ -33,7 +33,8 @@ final class PythonWorkerChannel implements ReadableByteChannel, WritableByteChan
     READ(1),
     WRITE(2),
     PLAN(3),
-    TASK(4);
+    TASK(4),
+    DELETIONS(5);
 
     private final int code;
 

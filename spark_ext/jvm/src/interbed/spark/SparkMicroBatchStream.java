@@ -126,9 +126,10 @@ final class SparkMicroBatchStream implements MicroBatchStream, SupportsTriggerAv
   @Override
   public synchronized PartitionReaderFactory createReaderFactory() {
     if (nativeParquet == null) {
-      nativeParquet = NativeParquet.create(table.schema(), readSchema, new Predicate[0]);
+      nativeParquet = NativeParquet.create(table.schema(), readSchema, new Predicate[0], false);
     }
-    return new SplitReaderFactory(PythonCommand.current(), stream.getTask(), readSchema, nativeParquet);
+    // Splits with deletions are of the first batch only, if there are any, and are left to Python.
+    return new SplitReaderFactory(PythonCommand.current(), stream.getTask(), readSchema, nativeParquet, null);
   }
 
   @Override

@@ -180,12 +180,16 @@ final class SparkScan
 
   @Override
   public PartitionReaderFactory createReaderFactory() {
-    boolean anyNative = plan().getSplits().stream().anyMatch(split -> !split.getNativeFiles().isEmpty());
     return new SplitReaderFactory(
-        PythonCommand.current(),
-        plan().getTask(),
-        readSchema,
-        anyNative ? NativeParquet.create(table.schema(), readSchema, pushed) : null);
+        PythonCommand.current(), plan().getTask(), readSchema, nativeReader(false), nativeReader(true));
+  }
+
+  /** Spark's own reader for the native splits that have deletions, or for those that have none; null without such splits. */
+  private NativeParquet nativeReader(boolean ofDeletions) {
+    boolean any =
+        plan().getSplits().stream()
+            .anyMatch(split -> !split.getNativeFiles().isEmpty() && split.isHasDeletions() == ofDeletions);
+    return any ? NativeParquet.create(table.schema(), readSchema, pushed, ofDeletions) : null;
   }
 
   /** Scans that would read the same are the same to Spark, which then runs them once. */

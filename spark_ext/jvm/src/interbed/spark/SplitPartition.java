@@ -6,13 +6,15 @@ import java.util.List;
 import org.apache.spark.sql.connector.read.InputPartition;
 
 /** A split on its way to an executor; without native files it is read by Python. */
-record SplitPartition(byte[] payload, String[] uris, long[] byteSizes, String[] hosts) implements InputPartition {
+record SplitPartition(byte[] payload, String[] uris, long[] byteSizes, boolean hasDeletions, String[] hosts)
+    implements InputPartition {
   static SplitPartition of(ScanSplit split) {
     List<NativeFile> files = split.getNativeFiles();
     return new SplitPartition(
         split.getPayload(),
         files.stream().map(NativeFile::getUri).toArray(String[]::new),
         files.stream().mapToLong(NativeFile::getByteSize).toArray(),
+        split.isHasDeletions(),
         split.getPreferredHosts().toArray(String[]::new));
   }
 

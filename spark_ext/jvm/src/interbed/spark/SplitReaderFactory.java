@@ -1,5 +1,9 @@
 package interbed.spark;
 
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.nio.ByteBuffer;
+import java.nio.LongBuffer;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReader;
@@ -16,12 +20,20 @@ final class SplitReaderFactory implements PartitionReaderFactory {
   private final StructType readSchema;
   // Null when no split is for it, and when this session does not read Parquet in columns.
   private final NativeParquet nativeParquet;
+  // The same with positions of rows; null when no native split has deletions.
+  private final NativeParquet locatedParquet;
 
-  SplitReaderFactory(PythonCommand command, byte[] task, StructType readSchema, NativeParquet nativeParquet) {
+  SplitReaderFactory(
+      PythonCommand command,
+      byte[] task,
+      StructType readSchema,
+      NativeParquet nativeParquet,
+      NativeParquet locatedParquet) {
     this.command = command;
     this.task = task;
     this.readSchema = readSchema;
     this.nativeParquet = nativeParquet;
+    this.locatedParquet = locatedParquet;
   }
 
   @Override
@@ -37,9 +49,40 @@ final class SplitReaderFactory implements PartitionReaderFactory {
   @Override
   public PartitionReader<ColumnarBatch> createColumnarReader(InputPartition partition) {
     SplitPartition split = partition instanceof KeyedSplit keyed ? keyed.split() : (SplitPartition) partition;
-    if (split.isNative() && nativeParquet != null) {
+    if (split.isNative() && split.hasDeletions() && locatedParquet != null) {
+      return new UndeletedRows(locatedParquet, split, deletedPositions(split), readSchema.length());
+    }
+    if (split.isNative() && !split.hasDeletions() && nativeParquet != null) {
       return nativeParquet.open(split);
     }
     return new ArrowSplitReader(command, task, split.payload(), readSchema.length());
+  }
+
+  /** For each file of the split the positions of the rows that are gone, in ascending order. */
+  private long[][] deletedPositions(SplitPartition split) {
+    PythonWorkerChannel worker =
+        PythonWorkerChannel.open(command, PythonWorkerChannel.Operation.DELETIONS, task, split.payload());
+    boolean done = false;
+    try {
+      if (worker.readInt() != PythonWorkerChannel.END) {
+        throw worker.failure();
+      }
+      long[][] deleted = new long[split.uris().length][];
+      for (int i = 0; i < deleted.length; i++) {
+        LongBuffer positions = ByteBuffer.wrap(worker.readBytes()).asLongBuffer();
+        deleted[i] = new long[positions.remaining()];
+        positions.get(deleted[i]);
+      }
+      done = true;
+      return deleted;
+    } catch (IOException error) {
+      throw new UncheckedIOException("The deleted rows of a split could not be looked up", error);
+    } finally {
+      if (done) {
+        worker.release();
+      } else {
+        worker.hangUp();
+      }
+    }
   }
 }
