@@ -1866,20 +1866,22 @@ class ScanSplit(object):
      - payload: What a worker needs to read the split, besides ScanPlan.task.
      - rowCount
      - byteSize
-     - nativeFiles: Not empty: these files hold exactly the rows of the split.
+     - nativeFiles: Not empty: these files hold exactly the rows of the split, but for those that hasDeletions speaks of.
      - preferredHosts
      - key: A JSON list of Spark's values, see ScanPartitioning.
+     - hasDeletions: Rows at some positions of the native files are gone; a worker says which.
 
     """
 
 
-    def __init__(self, payload=None, rowCount=None, byteSize=None, nativeFiles=None, preferredHosts=None, key=None,):
+    def __init__(self, payload=None, rowCount=None, byteSize=None, nativeFiles=None, preferredHosts=None, key=None, hasDeletions=None,):
         self.payload = payload
         self.rowCount = rowCount
         self.byteSize = byteSize
         self.nativeFiles = nativeFiles
         self.preferredHosts = preferredHosts
         self.key = key
+        self.hasDeletions = hasDeletions
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -1931,6 +1933,11 @@ class ScanSplit(object):
                     self.key = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
                 else:
                     iprot.skip(ftype)
+            elif fid == 10:
+                if ftype == TType.BOOL:
+                    self.hasDeletions = iprot.readBool()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -1970,6 +1977,10 @@ class ScanSplit(object):
         if self.key is not None:
             oprot.writeFieldBegin('key', TType.STRING, 9)
             oprot.writeString(self.key.encode('utf-8') if sys.version_info[0] == 2 else self.key)
+            oprot.writeFieldEnd()
+        if self.hasDeletions is not None:
+            oprot.writeFieldBegin('hasDeletions', TType.BOOL, 10)
+            oprot.writeBool(self.hasDeletions)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -3808,6 +3819,7 @@ ScanSplit.thrift_spec = (
     None,  # 7
     None,  # 8
     (9, TType.STRING, 'key', 'UTF8', None, ),  # 9
+    (10, TType.BOOL, 'hasDeletions', None, None, ),  # 10
 )
 all_structs.append(ScanPartitioning)
 ScanPartitioning.thrift_spec = (

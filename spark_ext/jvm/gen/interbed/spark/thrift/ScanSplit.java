@@ -16,6 +16,7 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
   private static final org.apache.thrift.protocol.TField NATIVE_FILES_FIELD_DESC = new org.apache.thrift.protocol.TField("nativeFiles", org.apache.thrift.protocol.TType.LIST, (short)4);
   private static final org.apache.thrift.protocol.TField PREFERRED_HOSTS_FIELD_DESC = new org.apache.thrift.protocol.TField("preferredHosts", org.apache.thrift.protocol.TType.LIST, (short)5);
   private static final org.apache.thrift.protocol.TField KEY_FIELD_DESC = new org.apache.thrift.protocol.TField("key", org.apache.thrift.protocol.TType.STRING, (short)9);
+  private static final org.apache.thrift.protocol.TField HAS_DELETIONS_FIELD_DESC = new org.apache.thrift.protocol.TField("hasDeletions", org.apache.thrift.protocol.TType.BOOL, (short)10);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new ScanSplitStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new ScanSplitTupleSchemeFactory();
@@ -27,7 +28,7 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
   public long rowCount; // required
   public long byteSize; // required
   /**
-   * Not empty: these files hold exactly the rows of the split.
+   * Not empty: these files hold exactly the rows of the split, but for those that hasDeletions speaks of.
    */
   public @org.apache.thrift.annotation.Nullable java.util.List<NativeFile> nativeFiles; // required
   public @org.apache.thrift.annotation.Nullable java.util.List<java.lang.String> preferredHosts; // required
@@ -35,6 +36,10 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
    * A JSON list of Spark's values, see ScanPartitioning.
    */
   public @org.apache.thrift.annotation.Nullable java.lang.String key; // optional
+  /**
+   * Rows at some positions of the native files are gone; a worker says which.
+   */
+  public boolean hasDeletions; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
@@ -45,14 +50,18 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
     ROW_COUNT((short)2, "rowCount"),
     BYTE_SIZE((short)3, "byteSize"),
     /**
-     * Not empty: these files hold exactly the rows of the split.
+     * Not empty: these files hold exactly the rows of the split, but for those that hasDeletions speaks of.
      */
     NATIVE_FILES((short)4, "nativeFiles"),
     PREFERRED_HOSTS((short)5, "preferredHosts"),
     /**
      * A JSON list of Spark's values, see ScanPartitioning.
      */
-    KEY((short)9, "key");
+    KEY((short)9, "key"),
+    /**
+     * Rows at some positions of the native files are gone; a worker says which.
+     */
+    HAS_DELETIONS((short)10, "hasDeletions");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -80,6 +89,8 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
           return PREFERRED_HOSTS;
         case 9: // KEY
           return KEY;
+        case 10: // HAS_DELETIONS
+          return HAS_DELETIONS;
         default:
           return null;
       }
@@ -125,8 +136,9 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
   // isset id assignments
   private static final int __ROWCOUNT_ISSET_ID = 0;
   private static final int __BYTESIZE_ISSET_ID = 1;
+  private static final int __HASDELETIONS_ISSET_ID = 2;
   private byte __isset_bitfield = 0;
-  private static final _Fields optionals[] = {_Fields.KEY};
+  private static final _Fields optionals[] = {_Fields.KEY,_Fields.HAS_DELETIONS};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -144,6 +156,8 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
             new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING))));
     tmpMap.put(_Fields.KEY, new org.apache.thrift.meta_data.FieldMetaData("key", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING)));
+    tmpMap.put(_Fields.HAS_DELETIONS, new org.apache.thrift.meta_data.FieldMetaData("hasDeletions", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.BOOL)));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(ScanSplit.class, metaDataMap);
   }
@@ -192,6 +206,7 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
     if (other.isSetKey()) {
       this.key = other.key;
     }
+    this.hasDeletions = other.hasDeletions;
   }
 
   @Override
@@ -209,6 +224,8 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
     this.nativeFiles = null;
     this.preferredHosts = null;
     this.key = null;
+    setHasDeletionsIsSet(false);
+    this.hasDeletions = false;
   }
 
   /**
@@ -314,7 +331,7 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
   }
 
   /**
-   * Not empty: these files hold exactly the rows of the split.
+   * Not empty: these files hold exactly the rows of the split, but for those that hasDeletions speaks of.
    */
   @org.apache.thrift.annotation.Nullable
   public java.util.List<NativeFile> getNativeFiles() {
@@ -322,7 +339,7 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
   }
 
   /**
-   * Not empty: these files hold exactly the rows of the split.
+   * Not empty: these files hold exactly the rows of the split, but for those that hasDeletions speaks of.
    */
   public ScanSplit setNativeFiles(@org.apache.thrift.annotation.Nullable java.util.List<NativeFile> nativeFiles) {
     this.nativeFiles = nativeFiles;
@@ -416,6 +433,35 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
     }
   }
 
+  /**
+   * Rows at some positions of the native files are gone; a worker says which.
+   */
+  public boolean isHasDeletions() {
+    return this.hasDeletions;
+  }
+
+  /**
+   * Rows at some positions of the native files are gone; a worker says which.
+   */
+  public ScanSplit setHasDeletions(boolean hasDeletions) {
+    this.hasDeletions = hasDeletions;
+    setHasDeletionsIsSet(true);
+    return this;
+  }
+
+  public void unsetHasDeletions() {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.clearBit(__isset_bitfield, __HASDELETIONS_ISSET_ID);
+  }
+
+  /** Returns true if field hasDeletions is set (has been assigned a value) and false otherwise */
+  public boolean isSetHasDeletions() {
+    return org.apache.thrift.EncodingUtils.testBit(__isset_bitfield, __HASDELETIONS_ISSET_ID);
+  }
+
+  public void setHasDeletionsIsSet(boolean value) {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __HASDELETIONS_ISSET_ID, value);
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -471,6 +517,14 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
       }
       break;
 
+    case HAS_DELETIONS:
+      if (value == null) {
+        unsetHasDeletions();
+      } else {
+        setHasDeletions((java.lang.Boolean)value);
+      }
+      break;
+
     }
   }
 
@@ -496,6 +550,9 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
     case KEY:
       return getKey();
 
+    case HAS_DELETIONS:
+      return isHasDeletions();
+
     }
     throw new java.lang.IllegalStateException();
   }
@@ -520,6 +577,8 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
       return isSetPreferredHosts();
     case KEY:
       return isSetKey();
+    case HAS_DELETIONS:
+      return isSetHasDeletions();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -591,6 +650,15 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
         return false;
     }
 
+    boolean this_present_hasDeletions = true && this.isSetHasDeletions();
+    boolean that_present_hasDeletions = true && that.isSetHasDeletions();
+    if (this_present_hasDeletions || that_present_hasDeletions) {
+      if (!(this_present_hasDeletions && that_present_hasDeletions))
+        return false;
+      if (this.hasDeletions != that.hasDeletions)
+        return false;
+    }
+
     return true;
   }
 
@@ -617,6 +685,10 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
     hashCode = hashCode * 8191 + ((isSetKey()) ? 131071 : 524287);
     if (isSetKey())
       hashCode = hashCode * 8191 + key.hashCode();
+
+    hashCode = hashCode * 8191 + ((isSetHasDeletions()) ? 131071 : 524287);
+    if (isSetHasDeletions())
+      hashCode = hashCode * 8191 + ((hasDeletions) ? 131071 : 524287);
 
     return hashCode;
   }
@@ -689,6 +761,16 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
         return lastComparison;
       }
     }
+    lastComparison = java.lang.Boolean.compare(isSetHasDeletions(), other.isSetHasDeletions());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetHasDeletions()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.hasDeletions, other.hasDeletions);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
     return 0;
   }
 
@@ -752,6 +834,12 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
       } else {
         sb.append(this.key);
       }
+      first = false;
+    }
+    if (isSetHasDeletions()) {
+      if (!first) sb.append(", ");
+      sb.append("hasDeletions:");
+      sb.append(this.hasDeletions);
       first = false;
     }
     sb.append(")");
@@ -881,6 +969,14 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 10: // HAS_DELETIONS
+            if (schemeField.type == org.apache.thrift.protocol.TType.BOOL) {
+              struct.hasDeletions = iprot.readBool();
+              struct.setHasDeletionsIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -945,6 +1041,11 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
           oprot.writeFieldEnd();
         }
       }
+      if (struct.isSetHasDeletions()) {
+        oprot.writeFieldBegin(HAS_DELETIONS_FIELD_DESC);
+        oprot.writeBool(struct.hasDeletions);
+        oprot.writeFieldEnd();
+      }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
     }
@@ -984,9 +1085,15 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
       if (struct.isSetKey()) {
         optionals.set(0);
       }
-      oprot.writeBitSet(optionals, 1);
+      if (struct.isSetHasDeletions()) {
+        optionals.set(1);
+      }
+      oprot.writeBitSet(optionals, 2);
       if (struct.isSetKey()) {
         oprot.writeString(struct.key);
+      }
+      if (struct.isSetHasDeletions()) {
+        oprot.writeBool(struct.hasDeletions);
       }
     }
 
@@ -1022,10 +1129,14 @@ public class ScanSplit implements org.apache.thrift.TBase<ScanSplit, ScanSplit._
         }
       }
       struct.setPreferredHostsIsSet(true);
-      java.util.BitSet incoming = iprot.readBitSet(1);
+      java.util.BitSet incoming = iprot.readBitSet(2);
       if (incoming.get(0)) {
         struct.key = iprot.readString();
         struct.setKeyIsSet(true);
+      }
+      if (incoming.get(1)) {
+        struct.hasDeletions = iprot.readBool();
+        struct.setHasDeletionsIsSet(true);
       }
     }
   }
