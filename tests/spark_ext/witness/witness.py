@@ -1,8 +1,8 @@
 """Spark, Java Paimon and pypaimon, asked for the rows and the changes of one table; they must give one answer.
 
 Spark is asked through the extension, the others read the warehouse by themselves. Values are compared in the JSON of
-tests/support/peers_json.py, as far as Spark's types can tell them apart: a TIME is a number there, a timestamp ends with
-its microseconds.
+tests/support/peers_json.py, as far as Spark's types can tell them apart: a TIME is a number there, and a timestamp ends
+with its microseconds.
 """
 
 import json
