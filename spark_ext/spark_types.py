@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from interbed.spark_ext.defaults import default_from_spark, default_to_spark
+from interbed.spark_ext.timestamps import rounded_down
 from interbed.storage.errors import InvalidInputError, NotSupportedError
 from interbed.storage.types.arrow import FieldIds, type_to_arrow
 from interbed.storage.types.data_type import (
@@ -225,13 +226,13 @@ def arrow_schema_for_spark(fields: Sequence[DataField]) -> pa.Schema:
 def batch_for_spark(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """A batch of a read in the schema that Spark expects; columns are matched by position.
 
-    Timestamps of nanoseconds lose what Spark can't hold, towards zero.
+    Timestamps of nanoseconds lose what Spark can't hold, downwards.
     """
     if len(schema) == 0:
         # A batch without columns still counts rows; from_arrays would forget them.
         return batch.select([])
     columns = [
-        column if column.type.equals(field.type) else column.cast(field.type, safe=False)
+        column if column.type.equals(field.type) else rounded_down(column, field.type, safe=False)
         for column, field in zip(batch.columns, schema, strict=True)
     ]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
@@ -253,7 +254,7 @@ def batch_from_spark(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch
             # Only timestamps may lose something; an integer that does not fit must not wrap around.
             cut = pa.types.is_timestamp(target)
             try:
-                column = column.cast(target, safe=not cut)
+                column = rounded_down(column, target, safe=not cut)
             except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
                 raise InvalidInputError(f"Values of the column '{name}' do not fit into {target}: {error}") from error
         columns.append(column)
