@@ -162,5 +162,5 @@ def check_versions(witness: Witness, kind: Kind, rows: str) -> None:
     witness.sql("INSERT INTO {lake}.db.`t$branch_b` VALUES (77, 'x', 7, 'of the branch')")
     witness.sql("TRUNCATE TABLE {lake}.db.t")
     assert witness.agree("db.t", pypaimon=kind.pypaimon) == []
-    assert shown(witness.agree("db.t", pypaimon=False, scan_tag_name="kept")) == rows
+    assert shown(witness.agree("db.t", version="kept")) == rows
     assert shown(witness.agree("db.t$branch_b", pypaimon=False)) == f"{rows}; 77 x 7 of the branch"

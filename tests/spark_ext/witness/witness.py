@@ -39,24 +39,34 @@ class Witness:
         """The table `database.table` (or its branch) as Java has it."""
         return self.java.table(self.lake.warehouse, name)
 
-    def agree(self, name: str, *, pypaimon: bool = True, **options: str) -> Rows:
+    def agree(self, name: str, *, pypaimon: bool = True, version: str | None = None) -> Rows:
         """What Spark, Java and (where it can) pypaimon read, in one order; AssertionError when they differ.
 
-        `options` choose a version, with underscores for dashes behind `scan_`: `scan_tag_name="a"`.
+        A `version` is a snapshot's id or a tag, which pypaimon is not asked for.
         """
-        chosen = {key.replace("_", "-").replace("scan-", "scan.", 1): value for key, value in options.items()}
-        of_java = self.table(name).read(options=chosen)
+        of_java = self.table(name).read(options={} if version is None else {"scan.version": version})
         told = in_spark(of_java)
-        assert self.spark_rows(name, of_java.types, chosen) == told, f"Spark reads {name} as Java does {chosen}"
-        if pypaimon:
-            of_python = self.python.table(self.lake.warehouse, name).read(options=chosen)
-            assert in_spark(of_python) == told, f"pypaimon reads {name} as Java does {chosen}"
+        of_spark = self.spark_rows(name, of_java.types, version=version)
+        assert of_spark == told, f"Spark reads {name} as Java does: {difference(of_spark, told)}"
+        if pypaimon and version is None:
+            read = in_spark(self.python.table(self.lake.warehouse, name).read())
+            assert read == told, f"pypaimon reads {name} as Java does: {difference(read, told)}"
         return told
 
-    def spark_rows(self, name: str, types: Sequence[PeerType], options: Mapping[str, str] | None = None) -> Rows:
+    def spark_rows(
+        self,
+        name: str,
+        types: Sequence[PeerType],
+        options: Mapping[str, str] | None = None,
+        *,
+        version: str | None = None,
+    ) -> Rows:
         """What Spark reads of a table whose columns have these types."""
-        database, table = name.split(".", 1)
-        frame = self.lake.spark.read.options(**dict(options or {})).table(f"{self.lake.name}.{database}.`{table}`")
+        full = f"{self.lake.name}.{name.split('.', 1)[0]}.`{name.split('.', 1)[1]}`"
+        if version is not None:
+            frame = self.lake.frame(f"SELECT * FROM {full} VERSION AS OF '{version}'")
+        else:
+            frame = self.lake.spark.read.options(**dict(options or {})).table(full)
         return spark_rows(frame.toArrow(), types)
 
     def agree_on_changes(self, name: str, first: int, last: int) -> list[tuple[str, list[Any]]]:
@@ -72,6 +82,14 @@ class Witness:
         """The id of the newest snapshot, 0 when there is none."""
         snapshots = self.table(name).snapshots()
         return int(snapshots[-1]["id"]) if snapshots else 0
+
+
+def difference(left: Rows, right: Rows) -> str:
+    """The first values that differ, for a message."""
+    if len(left) != len(right):
+        return f"{len(left)} rows, {len(right)} rows: {[row for row in left if row not in right][:3]}"
+    rows = ((mine, other) for mine, other in zip(left, right, strict=True) if mine != other)
+    return next((f"{mine}, {other}" for mine, other in rows), "none")
 
 
 def in_spark(read: PeerRows) -> Rows:

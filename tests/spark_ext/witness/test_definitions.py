@@ -1,0 +1,74 @@
+"""ALTER TABLE of every kind, CREATE TABLE AS and its kin: rows of before and after, read by all."""
+
+import pytest
+
+from tests.spark_ext.witness.witness import Witness
+
+ALTERATIONS = [
+    "ADD COLUMNS (x DATE COMMENT 'a day' AFTER id, s.z DOUBLE FIRST, l.element.y STRING)",
+    "ADD COLUMN m.value.w ARRAY<INT>",
+    "RENAME COLUMN s.b TO label",
+    "RENAME COLUMN v TO amount",
+    "ALTER COLUMN s.a TYPE BIGINT",
+    "ALTER COLUMN amount TYPE BIGINT",
+    "ALTER COLUMN f TYPE DOUBLE",
+    "ALTER COLUMN d TYPE DECIMAL(12, 2)",
+    "ALTER COLUMN l.element.x TYPE BIGINT",
+    "ALTER COLUMN m.value.q AFTER w",
+    "ALTER COLUMN amount FIRST",
+    "ALTER COLUMN s AFTER l",
+    "DROP COLUMN s.z",
+    "DROP COLUMN f",
+    "ADD COLUMN f STRING",
+    "ALTER COLUMN f SET DEFAULT 'of now'",
+    "ALTER COLUMN d DROP NOT NULL",
+]
+PRIMARY = "'primary-key' = 'id', 'bucket' = '1'"
+
+
+@pytest.mark.parametrize("properties", ["'file.format' = 'parquet'", f"{PRIMARY}, 'file.format' = 'orc'"])
+def test_rows_of_before_and_after_an_alteration_are_read_by_all(witness: Witness, properties: str) -> None:
+    witness.sql(
+        "CREATE TABLE {lake}.db.t (id INT NOT NULL, v INT, f FLOAT, d DECIMAL(9, 2) NOT NULL, "
+        "s STRUCT<a: INT, b: STRING>, l ARRAY<STRUCT<x: INT>>, m MAP<STRING, STRUCT<q: INT>>) "
+        f"TBLPROPERTIES ({properties})"
+    )
+    witness.sql(
+        "INSERT INTO {lake}.db.t VALUES (1, 1, 1.5, 1.25, named_struct('a', 1, 'b', 'one'), "
+        "array(named_struct('x', 10)), map('k', named_struct('q', 100))), (2, NULL, NULL, 0, NULL, array(), map())"
+    )
+    for number, change in enumerate(ALTERATIONS):
+        witness.sql(f"ALTER TABLE {{lake}}.db.t {change}")
+        # pypaimon finds nested fields by their names.
+        assert len(witness.agree("db.t", pypaimon=False)) == 2 + number
+        witness.sql(f"INSERT INTO {{lake}}.db.t (id, d) VALUES ({number + 3}, {number})")
+    before = witness.agree("db.t", pypaimon=False)
+    witness.sql("UPDATE {lake}.db.t SET s.label = 'new', amount = 9999999999 WHERE id IN (1, 5)")
+    assert witness.agree("db.t", pypaimon=False) != before
+    witness.sql("CALL {lake}.sys.compact('db.t')")
+    witness.agree("db.t", pypaimon=False)
+    assert len(witness.agree("db.t", version="1")) == 2
+
+
+def test_tables_made_of_queries_are_read_by_all(witness: Witness) -> None:
+    witness.sql(
+        f"CREATE TABLE {{lake}}.db.t TBLPROPERTIES ({PRIMARY}) AS SELECT * FROM VALUES (1, 'a', 1.5D), (2, 'b', 2.5D) "
+        "AS t(id, name, x)"
+    )
+    witness.agree("db.t")
+    witness.sql(f"CREATE OR REPLACE TABLE {{lake}}.db.t (id INT NOT NULL, other DATE) TBLPROPERTIES ({PRIMARY})")
+    assert witness.agree("db.t") == []
+    witness.sql("INSERT INTO {lake}.db.t VALUES (3, DATE '2026-01-31')")
+    assert len(witness.agree("db.t")) == 1
+    witness.sql(
+        f"REPLACE TABLE {{lake}}.db.t TBLPROPERTIES ({PRIMARY}, 'changelog-producer' = 'lookup') AS "
+        "SELECT id + 1 AS id, named_struct('at', other, 'tags', array('x')) AS s FROM {lake}.db.t"
+    )
+    assert len(witness.agree("db.t")) == 1
+    witness.sql(
+        "INSERT INTO {lake}.db.t SELECT id, named_struct('at', DATE '2000-01-01', 'tags', array()) FROM {lake}.db.t"
+    )
+    assert len(witness.agree("db.t")) == 1
+    witness.sql("CREATE TABLE {lake}.db.l LIKE {lake}.db.t TBLPROPERTIES ('bucket' = '2')")
+    witness.sql("INSERT OVERWRITE {lake}.db.l SELECT * FROM {lake}.db.t")
+    assert witness.agree("db.l") == witness.agree("db.t")
