@@ -9,6 +9,7 @@ import click
 
 from interbed.catalog.cli_parts import json_flag, opened_table, show, show_json
 from interbed.catalog.factory import open_catalog
+from interbed.storage.paths import MAIN_BRANCH
 from interbed.storage.version.partition_expiry import ExpirationStrategy
 from interbed.storage.version.tag import Tag
 
@@ -170,6 +171,18 @@ def delete_branch(options: dict[str, str], name: str, branch: str) -> None:
         opened.delete_branch(branch)
 
 
+@click.command("merge-branch")
+@_name
+@_branch
+@click.option("--into", default=MAIN_BRANCH, show_default=True, help="The branch that gets the rows.")
+@click.pass_obj
+def merge_branch(options: dict[str, str], name: str, branch: str, into: str) -> None:
+    """Add the rows of a branch to the table or to another branch, without copying files; of append tables."""
+    with opened_table(options, name) as opened:
+        snapshot_id = opened.merge_branch(branch, into)
+        click.echo("nothing to merge" if snapshot_id is None else f"snapshot {snapshot_id}")
+
+
 @click.command("fast-forward")
 @_name
 @_branch
@@ -312,6 +325,7 @@ VERSION_COMMANDS: tuple[click.Command, ...] = (
     create_branch,
     rename_branch,
     delete_branch,
+    merge_branch,
     fast_forward,
     rollback,
     expire_snapshots,

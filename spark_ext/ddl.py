@@ -38,8 +38,9 @@ COMMENT = "comment"
 LOCATION = "location"
 # OPTIONS (…) come twice, once under this prefix.
 OPTION_PREFIX = "option."
+MANAGED_LOCATION = "is_managed_location"
 # What Spark adds by itself and what has no meaning here.
-IGNORED_PROPERTIES = frozenset({"owner", "is_managed_location", "external", "table_type", "collation"})
+IGNORED_PROPERTIES = frozenset({"owner", MANAGED_LOCATION, "external", "table_type", "collation"})
 NAMESPACE_IGNORED = frozenset({"owner", "collation"})
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from interbed.spark_ext.estimates import estimate_for_spark
 from interbed.spark_ext.global_scan import global_rows
 from interbed.spark_ext.handle import TableHandle
 from interbed.spark_ext.hidden_columns import read_with_hidden
@@ -26,12 +27,11 @@ from interbed.storage.read_optimized import ReadOptimizedTable
 from interbed.storage.scan.plan import Plan
 from interbed.storage.scan.split import Split
 from interbed.storage.scan.starting_point import starting_snapshot
-from interbed.storage.stream_options import StartupMode
+from interbed.storage.stream_options import OF_ONE_SNAPSHOT
 from interbed.storage.table import Table
 from interbed.thrift_idl.planner.ttypes import ScanPlan, ScanSplit
 
 SNAPSHOT_ID = "scan.snapshot-id"
-_OF_ONE_SNAPSHOT = (StartupMode.LATEST_FULL, StartupMode.LATEST, StartupMode.COMPACTED_FULL)
 _VIEW_ROW_BYTES = 100
 """What a row of a system table is taken for: the largest of them, the audit log, has one for each row of the table."""
 
@@ -105,6 +105,7 @@ def plan_scan(handle: TableHandle, request: Any) -> ScanPlan:
         byteSize=sum(split.byte_size for split in plan.splits),
         description=_description(handle.snapshot_id, splits, task.columns, request.limit),
         partitioning=None if partitioned is None else partitioned[0],
+        estimate=estimate_for_spark(handle, table, plan, request),
     )
 
 
@@ -114,7 +115,7 @@ def planned(handle: TableHandle, predicate: Predicate | None, limit: int | None 
     if handle.is_read_optimized:
         table = ReadOptimizedTable.of(table)
     # Other modes than a snapshot's look at the files of several; these see the newest when the read is planned.
-    snapshot_id = handle.snapshot_id if table.options.startup_mode in _OF_ONE_SNAPSHOT else None
+    snapshot_id = handle.snapshot_id if table.options.startup_mode in OF_ONE_SNAPSHOT else None
     with handle.being_read():
         return table, table.new_scan(predicate=predicate, limit=limit, snapshot_id=snapshot_id).plan()
 

@@ -46,6 +46,10 @@ class StartupMode(StrEnum):
     INCREMENTAL = "incremental"
 
 
+OF_ONE_SNAPSHOT = (StartupMode.LATEST_FULL, StartupMode.LATEST, StartupMode.COMPACTED_FULL)
+"""Modes in which a batch read sees one snapshot as it is."""
+
+
 class IncrementalScanMode(StrEnum):
     """What tells the changes between two snapshots: new files, changelog files, a comparison, or what the table has."""
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from interbed.storage.bucket.rescale import RescaleResult, rescale_table
 from interbed.storage.errors import InvalidInputError
+from interbed.storage.file_index.rewrite import IndexRewrite, rewrite_file_indexes
 from interbed.storage.lsm.compact.result import CompactionResult, PlannedCompaction, Progress
 from interbed.storage.lsm.compact.table_compact import compact_table, plan_table_compaction
 from interbed.storage.predicate.expr import Predicate
@@ -101,6 +102,20 @@ class TableUpkeep:
         result = rescale_table(self.store, lambda: str(uuid.uuid4()), bucket_num, specs)
         self.store = self.store.refreshed()
         return result
+
+    def rewrite_file_index(
+        self,
+        *,
+        partition: Mapping[str, object] | Sequence[Mapping[str, object]] | None = None,
+        where: str | Predicate | None = None,
+    ) -> IndexRewrite:
+        """Give files that there are the indexes that the options `file-index.…` ask of new ones; rows are not written.
+
+        Partitions are chosen as in `compact`. The result is one COMPACT snapshot, or none when all files have them.
+        Raises NotSupportedError for indexes other than bloom filters of a table with a primary key,
+        CommitConflictError when another writer replaced a file meanwhile.
+        """
+        return rewrite_file_indexes(self.store, self._chosen(partition, where))
 
     def _sort_order(
         self,

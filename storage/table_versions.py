@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.errors import InvalidInputError, SnapshotNotFoundError
 from interbed.storage.option_reader import parse_duration_millis
+from interbed.storage.paths import MAIN_BRANCH
 from interbed.storage.scan.starting_point import snapshot_or_tagged
 from interbed.storage.snapshot.consumer import ConsumerManager
 from interbed.storage.snapshot.snapshot import Snapshot
@@ -129,6 +130,14 @@ class TableVersions:
     def rename_branch(self, name: str, new_name: str) -> None:
         """Give a branch another name; raises BranchNotFoundError, InvalidInputError for a name that is taken."""
         BranchManager(self.store).rename(name, new_name)
+
+    def merge_branch(self, source: str, target: str = MAIN_BRANCH) -> int | None:
+        """Add the rows of a branch to another one, or to the table itself; its snapshot, None without any to add.
+
+        Only for append tables of which both have done nothing but append since they parted; no file is copied. Raises
+        BranchNotFoundError, NotSupportedError, InvalidInputError, and as a commit does.
+        """
+        return BranchManager(self.store).merge(source, target)
 
     def fast_forward(self, branch: str) -> None:
         """Make the table what the branch is; raises BranchNotFoundError, InvalidInputError for an empty branch."""

@@ -193,6 +193,8 @@ struct ScanRequest {
   5: optional string schemaJson,
   /** Tell the splits' keys. */
   9: optional bool partitioned,
+  /** Tell what the files know of the columns; what ANALYZE has found out is told in any case. */
+  20: optional bool columnEstimates,
 }
 
 /** A Parquet file that Spark's own reader may read as it is. */
@@ -232,6 +234,26 @@ struct ScanPlan {
   5: required string description,
   /** Absent: splits have no keys. */
   6: optional ScanPartitioning partitioning,
+  /** Absent: the rows and bytes of the plan are all that is known. */
+  20: optional ScanEstimate estimate,
+}
+
+/** What is known of a column that is read; each absent when it is not known. */
+struct ColumnEstimate {
+  1: required string column,
+  2: optional i64 distinctCount,
+  3: optional i64 nullCount,
+  /** A JSON list of Spark's values: the least and the greatest. */
+  4: optional string bounds,
+  5: optional i64 averageLength,
+  6: optional i64 maximalLength,
+}
+
+/** What the optimizer is told of a scan. */
+struct ScanEstimate {
+  1: required i64 rowCount,
+  2: required i64 byteSize,
+  3: required list<ColumnEstimate> columns,
 }
 
 enum AggregateFunction {

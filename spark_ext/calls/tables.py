@@ -8,6 +8,7 @@ from interbed.catalog.api import system_table
 from interbed.catalog.errors import DatabaseNotFoundError
 from interbed.catalog.global_tables import GlobalTable
 from interbed.catalog.identifier import (
+    DB_SUFFIX,
     DEFAULT_DATABASE,
     SYSTEM_DATABASE,
     Identifier,
@@ -16,7 +17,7 @@ from interbed.catalog.identifier import (
 )
 from interbed.spark_ext.calls.base import Calls, identifier_of
 from interbed.spark_ext.clustering import clustering_of
-from interbed.spark_ext.ddl import schema_changes, schema_to_create, spark_properties
+from interbed.spark_ext.ddl import MANAGED_LOCATION, schema_changes, schema_to_create, spark_properties
 from interbed.spark_ext.handle import TableHandle
 from interbed.spark_ext.hidden_columns import hidden_columns_of
 from interbed.spark_ext.row_changes import row_changes_of
@@ -43,7 +44,8 @@ class TableCalls(Calls):
         name = TableName.parse(identifier_of(table))
         if name.identifier.database == SYSTEM_DATABASE:
             return global_table_info(table, GlobalTable.of(self._catalog(table.catalog), name.identifier.table))
-        loaded = self._catalog(table.catalog).get_table(name.of_table)
+        catalog = self._catalog(table.catalog)
+        loaded = catalog.get_table(name.of_table)
         named = at.version is not None or at.timestampMicros is not None
         loaded, options = with_session_options(
             loaded, table.settings or {}, table.catalog.name, table.database, travels=not (named or at.newest)
@@ -64,7 +66,11 @@ class TableCalls(Calls):
             # What is fully compacted is read like a table, at the snapshot of this moment.
             shown = snapshot if pinned or name.system == READ_OPTIMIZED else None
             return system_table_info(table, loaded, shown, name.system, options)
-        return table_info(table, loaded, snapshot, options)
+        info = table_info(table, loaded, snapshot, options)
+        if loaded.location == f"{catalog.warehouse}/{table.database}{DB_SUFFIX}/{table.table}":
+            # Where the catalog puts it by itself: SHOW CREATE TABLE has no LOCATION then, and works for another name.
+            info.properties[MANAGED_LOCATION] = "true"
+        return info
 
     def createTable(self, table: Any, request: Any) -> TableInfo:  # noqa: N802
         catalog = self._catalog(table.catalog)

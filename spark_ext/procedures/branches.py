@@ -3,6 +3,7 @@
 from interbed.spark_ext.procedures.call import ProcedureCall
 from interbed.spark_ext.procedures.procedure import DONE, TABLE, Answer, Procedure, optional, required
 from interbed.storage.errors import BranchNotFoundError
+from interbed.storage.paths import MAIN_BRANCH
 
 _BRANCH = required("branch")
 
@@ -36,7 +37,18 @@ def _fast_forward(call: ProcedureCall) -> Answer:
     return DONE
 
 
+def _merge_branch(call: ProcedureCall) -> Answer:
+    call.table().merge_branch(call.needed("source_branch"), str(call.given("target_branch") or MAIN_BRANCH))
+    return DONE
+
+
 PROCEDURES = (
+    Procedure(
+        name="merge_branch",
+        description="Adds the rows of a branch to another one, or to the table; of append tables.",
+        parameters=(TABLE, required("source_branch"), optional("target_branch")),
+        call=_merge_branch,
+    ),
     Procedure(
         name="create_branch",
         description="Makes a branch: empty, or with what a tag keeps.",

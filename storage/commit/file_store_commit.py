@@ -79,13 +79,15 @@ class FileStoreCommit:
         check_append_conflicts: bool = False,
         allow_empty: bool = False,
         follows_from: RowsRead | None = None,
+        owns_files: bool = True,
     ) -> list[int]:
         """Commit the messages; the ids of their snapshots: one of new records, then one of compaction, as there are.
 
         New records become an APPEND snapshot (OVERWRITE when files are rewritten), compacted ones a COMPACT snapshot.
         `check_append_conflicts` compares new files with the whole state of their partitions, too. Without any change
         nothing is made, unless `allow_empty` asks for a snapshot that notes the identifier. `watermark` in
-        milliseconds. New records that follow from rows of the table conflict with who changed those meanwhile. Raises
+        milliseconds. New records that follow from rows of the table conflict with who changed those meanwhile. Files
+        of others (`owns_files` False) stay when the commit fails. Raises
         CommitConflictError, CommitFailedError, CommitStateUnknownError, NotSupportedError.
         """
         check_writable(self._store)
@@ -98,7 +100,7 @@ class FileStoreCommit:
             part = self._fixed_part(facts, changes.append, check=replaces or check_append_conflicts)
             parts.append(replace(part, ground=Ground.of(messages, follows_from)))
         parts += self._compact_part(changes, identifier, watermark, properties)
-        return self._publication.make(parts, messages)
+        return self._publication.make(parts, messages if owns_files else ())
 
     def overwrite(
         self,
@@ -245,7 +247,8 @@ class FileStoreCommit:
             check=check,
             changelog=changes.changelog,
             indexes=changes.indexes,
-            compacted=frozenset(e.file.file_name for e in changes.files if e.kind is FileKind.DELETE),
+            # A file that comes again, with other indexes, keeps its rows and their deletion vector.
+            compacted=_names(changes, FileKind.DELETE) - _names(changes, FileKind.ADD),
         )
 
     def _compact_part(
@@ -279,3 +282,7 @@ class FileStoreCommit:
         return partition_filter(
             given, self._store.schema.partition_fields, default_name=self._store.options.partition_default_name
         )
+
+
+def _names(changes: PartChanges, kind: FileKind) -> frozenset[str]:
+    return frozenset(entry.file.file_name for entry in changes.files if entry.kind is kind)

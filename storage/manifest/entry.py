@@ -18,7 +18,10 @@ class FileKind(IntEnum):
 
 
 class FileIdentifier(NamedTuple):
-    """What makes two entries speak of the same file; the level is part of it, because files move between levels."""
+    """What makes two entries speak of the same file.
+
+    The level is part of it, because files move between levels, and so are the file's indexes, which may be made anew.
+    """
 
     partition: bytes
     bucket: int
@@ -26,6 +29,7 @@ class FileIdentifier(NamedTuple):
     file_name: str
     extra_files: tuple[str, ...]
     external_path: str | None
+    embedded_file_index: bytes | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +46,9 @@ class ManifestEntry:
     def identifier(self) -> FileIdentifier:
         """The identity of the entry's file."""
         f = self.file
-        return FileIdentifier(self.partition, self.bucket, f.level, f.file_name, f.extra_files, f.external_path)
+        return FileIdentifier(
+            self.partition, self.bucket, f.level, f.file_name, f.extra_files, f.external_path, f.embedded_file_index
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

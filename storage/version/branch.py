@@ -9,6 +9,7 @@ from interbed.storage.errors import BranchNotFoundError, InvalidInputError
 from interbed.storage.paths import MAIN_BRANCH
 from interbed.storage.snapshot.changelog import ChangelogManager
 from interbed.storage.store import TableStore
+from interbed.storage.version.branch_merge import merge_branch
 from interbed.storage.version.lines import branch_names
 from interbed.storage.version.tag import TagManager
 
@@ -57,6 +58,13 @@ class BranchManager:
         paths = self._store.paths
         if not self._file_io.rename(paths.branch_directory(name), paths.branch_directory(new_name)):
             raise InvalidInputError(f"There is a branch {new_name!r} already.")
+
+    def merge(self, name: str, into: str = MAIN_BRANCH) -> int | None:
+        """Add a branch's files to another one; see `merge_branch`. Raises BranchNotFoundError, too."""
+        for branch in (name, into):
+            if branch != MAIN_BRANCH:
+                self._check_exists(branch)
+        return merge_branch(self._store.on_branch(name), self._store.on_branch(into))
 
     def fast_forward(self, name: str) -> None:
         """Make the table what the branch is: its snapshots, schemas and tags take the place of those since it began.

@@ -19,7 +19,7 @@ def test_arguments_and_results_are_those_of_paimon(name: str) -> None:
 
 
 def test_the_procedures_of_paimon_are_there() -> None:
-    assert set(PAIMON) - set(PROCEDURES) == {"rewrite_file_index"}
+    assert set(PAIMON) - set(PROCEDURES) == set()
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,8 @@ import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DateType;
 import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.types.DecimalType;
+import org.apache.spark.sql.types.DoubleType;
+import org.apache.spark.sql.types.FloatType;
 import org.apache.spark.sql.types.IntegerType;
 import org.apache.spark.sql.types.LongType;
 import org.apache.spark.sql.types.ShortType;
@@ -58,6 +60,12 @@ final class Literals {
     }
     if (type instanceof LongType || type instanceof TimestampType || type instanceof TimestampNTZType) {
       return node.longValue();
+    }
+    if (type instanceof DoubleType) {
+      return node.doubleValue();
+    }
+    if (type instanceof FloatType) {
+      return (float) node.doubleValue();
     }
     if (type instanceof DecimalType decimal) {
       return Decimal.apply(new BigDecimal(node.textValue()), decimal.precision(), decimal.scale());

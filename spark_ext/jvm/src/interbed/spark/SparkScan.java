@@ -10,7 +10,6 @@ import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Objects;
 import java.util.Optional;
-import java.util.OptionalLong;
 import java.util.Set;
 import org.apache.spark.SparkContext;
 import org.apache.spark.sql.connector.expressions.Expression;
@@ -92,18 +91,7 @@ final class SparkScan
 
   @Override
   public Statistics estimateStatistics() {
-    ScanPlan planned = streams ? null : plan();
-    return new Statistics() {
-      @Override
-      public OptionalLong sizeInBytes() {
-        return planned == null ? OptionalLong.empty() : OptionalLong.of(planned.getByteSize());
-      }
-
-      @Override
-      public OptionalLong numRows() {
-        return planned == null ? OptionalLong.empty() : OptionalLong.of(planned.getRowCount());
-      }
-    };
+    return streams ? ScanStatistics.unknown() : ScanStatistics.of(plan(), readSchema);
   }
 
   @Override

@@ -138,6 +138,9 @@ final class SparkScanBuilder
     if (limit != null) {
       request.setLimit(limit);
     }
+    if (SQLConf.get().cboEnabled() || SQLConf.get().planStatsEnabled()) {
+      request.setColumnEstimates(true);
+    }
     if (SQLConf.get().v2BucketingEnabled()) {
       request.setPartitioned(true);
     }

@@ -1,0 +1,88 @@
+"""Merging branches of append tables."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from interbed import load_catalog
+from interbed.catalog.api import Catalog
+from interbed.storage.errors import BranchNotFoundError, InvalidInputError, NotSupportedError
+from interbed.storage.schema.change import AddColumn
+from interbed.storage.table import Table
+from interbed.storage.types.data_type import AtomicType, TypeRoot
+
+
+def rows(*ids: int) -> pa.Table:
+    return pa.table({"id": pa.array(ids, pa.int64())})
+
+
+def ids(table: Table) -> list[object]:
+    return table.scan().to_arrow().sort_by("id")["id"].to_pylist()
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Catalog:
+    """A catalog whose table `db.t` has the branch `b` since its second snapshot."""
+    made = load_catalog(warehouse=str(tmp_path))
+    made.create_database("db")
+    table = made.create_table("db.t", rows().schema)
+    table.append(rows(1))
+    table.append(rows(2))
+    table.create_tag("here")
+    table.create_branch("b", "here")
+    return made
+
+
+def test_rows_of_a_branch_come_into_the_table_once(catalog: Catalog) -> None:
+    table, branch = catalog.get_table("db.t"), catalog.get_table("db.t$branch_b")
+    branch.append(rows(3))
+    table.append(rows(4))
+
+    assert table.merge_branch("b") == 4
+    assert ids(catalog.get_table("db.t")) == [1, 2, 3, 4]
+    assert table.merge_branch("b") is None
+    assert table.merge_branch("main", "b") == 4
+    assert ids(catalog.get_table("db.t$branch_b")) == [1, 2, 3, 4]
+    table.delete_branch("b")
+    table.expire_snapshots(retain_max=1, retain_min=1)
+    assert ids(catalog.get_table("db.t")) == [1, 2, 3, 4]
+
+
+def test_a_branch_without_a_beginning_in_common_is_merged_whole(catalog: Catalog) -> None:
+    table = catalog.get_table("db.t")
+    table.create_branch("empty")
+    with pytest.raises(InvalidInputError, match="no snapshot"):
+        table.merge_branch("empty")
+    catalog.get_table("db.t$branch_empty").append(rows(9))
+
+    assert table.merge_branch("empty") == 3
+    assert ids(catalog.get_table("db.t")) == [1, 2, 9]
+
+
+def test_branches_that_took_rows_away_are_refused(catalog: Catalog) -> None:
+    table, branch = catalog.get_table("db.t"), catalog.get_table("db.t$branch_b")
+    branch.append(rows(3))
+    table.delete("id = 2")
+
+    with pytest.raises(InvalidInputError, match="Snapshot 3 of the branch 'main' is of the kind OVERWRITE"):
+        table.merge_branch("b")
+    assert ids(catalog.get_table("db.t")) == [1]
+    assert ids(catalog.get_table("db.t$branch_b")) == [1, 2, 3]
+
+
+def test_what_does_not_fit_together_is_refused(catalog: Catalog) -> None:
+    table, branch = catalog.get_table("db.t"), catalog.get_table("db.t$branch_b")
+    branch.append(rows(3))
+    with pytest.raises(BranchNotFoundError, match="nowhere"):
+        table.merge_branch("nowhere")
+    with pytest.raises(InvalidInputError, match="into itself"):
+        table.merge_branch("b", "b")
+    catalog.alter_table("db.t", AddColumn("more", AtomicType(TypeRoot.INT)))
+    with pytest.raises(InvalidInputError, match="different columns"):
+        catalog.get_table("db.t").merge_branch("b")
+    keyed = catalog.create_table("db.k", rows().schema, primary_keys=["id"], options={"bucket": 1})
+    keyed.upsert(rows(1))
+    keyed.create_branch("b")
+    with pytest.raises(NotSupportedError, match="append tables"):
+        keyed.merge_branch("b")
