@@ -1651,17 +1651,19 @@ class ScanRequest(object):
      - options: Options of this read, of DataFrameReader.option.
      - schemaJson: The columns with their types, as Spark's StructType in JSON; nested ones may lack fields that are not needed.
      - partitioned: Tell the splits' keys.
+     - columnEstimates: Tell what the files know of the columns; what ANALYZE has found out is told in any case.
 
     """
 
 
-    def __init__(self, columns=None, filters=None, limit=None, options=None, schemaJson=None, partitioned=None,):
+    def __init__(self, columns=None, filters=None, limit=None, options=None, schemaJson=None, partitioned=None, columnEstimates=None,):
         self.columns = columns
         self.filters = filters
         self.limit = limit
         self.options = options
         self.schemaJson = schemaJson
         self.partitioned = partitioned
+        self.columnEstimates = columnEstimates
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -1718,6 +1720,11 @@ class ScanRequest(object):
                     self.partitioned = iprot.readBool()
                 else:
                     iprot.skip(ftype)
+            elif fid == 20:
+                if ftype == TType.BOOL:
+                    self.columnEstimates = iprot.readBool()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -1761,6 +1768,10 @@ class ScanRequest(object):
         if self.partitioned is not None:
             oprot.writeFieldBegin('partitioned', TType.BOOL, 9)
             oprot.writeBool(self.partitioned)
+            oprot.writeFieldEnd()
+        if self.columnEstimates is not None:
+            oprot.writeFieldBegin('columnEstimates', TType.BOOL, 20)
+            oprot.writeBool(self.columnEstimates)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -2122,17 +2133,19 @@ class ScanPlan(object):
      - byteSize
      - description: Said by EXPLAIN.
      - partitioning: Absent: splits have no keys.
+     - estimate: Absent: the rows and bytes of the plan are all that is known.
 
     """
 
 
-    def __init__(self, task=None, splits=None, rowCount=None, byteSize=None, description=None, partitioning=None,):
+    def __init__(self, task=None, splits=None, rowCount=None, byteSize=None, description=None, partitioning=None, estimate=None,):
         self.task = task
         self.splits = splits
         self.rowCount = rowCount
         self.byteSize = byteSize
         self.description = description
         self.partitioning = partitioning
+        self.estimate = estimate
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -2180,6 +2193,12 @@ class ScanPlan(object):
                     self.partitioning.read(iprot)
                 else:
                     iprot.skip(ftype)
+            elif fid == 20:
+                if ftype == TType.STRUCT:
+                    self.estimate = ScanEstimate()
+                    self.estimate.read(iprot)
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -2217,6 +2236,10 @@ class ScanPlan(object):
             oprot.writeFieldBegin('partitioning', TType.STRUCT, 6)
             self.partitioning.write(oprot)
             oprot.writeFieldEnd()
+        if self.estimate is not None:
+            oprot.writeFieldBegin('estimate', TType.STRUCT, 20)
+            self.estimate.write(oprot)
+            oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
 
@@ -2231,6 +2254,218 @@ class ScanPlan(object):
             raise TProtocolException(message='Required field byteSize is unset!')
         if self.description is None:
             raise TProtocolException(message='Required field description is unset!')
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+
+
+class ColumnEstimate(object):
+    """
+    What is known of a column that is read; each absent when it is not known.
+
+    Attributes:
+     - column
+     - distinctCount
+     - nullCount
+     - bounds: A JSON list of Spark's values: the least and the greatest.
+     - averageLength
+     - maximalLength
+
+    """
+
+
+    def __init__(self, column=None, distinctCount=None, nullCount=None, bounds=None, averageLength=None, maximalLength=None,):
+        self.column = column
+        self.distinctCount = distinctCount
+        self.nullCount = nullCount
+        self.bounds = bounds
+        self.averageLength = averageLength
+        self.maximalLength = maximalLength
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.STRING:
+                    self.column = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 2:
+                if ftype == TType.I64:
+                    self.distinctCount = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 3:
+                if ftype == TType.I64:
+                    self.nullCount = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 4:
+                if ftype == TType.STRING:
+                    self.bounds = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 5:
+                if ftype == TType.I64:
+                    self.averageLength = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 6:
+                if ftype == TType.I64:
+                    self.maximalLength = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('ColumnEstimate')
+        if self.column is not None:
+            oprot.writeFieldBegin('column', TType.STRING, 1)
+            oprot.writeString(self.column.encode('utf-8') if sys.version_info[0] == 2 else self.column)
+            oprot.writeFieldEnd()
+        if self.distinctCount is not None:
+            oprot.writeFieldBegin('distinctCount', TType.I64, 2)
+            oprot.writeI64(self.distinctCount)
+            oprot.writeFieldEnd()
+        if self.nullCount is not None:
+            oprot.writeFieldBegin('nullCount', TType.I64, 3)
+            oprot.writeI64(self.nullCount)
+            oprot.writeFieldEnd()
+        if self.bounds is not None:
+            oprot.writeFieldBegin('bounds', TType.STRING, 4)
+            oprot.writeString(self.bounds.encode('utf-8') if sys.version_info[0] == 2 else self.bounds)
+            oprot.writeFieldEnd()
+        if self.averageLength is not None:
+            oprot.writeFieldBegin('averageLength', TType.I64, 5)
+            oprot.writeI64(self.averageLength)
+            oprot.writeFieldEnd()
+        if self.maximalLength is not None:
+            oprot.writeFieldBegin('maximalLength', TType.I64, 6)
+            oprot.writeI64(self.maximalLength)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        if self.column is None:
+            raise TProtocolException(message='Required field column is unset!')
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+
+
+class ScanEstimate(object):
+    """
+    What the optimizer is told of a scan.
+
+    Attributes:
+     - rowCount
+     - byteSize
+     - columns
+
+    """
+
+
+    def __init__(self, rowCount=None, byteSize=None, columns=None,):
+        self.rowCount = rowCount
+        self.byteSize = byteSize
+        self.columns = columns
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.I64:
+                    self.rowCount = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 2:
+                if ftype == TType.I64:
+                    self.byteSize = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 3:
+                if ftype == TType.LIST:
+                    self.columns = []
+                    (_etype201, _size198) = iprot.readListBegin()
+                    for _i202 in range(_size198):
+                        _elem203 = ColumnEstimate()
+                        _elem203.read(iprot)
+                        self.columns.append(_elem203)
+                    iprot.readListEnd()
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('ScanEstimate')
+        if self.rowCount is not None:
+            oprot.writeFieldBegin('rowCount', TType.I64, 1)
+            oprot.writeI64(self.rowCount)
+            oprot.writeFieldEnd()
+        if self.byteSize is not None:
+            oprot.writeFieldBegin('byteSize', TType.I64, 2)
+            oprot.writeI64(self.byteSize)
+            oprot.writeFieldEnd()
+        if self.columns is not None:
+            oprot.writeFieldBegin('columns', TType.LIST, 3)
+            oprot.writeListBegin(TType.STRUCT, len(self.columns))
+            for iter204 in self.columns:
+                iter204.write(oprot)
+            oprot.writeListEnd()
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        if self.rowCount is None:
+            raise TProtocolException(message='Required field rowCount is unset!')
+        if self.byteSize is None:
+            raise TProtocolException(message='Required field byteSize is unset!')
+        if self.columns is None:
+            raise TProtocolException(message='Required field columns is unset!')
         return
 
     def __repr__(self):
@@ -2338,10 +2573,10 @@ class AggregateAnswer(object):
             if fid == 1:
                 if ftype == TType.LIST:
                     self.rows = []
-                    (_etype201, _size198) = iprot.readListBegin()
-                    for _i202 in range(_size198):
-                        _elem203 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.rows.append(_elem203)
+                    (_etype208, _size205) = iprot.readListBegin()
+                    for _i209 in range(_size205):
+                        _elem210 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.rows.append(_elem210)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -2358,8 +2593,8 @@ class AggregateAnswer(object):
         if self.rows is not None:
             oprot.writeFieldBegin('rows', TType.LIST, 1)
             oprot.writeListBegin(TType.STRING, len(self.rows))
-            for iter204 in self.rows:
-                oprot.writeString(iter204.encode('utf-8') if sys.version_info[0] == 2 else iter204)
+            for iter211 in self.rows:
+                oprot.writeString(iter211.encode('utf-8') if sys.version_info[0] == 2 else iter211)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -2655,10 +2890,10 @@ class WriteRequest(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.filters = []
-                    (_etype208, _size205) = iprot.readListBegin()
-                    for _i209 in range(_size205):
-                        _elem210 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.filters.append(_elem210)
+                    (_etype215, _size212) = iprot.readListBegin()
+                    for _i216 in range(_size212):
+                        _elem217 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.filters.append(_elem217)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -2675,11 +2910,11 @@ class WriteRequest(object):
             elif fid == 5:
                 if ftype == TType.MAP:
                     self.options = {}
-                    (_ktype212, _vtype213, _size211) = iprot.readMapBegin()
-                    for _i215 in range(_size211):
-                        _key216 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val217 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.options[_key216] = _val217
+                    (_ktype219, _vtype220, _size218) = iprot.readMapBegin()
+                    for _i222 in range(_size218):
+                        _key223 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val224 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.options[_key223] = _val224
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
@@ -2691,10 +2926,10 @@ class WriteRequest(object):
             elif fid == 7:
                 if ftype == TType.LIST:
                     self.scanned = []
-                    (_etype221, _size218) = iprot.readListBegin()
-                    for _i222 in range(_size218):
-                        _elem223 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.scanned.append(_elem223)
+                    (_etype228, _size225) = iprot.readListBegin()
+                    for _i229 in range(_size225):
+                        _elem230 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.scanned.append(_elem230)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -2715,8 +2950,8 @@ class WriteRequest(object):
         if self.filters is not None:
             oprot.writeFieldBegin('filters', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.filters))
-            for iter224 in self.filters:
-                oprot.writeString(iter224.encode('utf-8') if sys.version_info[0] == 2 else iter224)
+            for iter231 in self.filters:
+                oprot.writeString(iter231.encode('utf-8') if sys.version_info[0] == 2 else iter231)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.schemaJson is not None:
@@ -2730,9 +2965,9 @@ class WriteRequest(object):
         if self.options is not None:
             oprot.writeFieldBegin('options', TType.MAP, 5)
             oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.options))
-            for kiter225, viter226 in self.options.items():
-                oprot.writeString(kiter225.encode('utf-8') if sys.version_info[0] == 2 else kiter225)
-                oprot.writeString(viter226.encode('utf-8') if sys.version_info[0] == 2 else viter226)
+            for kiter232, viter233 in self.options.items():
+                oprot.writeString(kiter232.encode('utf-8') if sys.version_info[0] == 2 else kiter232)
+                oprot.writeString(viter233.encode('utf-8') if sys.version_info[0] == 2 else viter233)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         if self.followsFromSnapshot is not None:
@@ -2742,8 +2977,8 @@ class WriteRequest(object):
         if self.scanned is not None:
             oprot.writeFieldBegin('scanned', TType.LIST, 7)
             oprot.writeListBegin(TType.STRING, len(self.scanned))
-            for iter227 in self.scanned:
-                oprot.writeString(iter227.encode('utf-8') if sys.version_info[0] == 2 else iter227)
+            for iter234 in self.scanned:
+                oprot.writeString(iter234.encode('utf-8') if sys.version_info[0] == 2 else iter234)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -3044,11 +3279,11 @@ class ProcedureInfo(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.parameters = []
-                    (_etype231, _size228) = iprot.readListBegin()
-                    for _i232 in range(_size228):
-                        _elem233 = ProcedureParameter()
-                        _elem233.read(iprot)
-                        self.parameters.append(_elem233)
+                    (_etype238, _size235) = iprot.readListBegin()
+                    for _i239 in range(_size235):
+                        _elem240 = ProcedureParameter()
+                        _elem240.read(iprot)
+                        self.parameters.append(_elem240)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -3079,8 +3314,8 @@ class ProcedureInfo(object):
         if self.parameters is not None:
             oprot.writeFieldBegin('parameters', TType.LIST, 2)
             oprot.writeListBegin(TType.STRUCT, len(self.parameters))
-            for iter234 in self.parameters:
-                iter234.write(oprot)
+            for iter241 in self.parameters:
+                iter241.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.resultSchemaJson is not None:
@@ -3246,11 +3481,11 @@ class PartitionInfo(object):
             elif fid == 2:
                 if ftype == TType.MAP:
                     self.figures = {}
-                    (_ktype236, _vtype237, _size235) = iprot.readMapBegin()
-                    for _i239 in range(_size235):
-                        _key240 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val241 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.figures[_key240] = _val241
+                    (_ktype243, _vtype244, _size242) = iprot.readMapBegin()
+                    for _i246 in range(_size242):
+                        _key247 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val248 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.figures[_key247] = _val248
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
@@ -3271,9 +3506,9 @@ class PartitionInfo(object):
         if self.figures is not None:
             oprot.writeFieldBegin('figures', TType.MAP, 2)
             oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.figures))
-            for kiter242, viter243 in self.figures.items():
-                oprot.writeString(kiter242.encode('utf-8') if sys.version_info[0] == 2 else kiter242)
-                oprot.writeString(viter243.encode('utf-8') if sys.version_info[0] == 2 else viter243)
+            for kiter249, viter250 in self.figures.items():
+                oprot.writeString(kiter249.encode('utf-8') if sys.version_info[0] == 2 else kiter249)
+                oprot.writeString(viter250.encode('utf-8') if sys.version_info[0] == 2 else viter250)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -3339,10 +3574,10 @@ class ProcedureJob(object):
             elif fid == 3:
                 if ftype == TType.LIST:
                     self.tasks = []
-                    (_etype247, _size244) = iprot.readListBegin()
-                    for _i248 in range(_size244):
-                        _elem249 = iprot.readBinary()
-                        self.tasks.append(_elem249)
+                    (_etype254, _size251) = iprot.readListBegin()
+                    for _i255 in range(_size251):
+                        _elem256 = iprot.readBinary()
+                        self.tasks.append(_elem256)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -3372,8 +3607,8 @@ class ProcedureJob(object):
         if self.tasks is not None:
             oprot.writeFieldBegin('tasks', TType.LIST, 3)
             oprot.writeListBegin(TType.STRING, len(self.tasks))
-            for iter250 in self.tasks:
-                oprot.writeBinary(iter250)
+            for iter257 in self.tasks:
+                oprot.writeBinary(iter257)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.token is not None:
@@ -3433,10 +3668,10 @@ class ProcedureAnswer(object):
             if fid == 1:
                 if ftype == TType.LIST:
                     self.rows = []
-                    (_etype254, _size251) = iprot.readListBegin()
-                    for _i255 in range(_size251):
-                        _elem256 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.rows.append(_elem256)
+                    (_etype261, _size258) = iprot.readListBegin()
+                    for _i262 in range(_size258):
+                        _elem263 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.rows.append(_elem263)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -3459,8 +3694,8 @@ class ProcedureAnswer(object):
         if self.rows is not None:
             oprot.writeFieldBegin('rows', TType.LIST, 1)
             oprot.writeListBegin(TType.STRING, len(self.rows))
-            for iter257 in self.rows:
-                oprot.writeString(iter257.encode('utf-8') if sys.version_info[0] == 2 else iter257)
+            for iter264 in self.rows:
+                oprot.writeString(iter264.encode('utf-8') if sys.version_info[0] == 2 else iter264)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.job is not None:
@@ -3602,11 +3837,11 @@ class ViewInfo(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.columns = []
-                    (_etype261, _size258) = iprot.readListBegin()
-                    for _i262 in range(_size258):
-                        _elem263 = ViewColumn()
-                        _elem263.read(iprot)
-                        self.columns.append(_elem263)
+                    (_etype268, _size265) = iprot.readListBegin()
+                    for _i269 in range(_size265):
+                        _elem270 = ViewColumn()
+                        _elem270.read(iprot)
+                        self.columns.append(_elem270)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -3618,11 +3853,11 @@ class ViewInfo(object):
             elif fid == 4:
                 if ftype == TType.MAP:
                     self.properties = {}
-                    (_ktype265, _vtype266, _size264) = iprot.readMapBegin()
-                    for _i268 in range(_size264):
-                        _key269 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val270 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.properties[_key269] = _val270
+                    (_ktype272, _vtype273, _size271) = iprot.readMapBegin()
+                    for _i275 in range(_size271):
+                        _key276 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val277 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.properties[_key276] = _val277
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
@@ -3643,8 +3878,8 @@ class ViewInfo(object):
         if self.columns is not None:
             oprot.writeFieldBegin('columns', TType.LIST, 2)
             oprot.writeListBegin(TType.STRUCT, len(self.columns))
-            for iter271 in self.columns:
-                iter271.write(oprot)
+            for iter278 in self.columns:
+                iter278.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.comment is not None:
@@ -3654,9 +3889,9 @@ class ViewInfo(object):
         if self.properties is not None:
             oprot.writeFieldBegin('properties', TType.MAP, 4)
             oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.properties))
-            for kiter272, viter273 in self.properties.items():
-                oprot.writeString(kiter272.encode('utf-8') if sys.version_info[0] == 2 else kiter272)
-                oprot.writeString(viter273.encode('utf-8') if sys.version_info[0] == 2 else viter273)
+            for kiter279, viter280 in self.properties.items():
+                oprot.writeString(kiter279.encode('utf-8') if sys.version_info[0] == 2 else kiter279)
+                oprot.writeString(viter280.encode('utf-8') if sys.version_info[0] == 2 else viter280)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -3800,6 +4035,17 @@ ScanRequest.thrift_spec = (
     None,  # 7
     None,  # 8
     (9, TType.BOOL, 'partitioned', None, None, ),  # 9
+    None,  # 10
+    None,  # 11
+    None,  # 12
+    None,  # 13
+    None,  # 14
+    None,  # 15
+    None,  # 16
+    None,  # 17
+    None,  # 18
+    None,  # 19
+    (20, TType.BOOL, 'columnEstimates', None, None, ),  # 20
 )
 all_structs.append(NativeFile)
 NativeFile.thrift_spec = (
@@ -3837,6 +4083,37 @@ ScanPlan.thrift_spec = (
     (4, TType.I64, 'byteSize', None, None, ),  # 4
     (5, TType.STRING, 'description', 'UTF8', None, ),  # 5
     (6, TType.STRUCT, 'partitioning', [ScanPartitioning, None], None, ),  # 6
+    None,  # 7
+    None,  # 8
+    None,  # 9
+    None,  # 10
+    None,  # 11
+    None,  # 12
+    None,  # 13
+    None,  # 14
+    None,  # 15
+    None,  # 16
+    None,  # 17
+    None,  # 18
+    None,  # 19
+    (20, TType.STRUCT, 'estimate', [ScanEstimate, None], None, ),  # 20
+)
+all_structs.append(ColumnEstimate)
+ColumnEstimate.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'column', 'UTF8', None, ),  # 1
+    (2, TType.I64, 'distinctCount', None, None, ),  # 2
+    (3, TType.I64, 'nullCount', None, None, ),  # 3
+    (4, TType.STRING, 'bounds', 'UTF8', None, ),  # 4
+    (5, TType.I64, 'averageLength', None, None, ),  # 5
+    (6, TType.I64, 'maximalLength', None, None, ),  # 6
+)
+all_structs.append(ScanEstimate)
+ScanEstimate.thrift_spec = (
+    None,  # 0
+    (1, TType.I64, 'rowCount', None, None, ),  # 1
+    (2, TType.I64, 'byteSize', None, None, ),  # 2
+    (3, TType.LIST, 'columns', (TType.STRUCT, [ColumnEstimate, None], False), None, ),  # 3
 )
 all_structs.append(Aggregate)
 Aggregate.thrift_spec = (

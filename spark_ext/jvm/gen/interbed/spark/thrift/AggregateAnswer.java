@@ -341,13 +341,13 @@ public class AggregateAnswer implements org.apache.thrift.TBase<AggregateAnswer,
           case 1: // ROWS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list224 = iprot.readListBegin();
-                struct.rows = new java.util.ArrayList<java.lang.String>(_list224.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem225;
-                for (int _i226 = 0; _i226 < _list224.size; ++_i226)
+                org.apache.thrift.protocol.TList _list232 = iprot.readListBegin();
+                struct.rows = new java.util.ArrayList<java.lang.String>(_list232.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem233;
+                for (int _i234 = 0; _i234 < _list232.size; ++_i234)
                 {
-                  _elem225 = iprot.readString();
-                  struct.rows.add(_elem225);
+                  _elem233 = iprot.readString();
+                  struct.rows.add(_elem233);
                 }
                 iprot.readListEnd();
               }
@@ -377,9 +377,9 @@ public class AggregateAnswer implements org.apache.thrift.TBase<AggregateAnswer,
           oprot.writeFieldBegin(ROWS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.rows.size()));
-            for (java.lang.String _iter227 : struct.rows)
+            for (java.lang.String _iter235 : struct.rows)
             {
-              oprot.writeString(_iter227);
+              oprot.writeString(_iter235);
             }
             oprot.writeListEnd();
           }
@@ -412,9 +412,9 @@ public class AggregateAnswer implements org.apache.thrift.TBase<AggregateAnswer,
       if (struct.isSetRows()) {
         {
           oprot.writeI32(struct.rows.size());
-          for (java.lang.String _iter228 : struct.rows)
+          for (java.lang.String _iter236 : struct.rows)
           {
-            oprot.writeString(_iter228);
+            oprot.writeString(_iter236);
           }
         }
       }
@@ -426,13 +426,13 @@ public class AggregateAnswer implements org.apache.thrift.TBase<AggregateAnswer,
       java.util.BitSet incoming = iprot.readBitSet(1);
       if (incoming.get(0)) {
         {
-          org.apache.thrift.protocol.TList _list229 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-          struct.rows = new java.util.ArrayList<java.lang.String>(_list229.size);
-          @org.apache.thrift.annotation.Nullable java.lang.String _elem230;
-          for (int _i231 = 0; _i231 < _list229.size; ++_i231)
+          org.apache.thrift.protocol.TList _list237 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+          struct.rows = new java.util.ArrayList<java.lang.String>(_list237.size);
+          @org.apache.thrift.annotation.Nullable java.lang.String _elem238;
+          for (int _i239 = 0; _i239 < _list237.size; ++_i239)
           {
-            _elem230 = iprot.readString();
-            struct.rows.add(_elem230);
+            _elem238 = iprot.readString();
+            struct.rows.add(_elem238);
           }
         }
         struct.setRowsIsSet(true);

@@ -449,15 +449,15 @@ public class PartitionInfo implements org.apache.thrift.TBase<PartitionInfo, Par
           case 2: // FIGURES
             if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
               {
-                org.apache.thrift.protocol.TMap _map266 = iprot.readMapBegin();
-                struct.figures = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map266.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _key267;
-                @org.apache.thrift.annotation.Nullable java.lang.String _val268;
-                for (int _i269 = 0; _i269 < _map266.size; ++_i269)
+                org.apache.thrift.protocol.TMap _map274 = iprot.readMapBegin();
+                struct.figures = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map274.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _key275;
+                @org.apache.thrift.annotation.Nullable java.lang.String _val276;
+                for (int _i277 = 0; _i277 < _map274.size; ++_i277)
                 {
-                  _key267 = iprot.readString();
-                  _val268 = iprot.readString();
-                  struct.figures.put(_key267, _val268);
+                  _key275 = iprot.readString();
+                  _val276 = iprot.readString();
+                  struct.figures.put(_key275, _val276);
                 }
                 iprot.readMapEnd();
               }
@@ -491,10 +491,10 @@ public class PartitionInfo implements org.apache.thrift.TBase<PartitionInfo, Par
         oprot.writeFieldBegin(FIGURES_FIELD_DESC);
         {
           oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.figures.size()));
-          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter270 : struct.figures.entrySet())
+          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter278 : struct.figures.entrySet())
           {
-            oprot.writeString(_iter270.getKey());
-            oprot.writeString(_iter270.getValue());
+            oprot.writeString(_iter278.getKey());
+            oprot.writeString(_iter278.getValue());
           }
           oprot.writeMapEnd();
         }
@@ -521,10 +521,10 @@ public class PartitionInfo implements org.apache.thrift.TBase<PartitionInfo, Par
       oprot.writeString(struct.valuesJson);
       {
         oprot.writeI32(struct.figures.size());
-        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter271 : struct.figures.entrySet())
+        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter279 : struct.figures.entrySet())
         {
-          oprot.writeString(_iter271.getKey());
-          oprot.writeString(_iter271.getValue());
+          oprot.writeString(_iter279.getKey());
+          oprot.writeString(_iter279.getValue());
         }
       }
     }
@@ -535,15 +535,15 @@ public class PartitionInfo implements org.apache.thrift.TBase<PartitionInfo, Par
       struct.valuesJson = iprot.readString();
       struct.setValuesJsonIsSet(true);
       {
-        org.apache.thrift.protocol.TMap _map272 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-        struct.figures = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map272.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _key273;
-        @org.apache.thrift.annotation.Nullable java.lang.String _val274;
-        for (int _i275 = 0; _i275 < _map272.size; ++_i275)
+        org.apache.thrift.protocol.TMap _map280 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+        struct.figures = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map280.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _key281;
+        @org.apache.thrift.annotation.Nullable java.lang.String _val282;
+        for (int _i283 = 0; _i283 < _map280.size; ++_i283)
         {
-          _key273 = iprot.readString();
-          _val274 = iprot.readString();
-          struct.figures.put(_key273, _val274);
+          _key281 = iprot.readString();
+          _val282 = iprot.readString();
+          struct.figures.put(_key281, _val282);
         }
       }
       struct.setFiguresIsSet(true);

@@ -9975,13 +9975,13 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list310 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<java.lang.String>(_list310.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem311;
-                  for (int _i312 = 0; _i312 < _list310.size; ++_i312)
+                  org.apache.thrift.protocol.TList _list318 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<java.lang.String>(_list318.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem319;
+                  for (int _i320 = 0; _i320 < _list318.size; ++_i320)
                   {
-                    _elem311 = iprot.readString();
-                    struct.success.add(_elem311);
+                    _elem319 = iprot.readString();
+                    struct.success.add(_elem319);
                   }
                   iprot.readListEnd();
                 }
@@ -10019,9 +10019,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.success.size()));
-            for (java.lang.String _iter313 : struct.success)
+            for (java.lang.String _iter321 : struct.success)
             {
-              oprot.writeString(_iter313);
+              oprot.writeString(_iter321);
             }
             oprot.writeListEnd();
           }
@@ -10061,9 +10061,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (java.lang.String _iter314 : struct.success)
+            for (java.lang.String _iter322 : struct.success)
             {
-              oprot.writeString(_iter314);
+              oprot.writeString(_iter322);
             }
           }
         }
@@ -10078,13 +10078,13 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list315 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.success = new java.util.ArrayList<java.lang.String>(_list315.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem316;
-            for (int _i317 = 0; _i317 < _list315.size; ++_i317)
+            org.apache.thrift.protocol.TList _list323 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.success = new java.util.ArrayList<java.lang.String>(_list323.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem324;
+            for (int _i325 = 0; _i325 < _list323.size; ++_i325)
             {
-              _elem316 = iprot.readString();
-              struct.success.add(_elem316);
+              _elem324 = iprot.readString();
+              struct.success.add(_elem324);
             }
           }
           struct.setSuccessIsSet(true);
@@ -12469,14 +12469,14 @@ public class Planner {
             case 3: // CHANGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list318 = iprot.readListBegin();
-                  struct.changes = new java.util.ArrayList<NamespaceChange>(_list318.size);
-                  @org.apache.thrift.annotation.Nullable NamespaceChange _elem319;
-                  for (int _i320 = 0; _i320 < _list318.size; ++_i320)
+                  org.apache.thrift.protocol.TList _list326 = iprot.readListBegin();
+                  struct.changes = new java.util.ArrayList<NamespaceChange>(_list326.size);
+                  @org.apache.thrift.annotation.Nullable NamespaceChange _elem327;
+                  for (int _i328 = 0; _i328 < _list326.size; ++_i328)
                   {
-                    _elem319 = new NamespaceChange();
-                    _elem319.read(iprot);
-                    struct.changes.add(_elem319);
+                    _elem327 = new NamespaceChange();
+                    _elem327.read(iprot);
+                    struct.changes.add(_elem327);
                   }
                   iprot.readListEnd();
                 }
@@ -12515,9 +12515,9 @@ public class Planner {
           oprot.writeFieldBegin(CHANGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.changes.size()));
-            for (NamespaceChange _iter321 : struct.changes)
+            for (NamespaceChange _iter329 : struct.changes)
             {
-              _iter321.write(oprot);
+              _iter329.write(oprot);
             }
             oprot.writeListEnd();
           }
@@ -12561,9 +12561,9 @@ public class Planner {
         if (struct.isSetChanges()) {
           {
             oprot.writeI32(struct.changes.size());
-            for (NamespaceChange _iter322 : struct.changes)
+            for (NamespaceChange _iter330 : struct.changes)
             {
-              _iter322.write(oprot);
+              _iter330.write(oprot);
             }
           }
         }
@@ -12584,14 +12584,14 @@ public class Planner {
         }
         if (incoming.get(2)) {
           {
-            org.apache.thrift.protocol.TList _list323 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-            struct.changes = new java.util.ArrayList<NamespaceChange>(_list323.size);
-            @org.apache.thrift.annotation.Nullable NamespaceChange _elem324;
-            for (int _i325 = 0; _i325 < _list323.size; ++_i325)
+            org.apache.thrift.protocol.TList _list331 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+            struct.changes = new java.util.ArrayList<NamespaceChange>(_list331.size);
+            @org.apache.thrift.annotation.Nullable NamespaceChange _elem332;
+            for (int _i333 = 0; _i333 < _list331.size; ++_i333)
             {
-              _elem324 = new NamespaceChange();
-              _elem324.read(iprot);
-              struct.changes.add(_elem324);
+              _elem332 = new NamespaceChange();
+              _elem332.read(iprot);
+              struct.changes.add(_elem332);
             }
           }
           struct.setChangesIsSet(true);
@@ -14850,13 +14850,13 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list326 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<java.lang.String>(_list326.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem327;
-                  for (int _i328 = 0; _i328 < _list326.size; ++_i328)
+                  org.apache.thrift.protocol.TList _list334 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<java.lang.String>(_list334.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem335;
+                  for (int _i336 = 0; _i336 < _list334.size; ++_i336)
                   {
-                    _elem327 = iprot.readString();
-                    struct.success.add(_elem327);
+                    _elem335 = iprot.readString();
+                    struct.success.add(_elem335);
                   }
                   iprot.readListEnd();
                 }
@@ -14894,9 +14894,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.success.size()));
-            for (java.lang.String _iter329 : struct.success)
+            for (java.lang.String _iter337 : struct.success)
             {
-              oprot.writeString(_iter329);
+              oprot.writeString(_iter337);
             }
             oprot.writeListEnd();
           }
@@ -14936,9 +14936,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (java.lang.String _iter330 : struct.success)
+            for (java.lang.String _iter338 : struct.success)
             {
-              oprot.writeString(_iter330);
+              oprot.writeString(_iter338);
             }
           }
         }
@@ -14953,13 +14953,13 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list331 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.success = new java.util.ArrayList<java.lang.String>(_list331.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem332;
-            for (int _i333 = 0; _i333 < _list331.size; ++_i333)
+            org.apache.thrift.protocol.TList _list339 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.success = new java.util.ArrayList<java.lang.String>(_list339.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem340;
+            for (int _i341 = 0; _i341 < _list339.size; ++_i341)
             {
-              _elem332 = iprot.readString();
-              struct.success.add(_elem332);
+              _elem340 = iprot.readString();
+              struct.success.add(_elem340);
             }
           }
           struct.setSuccessIsSet(true);
@@ -17369,14 +17369,14 @@ public class Planner {
             case 2: // CHANGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list334 = iprot.readListBegin();
-                  struct.changes = new java.util.ArrayList<TableChange>(_list334.size);
-                  @org.apache.thrift.annotation.Nullable TableChange _elem335;
-                  for (int _i336 = 0; _i336 < _list334.size; ++_i336)
+                  org.apache.thrift.protocol.TList _list342 = iprot.readListBegin();
+                  struct.changes = new java.util.ArrayList<TableChange>(_list342.size);
+                  @org.apache.thrift.annotation.Nullable TableChange _elem343;
+                  for (int _i344 = 0; _i344 < _list342.size; ++_i344)
                   {
-                    _elem335 = new TableChange();
-                    _elem335.read(iprot);
-                    struct.changes.add(_elem335);
+                    _elem343 = new TableChange();
+                    _elem343.read(iprot);
+                    struct.changes.add(_elem343);
                   }
                   iprot.readListEnd();
                 }
@@ -17410,9 +17410,9 @@ public class Planner {
           oprot.writeFieldBegin(CHANGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.changes.size()));
-            for (TableChange _iter337 : struct.changes)
+            for (TableChange _iter345 : struct.changes)
             {
-              _iter337.write(oprot);
+              _iter345.write(oprot);
             }
             oprot.writeListEnd();
           }
@@ -17450,9 +17450,9 @@ public class Planner {
         if (struct.isSetChanges()) {
           {
             oprot.writeI32(struct.changes.size());
-            for (TableChange _iter338 : struct.changes)
+            for (TableChange _iter346 : struct.changes)
             {
-              _iter338.write(oprot);
+              _iter346.write(oprot);
             }
           }
         }
@@ -17469,14 +17469,14 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list339 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-            struct.changes = new java.util.ArrayList<TableChange>(_list339.size);
-            @org.apache.thrift.annotation.Nullable TableChange _elem340;
-            for (int _i341 = 0; _i341 < _list339.size; ++_i341)
+            org.apache.thrift.protocol.TList _list347 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+            struct.changes = new java.util.ArrayList<TableChange>(_list347.size);
+            @org.apache.thrift.annotation.Nullable TableChange _elem348;
+            for (int _i349 = 0; _i349 < _list347.size; ++_i349)
             {
-              _elem340 = new TableChange();
-              _elem340.read(iprot);
-              struct.changes.add(_elem340);
+              _elem348 = new TableChange();
+              _elem348.read(iprot);
+              struct.changes.add(_elem348);
             }
           }
           struct.setChangesIsSet(true);
@@ -20727,14 +20727,14 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list342 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<PartitionInfo>(_list342.size);
-                  @org.apache.thrift.annotation.Nullable PartitionInfo _elem343;
-                  for (int _i344 = 0; _i344 < _list342.size; ++_i344)
+                  org.apache.thrift.protocol.TList _list350 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<PartitionInfo>(_list350.size);
+                  @org.apache.thrift.annotation.Nullable PartitionInfo _elem351;
+                  for (int _i352 = 0; _i352 < _list350.size; ++_i352)
                   {
-                    _elem343 = new PartitionInfo();
-                    _elem343.read(iprot);
-                    struct.success.add(_elem343);
+                    _elem351 = new PartitionInfo();
+                    _elem351.read(iprot);
+                    struct.success.add(_elem351);
                   }
                   iprot.readListEnd();
                 }
@@ -20772,9 +20772,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.success.size()));
-            for (PartitionInfo _iter345 : struct.success)
+            for (PartitionInfo _iter353 : struct.success)
             {
-              _iter345.write(oprot);
+              _iter353.write(oprot);
             }
             oprot.writeListEnd();
           }
@@ -20814,9 +20814,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (PartitionInfo _iter346 : struct.success)
+            for (PartitionInfo _iter354 : struct.success)
             {
-              _iter346.write(oprot);
+              _iter354.write(oprot);
             }
           }
         }
@@ -20831,14 +20831,14 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list347 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-            struct.success = new java.util.ArrayList<PartitionInfo>(_list347.size);
-            @org.apache.thrift.annotation.Nullable PartitionInfo _elem348;
-            for (int _i349 = 0; _i349 < _list347.size; ++_i349)
+            org.apache.thrift.protocol.TList _list355 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+            struct.success = new java.util.ArrayList<PartitionInfo>(_list355.size);
+            @org.apache.thrift.annotation.Nullable PartitionInfo _elem356;
+            for (int _i357 = 0; _i357 < _list355.size; ++_i357)
             {
-              _elem348 = new PartitionInfo();
-              _elem348.read(iprot);
-              struct.success.add(_elem348);
+              _elem356 = new PartitionInfo();
+              _elem356.read(iprot);
+              struct.success.add(_elem356);
             }
           }
           struct.setSuccessIsSet(true);
@@ -21286,13 +21286,13 @@ public class Planner {
             case 2: // SPECS_JSON
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list350 = iprot.readListBegin();
-                  struct.specsJson = new java.util.ArrayList<java.lang.String>(_list350.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem351;
-                  for (int _i352 = 0; _i352 < _list350.size; ++_i352)
+                  org.apache.thrift.protocol.TList _list358 = iprot.readListBegin();
+                  struct.specsJson = new java.util.ArrayList<java.lang.String>(_list358.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem359;
+                  for (int _i360 = 0; _i360 < _list358.size; ++_i360)
                   {
-                    _elem351 = iprot.readString();
-                    struct.specsJson.add(_elem351);
+                    _elem359 = iprot.readString();
+                    struct.specsJson.add(_elem359);
                   }
                   iprot.readListEnd();
                 }
@@ -21326,9 +21326,9 @@ public class Planner {
           oprot.writeFieldBegin(SPECS_JSON_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.specsJson.size()));
-            for (java.lang.String _iter353 : struct.specsJson)
+            for (java.lang.String _iter361 : struct.specsJson)
             {
-              oprot.writeString(_iter353);
+              oprot.writeString(_iter361);
             }
             oprot.writeListEnd();
           }
@@ -21366,9 +21366,9 @@ public class Planner {
         if (struct.isSetSpecsJson()) {
           {
             oprot.writeI32(struct.specsJson.size());
-            for (java.lang.String _iter354 : struct.specsJson)
+            for (java.lang.String _iter362 : struct.specsJson)
             {
-              oprot.writeString(_iter354);
+              oprot.writeString(_iter362);
             }
           }
         }
@@ -21384,13 +21384,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list355 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.specsJson = new java.util.ArrayList<java.lang.String>(_list355.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem356;
-            for (int _i357 = 0; _i357 < _list355.size; ++_i357)
+            org.apache.thrift.protocol.TList _list363 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.specsJson = new java.util.ArrayList<java.lang.String>(_list363.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem364;
+            for (int _i365 = 0; _i365 < _list363.size; ++_i365)
             {
-              _elem356 = iprot.readString();
-              struct.specsJson.add(_elem356);
+              _elem364 = iprot.readString();
+              struct.specsJson.add(_elem364);
             }
           }
           struct.setSpecsJsonIsSet(true);
@@ -22213,13 +22213,13 @@ public class Planner {
             case 2: // SPECS_JSON
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list358 = iprot.readListBegin();
-                  struct.specsJson = new java.util.ArrayList<java.lang.String>(_list358.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem359;
-                  for (int _i360 = 0; _i360 < _list358.size; ++_i360)
+                  org.apache.thrift.protocol.TList _list366 = iprot.readListBegin();
+                  struct.specsJson = new java.util.ArrayList<java.lang.String>(_list366.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem367;
+                  for (int _i368 = 0; _i368 < _list366.size; ++_i368)
                   {
-                    _elem359 = iprot.readString();
-                    struct.specsJson.add(_elem359);
+                    _elem367 = iprot.readString();
+                    struct.specsJson.add(_elem367);
                   }
                   iprot.readListEnd();
                 }
@@ -22253,9 +22253,9 @@ public class Planner {
           oprot.writeFieldBegin(SPECS_JSON_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.specsJson.size()));
-            for (java.lang.String _iter361 : struct.specsJson)
+            for (java.lang.String _iter369 : struct.specsJson)
             {
-              oprot.writeString(_iter361);
+              oprot.writeString(_iter369);
             }
             oprot.writeListEnd();
           }
@@ -22293,9 +22293,9 @@ public class Planner {
         if (struct.isSetSpecsJson()) {
           {
             oprot.writeI32(struct.specsJson.size());
-            for (java.lang.String _iter362 : struct.specsJson)
+            for (java.lang.String _iter370 : struct.specsJson)
             {
-              oprot.writeString(_iter362);
+              oprot.writeString(_iter370);
             }
           }
         }
@@ -22311,13 +22311,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list363 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.specsJson = new java.util.ArrayList<java.lang.String>(_list363.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem364;
-            for (int _i365 = 0; _i365 < _list363.size; ++_i365)
+            org.apache.thrift.protocol.TList _list371 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.specsJson = new java.util.ArrayList<java.lang.String>(_list371.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem372;
+            for (int _i373 = 0; _i373 < _list371.size; ++_i373)
             {
-              _elem364 = iprot.readString();
-              struct.specsJson.add(_elem364);
+              _elem372 = iprot.readString();
+              struct.specsJson.add(_elem372);
             }
           }
           struct.setSpecsJsonIsSet(true);
@@ -23140,13 +23140,13 @@ public class Planner {
             case 2: // SPECS_JSON
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list366 = iprot.readListBegin();
-                  struct.specsJson = new java.util.ArrayList<java.lang.String>(_list366.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem367;
-                  for (int _i368 = 0; _i368 < _list366.size; ++_i368)
+                  org.apache.thrift.protocol.TList _list374 = iprot.readListBegin();
+                  struct.specsJson = new java.util.ArrayList<java.lang.String>(_list374.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem375;
+                  for (int _i376 = 0; _i376 < _list374.size; ++_i376)
                   {
-                    _elem367 = iprot.readString();
-                    struct.specsJson.add(_elem367);
+                    _elem375 = iprot.readString();
+                    struct.specsJson.add(_elem375);
                   }
                   iprot.readListEnd();
                 }
@@ -23180,9 +23180,9 @@ public class Planner {
           oprot.writeFieldBegin(SPECS_JSON_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.specsJson.size()));
-            for (java.lang.String _iter369 : struct.specsJson)
+            for (java.lang.String _iter377 : struct.specsJson)
             {
-              oprot.writeString(_iter369);
+              oprot.writeString(_iter377);
             }
             oprot.writeListEnd();
           }
@@ -23220,9 +23220,9 @@ public class Planner {
         if (struct.isSetSpecsJson()) {
           {
             oprot.writeI32(struct.specsJson.size());
-            for (java.lang.String _iter370 : struct.specsJson)
+            for (java.lang.String _iter378 : struct.specsJson)
             {
-              oprot.writeString(_iter370);
+              oprot.writeString(_iter378);
             }
           }
         }
@@ -23238,13 +23238,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list371 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.specsJson = new java.util.ArrayList<java.lang.String>(_list371.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem372;
-            for (int _i373 = 0; _i373 < _list371.size; ++_i373)
+            org.apache.thrift.protocol.TList _list379 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.specsJson = new java.util.ArrayList<java.lang.String>(_list379.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem380;
+            for (int _i381 = 0; _i381 < _list379.size; ++_i381)
             {
-              _elem372 = iprot.readString();
-              struct.specsJson.add(_elem372);
+              _elem380 = iprot.readString();
+              struct.specsJson.add(_elem380);
             }
           }
           struct.setSpecsJsonIsSet(true);
@@ -24067,13 +24067,13 @@ public class Planner {
             case 2: // FILTERS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list374 = iprot.readListBegin();
-                  struct.filters = new java.util.ArrayList<java.lang.String>(_list374.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem375;
-                  for (int _i376 = 0; _i376 < _list374.size; ++_i376)
+                  org.apache.thrift.protocol.TList _list382 = iprot.readListBegin();
+                  struct.filters = new java.util.ArrayList<java.lang.String>(_list382.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem383;
+                  for (int _i384 = 0; _i384 < _list382.size; ++_i384)
                   {
-                    _elem375 = iprot.readString();
-                    struct.filters.add(_elem375);
+                    _elem383 = iprot.readString();
+                    struct.filters.add(_elem383);
                   }
                   iprot.readListEnd();
                 }
@@ -24107,9 +24107,9 @@ public class Planner {
           oprot.writeFieldBegin(FILTERS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.filters.size()));
-            for (java.lang.String _iter377 : struct.filters)
+            for (java.lang.String _iter385 : struct.filters)
             {
-              oprot.writeString(_iter377);
+              oprot.writeString(_iter385);
             }
             oprot.writeListEnd();
           }
@@ -24147,9 +24147,9 @@ public class Planner {
         if (struct.isSetFilters()) {
           {
             oprot.writeI32(struct.filters.size());
-            for (java.lang.String _iter378 : struct.filters)
+            for (java.lang.String _iter386 : struct.filters)
             {
-              oprot.writeString(_iter378);
+              oprot.writeString(_iter386);
             }
           }
         }
@@ -24165,13 +24165,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list379 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.filters = new java.util.ArrayList<java.lang.String>(_list379.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem380;
-            for (int _i381 = 0; _i381 < _list379.size; ++_i381)
+            org.apache.thrift.protocol.TList _list387 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.filters = new java.util.ArrayList<java.lang.String>(_list387.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem388;
+            for (int _i389 = 0; _i389 < _list387.size; ++_i389)
             {
-              _elem380 = iprot.readString();
-              struct.filters.add(_elem380);
+              _elem388 = iprot.readString();
+              struct.filters.add(_elem388);
             }
           }
           struct.setFiltersIsSet(true);
@@ -24595,15 +24595,15 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list382 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<FilterHandling>(_list382.size);
-                  @org.apache.thrift.annotation.Nullable FilterHandling _elem383;
-                  for (int _i384 = 0; _i384 < _list382.size; ++_i384)
+                  org.apache.thrift.protocol.TList _list390 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<FilterHandling>(_list390.size);
+                  @org.apache.thrift.annotation.Nullable FilterHandling _elem391;
+                  for (int _i392 = 0; _i392 < _list390.size; ++_i392)
                   {
-                    _elem383 = interbed.spark.thrift.FilterHandling.findByValue(iprot.readI32());
-                    if (_elem383 != null)
+                    _elem391 = interbed.spark.thrift.FilterHandling.findByValue(iprot.readI32());
+                    if (_elem391 != null)
                     {
-                      struct.success.add(_elem383);
+                      struct.success.add(_elem391);
                     }
                   }
                   iprot.readListEnd();
@@ -24642,9 +24642,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.I32, struct.success.size()));
-            for (FilterHandling _iter385 : struct.success)
+            for (FilterHandling _iter393 : struct.success)
             {
-              oprot.writeI32(_iter385.getValue());
+              oprot.writeI32(_iter393.getValue());
             }
             oprot.writeListEnd();
           }
@@ -24684,9 +24684,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (FilterHandling _iter386 : struct.success)
+            for (FilterHandling _iter394 : struct.success)
             {
-              oprot.writeI32(_iter386.getValue());
+              oprot.writeI32(_iter394.getValue());
             }
           }
         }
@@ -24701,15 +24701,15 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list387 = iprot.readListBegin(org.apache.thrift.protocol.TType.I32);
-            struct.success = new java.util.ArrayList<FilterHandling>(_list387.size);
-            @org.apache.thrift.annotation.Nullable FilterHandling _elem388;
-            for (int _i389 = 0; _i389 < _list387.size; ++_i389)
+            org.apache.thrift.protocol.TList _list395 = iprot.readListBegin(org.apache.thrift.protocol.TType.I32);
+            struct.success = new java.util.ArrayList<FilterHandling>(_list395.size);
+            @org.apache.thrift.annotation.Nullable FilterHandling _elem396;
+            for (int _i397 = 0; _i397 < _list395.size; ++_i397)
             {
-              _elem388 = interbed.spark.thrift.FilterHandling.findByValue(iprot.readI32());
-              if (_elem388 != null)
+              _elem396 = interbed.spark.thrift.FilterHandling.findByValue(iprot.readI32());
+              if (_elem396 != null)
               {
-                struct.success.add(_elem388);
+                struct.success.add(_elem396);
               }
             }
           }
@@ -26247,14 +26247,14 @@ public class Planner {
             case 3: // AGGREGATES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list390 = iprot.readListBegin();
-                  struct.aggregates = new java.util.ArrayList<Aggregate>(_list390.size);
-                  @org.apache.thrift.annotation.Nullable Aggregate _elem391;
-                  for (int _i392 = 0; _i392 < _list390.size; ++_i392)
+                  org.apache.thrift.protocol.TList _list398 = iprot.readListBegin();
+                  struct.aggregates = new java.util.ArrayList<Aggregate>(_list398.size);
+                  @org.apache.thrift.annotation.Nullable Aggregate _elem399;
+                  for (int _i400 = 0; _i400 < _list398.size; ++_i400)
                   {
-                    _elem391 = new Aggregate();
-                    _elem391.read(iprot);
-                    struct.aggregates.add(_elem391);
+                    _elem399 = new Aggregate();
+                    _elem399.read(iprot);
+                    struct.aggregates.add(_elem399);
                   }
                   iprot.readListEnd();
                 }
@@ -26293,9 +26293,9 @@ public class Planner {
           oprot.writeFieldBegin(AGGREGATES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.aggregates.size()));
-            for (Aggregate _iter393 : struct.aggregates)
+            for (Aggregate _iter401 : struct.aggregates)
             {
-              _iter393.write(oprot);
+              _iter401.write(oprot);
             }
             oprot.writeListEnd();
           }
@@ -26339,9 +26339,9 @@ public class Planner {
         if (struct.isSetAggregates()) {
           {
             oprot.writeI32(struct.aggregates.size());
-            for (Aggregate _iter394 : struct.aggregates)
+            for (Aggregate _iter402 : struct.aggregates)
             {
-              _iter394.write(oprot);
+              _iter402.write(oprot);
             }
           }
         }
@@ -26362,14 +26362,14 @@ public class Planner {
         }
         if (incoming.get(2)) {
           {
-            org.apache.thrift.protocol.TList _list395 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-            struct.aggregates = new java.util.ArrayList<Aggregate>(_list395.size);
-            @org.apache.thrift.annotation.Nullable Aggregate _elem396;
-            for (int _i397 = 0; _i397 < _list395.size; ++_i397)
+            org.apache.thrift.protocol.TList _list403 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+            struct.aggregates = new java.util.ArrayList<Aggregate>(_list403.size);
+            @org.apache.thrift.annotation.Nullable Aggregate _elem404;
+            for (int _i405 = 0; _i405 < _list403.size; ++_i405)
             {
-              _elem396 = new Aggregate();
-              _elem396.read(iprot);
-              struct.aggregates.add(_elem396);
+              _elem404 = new Aggregate();
+              _elem404.read(iprot);
+              struct.aggregates.add(_elem404);
             }
           }
           struct.setAggregatesIsSet(true);
@@ -28294,13 +28294,13 @@ public class Planner {
             case 2: // MESSAGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list398 = iprot.readListBegin();
-                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list398.size);
-                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem399;
-                  for (int _i400 = 0; _i400 < _list398.size; ++_i400)
+                  org.apache.thrift.protocol.TList _list406 = iprot.readListBegin();
+                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list406.size);
+                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem407;
+                  for (int _i408 = 0; _i408 < _list406.size; ++_i408)
                   {
-                    _elem399 = iprot.readBinary();
-                    struct.messages.add(_elem399);
+                    _elem407 = iprot.readBinary();
+                    struct.messages.add(_elem407);
                   }
                   iprot.readListEnd();
                 }
@@ -28334,9 +28334,9 @@ public class Planner {
           oprot.writeFieldBegin(MESSAGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.messages.size()));
-            for (java.nio.ByteBuffer _iter401 : struct.messages)
+            for (java.nio.ByteBuffer _iter409 : struct.messages)
             {
-              oprot.writeBinary(_iter401);
+              oprot.writeBinary(_iter409);
             }
             oprot.writeListEnd();
           }
@@ -28374,9 +28374,9 @@ public class Planner {
         if (struct.isSetMessages()) {
           {
             oprot.writeI32(struct.messages.size());
-            for (java.nio.ByteBuffer _iter402 : struct.messages)
+            for (java.nio.ByteBuffer _iter410 : struct.messages)
             {
-              oprot.writeBinary(_iter402);
+              oprot.writeBinary(_iter410);
             }
           }
         }
@@ -28392,13 +28392,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list403 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list403.size);
-            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem404;
-            for (int _i405 = 0; _i405 < _list403.size; ++_i405)
+            org.apache.thrift.protocol.TList _list411 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list411.size);
+            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem412;
+            for (int _i413 = 0; _i413 < _list411.size; ++_i413)
             {
-              _elem404 = iprot.readBinary();
-              struct.messages.add(_elem404);
+              _elem412 = iprot.readBinary();
+              struct.messages.add(_elem412);
             }
           }
           struct.setMessagesIsSet(true);
@@ -29331,13 +29331,13 @@ public class Planner {
             case 2: // MESSAGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list406 = iprot.readListBegin();
-                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list406.size);
-                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem407;
-                  for (int _i408 = 0; _i408 < _list406.size; ++_i408)
+                  org.apache.thrift.protocol.TList _list414 = iprot.readListBegin();
+                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list414.size);
+                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem415;
+                  for (int _i416 = 0; _i416 < _list414.size; ++_i416)
                   {
-                    _elem407 = iprot.readBinary();
-                    struct.messages.add(_elem407);
+                    _elem415 = iprot.readBinary();
+                    struct.messages.add(_elem415);
                   }
                   iprot.readListEnd();
                 }
@@ -29371,9 +29371,9 @@ public class Planner {
           oprot.writeFieldBegin(MESSAGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.messages.size()));
-            for (java.nio.ByteBuffer _iter409 : struct.messages)
+            for (java.nio.ByteBuffer _iter417 : struct.messages)
             {
-              oprot.writeBinary(_iter409);
+              oprot.writeBinary(_iter417);
             }
             oprot.writeListEnd();
           }
@@ -29411,9 +29411,9 @@ public class Planner {
         if (struct.isSetMessages()) {
           {
             oprot.writeI32(struct.messages.size());
-            for (java.nio.ByteBuffer _iter410 : struct.messages)
+            for (java.nio.ByteBuffer _iter418 : struct.messages)
             {
-              oprot.writeBinary(_iter410);
+              oprot.writeBinary(_iter418);
             }
           }
         }
@@ -29429,13 +29429,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list411 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list411.size);
-            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem412;
-            for (int _i413 = 0; _i413 < _list411.size; ++_i413)
+            org.apache.thrift.protocol.TList _list419 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list419.size);
+            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem420;
+            for (int _i421 = 0; _i421 < _list419.size; ++_i421)
             {
-              _elem412 = iprot.readBinary();
-              struct.messages.add(_elem412);
+              _elem420 = iprot.readBinary();
+              struct.messages.add(_elem420);
             }
           }
           struct.setMessagesIsSet(true);
@@ -30623,14 +30623,14 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list414 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<ProcedureInfo>(_list414.size);
-                  @org.apache.thrift.annotation.Nullable ProcedureInfo _elem415;
-                  for (int _i416 = 0; _i416 < _list414.size; ++_i416)
+                  org.apache.thrift.protocol.TList _list422 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<ProcedureInfo>(_list422.size);
+                  @org.apache.thrift.annotation.Nullable ProcedureInfo _elem423;
+                  for (int _i424 = 0; _i424 < _list422.size; ++_i424)
                   {
-                    _elem415 = new ProcedureInfo();
-                    _elem415.read(iprot);
-                    struct.success.add(_elem415);
+                    _elem423 = new ProcedureInfo();
+                    _elem423.read(iprot);
+                    struct.success.add(_elem423);
                   }
                   iprot.readListEnd();
                 }
@@ -30668,9 +30668,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.success.size()));
-            for (ProcedureInfo _iter417 : struct.success)
+            for (ProcedureInfo _iter425 : struct.success)
             {
-              _iter417.write(oprot);
+              _iter425.write(oprot);
             }
             oprot.writeListEnd();
           }
@@ -30710,9 +30710,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (ProcedureInfo _iter418 : struct.success)
+            for (ProcedureInfo _iter426 : struct.success)
             {
-              _iter418.write(oprot);
+              _iter426.write(oprot);
             }
           }
         }
@@ -30727,14 +30727,14 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list419 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-            struct.success = new java.util.ArrayList<ProcedureInfo>(_list419.size);
-            @org.apache.thrift.annotation.Nullable ProcedureInfo _elem420;
-            for (int _i421 = 0; _i421 < _list419.size; ++_i421)
+            org.apache.thrift.protocol.TList _list427 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+            struct.success = new java.util.ArrayList<ProcedureInfo>(_list427.size);
+            @org.apache.thrift.annotation.Nullable ProcedureInfo _elem428;
+            for (int _i429 = 0; _i429 < _list427.size; ++_i429)
             {
-              _elem420 = new ProcedureInfo();
-              _elem420.read(iprot);
-              struct.success.add(_elem420);
+              _elem428 = new ProcedureInfo();
+              _elem428.read(iprot);
+              struct.success.add(_elem428);
             }
           }
           struct.setSuccessIsSet(true);
@@ -32150,13 +32150,13 @@ public class Planner {
             case 3: // RESULTS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list422 = iprot.readListBegin();
-                  struct.results = new java.util.ArrayList<java.nio.ByteBuffer>(_list422.size);
-                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem423;
-                  for (int _i424 = 0; _i424 < _list422.size; ++_i424)
+                  org.apache.thrift.protocol.TList _list430 = iprot.readListBegin();
+                  struct.results = new java.util.ArrayList<java.nio.ByteBuffer>(_list430.size);
+                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem431;
+                  for (int _i432 = 0; _i432 < _list430.size; ++_i432)
                   {
-                    _elem423 = iprot.readBinary();
-                    struct.results.add(_elem423);
+                    _elem431 = iprot.readBinary();
+                    struct.results.add(_elem431);
                   }
                   iprot.readListEnd();
                 }
@@ -32195,9 +32195,9 @@ public class Planner {
           oprot.writeFieldBegin(RESULTS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.results.size()));
-            for (java.nio.ByteBuffer _iter425 : struct.results)
+            for (java.nio.ByteBuffer _iter433 : struct.results)
             {
-              oprot.writeBinary(_iter425);
+              oprot.writeBinary(_iter433);
             }
             oprot.writeListEnd();
           }
@@ -32241,9 +32241,9 @@ public class Planner {
         if (struct.isSetResults()) {
           {
             oprot.writeI32(struct.results.size());
-            for (java.nio.ByteBuffer _iter426 : struct.results)
+            for (java.nio.ByteBuffer _iter434 : struct.results)
             {
-              oprot.writeBinary(_iter426);
+              oprot.writeBinary(_iter434);
             }
           }
         }
@@ -32264,13 +32264,13 @@ public class Planner {
         }
         if (incoming.get(2)) {
           {
-            org.apache.thrift.protocol.TList _list427 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.results = new java.util.ArrayList<java.nio.ByteBuffer>(_list427.size);
-            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem428;
-            for (int _i429 = 0; _i429 < _list427.size; ++_i429)
+            org.apache.thrift.protocol.TList _list435 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.results = new java.util.ArrayList<java.nio.ByteBuffer>(_list435.size);
+            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem436;
+            for (int _i437 = 0; _i437 < _list435.size; ++_i437)
             {
-              _elem428 = iprot.readBinary();
-              struct.results.add(_elem428);
+              _elem436 = iprot.readBinary();
+              struct.results.add(_elem436);
             }
           }
           struct.setResultsIsSet(true);
@@ -34164,15 +34164,15 @@ public class Planner {
             case 2: // OPTIONS
               if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
                 {
-                  org.apache.thrift.protocol.TMap _map430 = iprot.readMapBegin();
-                  struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map430.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _key431;
-                  @org.apache.thrift.annotation.Nullable java.lang.String _val432;
-                  for (int _i433 = 0; _i433 < _map430.size; ++_i433)
+                  org.apache.thrift.protocol.TMap _map438 = iprot.readMapBegin();
+                  struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map438.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _key439;
+                  @org.apache.thrift.annotation.Nullable java.lang.String _val440;
+                  for (int _i441 = 0; _i441 < _map438.size; ++_i441)
                   {
-                    _key431 = iprot.readString();
-                    _val432 = iprot.readString();
-                    struct.options.put(_key431, _val432);
+                    _key439 = iprot.readString();
+                    _val440 = iprot.readString();
+                    struct.options.put(_key439, _val440);
                   }
                   iprot.readMapEnd();
                 }
@@ -34184,15 +34184,15 @@ public class Planner {
             case 3: // SETTINGS
               if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
                 {
-                  org.apache.thrift.protocol.TMap _map434 = iprot.readMapBegin();
-                  struct.settings = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map434.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _key435;
-                  @org.apache.thrift.annotation.Nullable java.lang.String _val436;
-                  for (int _i437 = 0; _i437 < _map434.size; ++_i437)
+                  org.apache.thrift.protocol.TMap _map442 = iprot.readMapBegin();
+                  struct.settings = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map442.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _key443;
+                  @org.apache.thrift.annotation.Nullable java.lang.String _val444;
+                  for (int _i445 = 0; _i445 < _map442.size; ++_i445)
                   {
-                    _key435 = iprot.readString();
-                    _val436 = iprot.readString();
-                    struct.settings.put(_key435, _val436);
+                    _key443 = iprot.readString();
+                    _val444 = iprot.readString();
+                    struct.settings.put(_key443, _val444);
                   }
                   iprot.readMapEnd();
                 }
@@ -34226,10 +34226,10 @@ public class Planner {
           oprot.writeFieldBegin(OPTIONS_FIELD_DESC);
           {
             oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.options.size()));
-            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter438 : struct.options.entrySet())
+            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter446 : struct.options.entrySet())
             {
-              oprot.writeString(_iter438.getKey());
-              oprot.writeString(_iter438.getValue());
+              oprot.writeString(_iter446.getKey());
+              oprot.writeString(_iter446.getValue());
             }
             oprot.writeMapEnd();
           }
@@ -34239,10 +34239,10 @@ public class Planner {
           oprot.writeFieldBegin(SETTINGS_FIELD_DESC);
           {
             oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.settings.size()));
-            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter439 : struct.settings.entrySet())
+            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter447 : struct.settings.entrySet())
             {
-              oprot.writeString(_iter439.getKey());
-              oprot.writeString(_iter439.getValue());
+              oprot.writeString(_iter447.getKey());
+              oprot.writeString(_iter447.getValue());
             }
             oprot.writeMapEnd();
           }
@@ -34283,20 +34283,20 @@ public class Planner {
         if (struct.isSetOptions()) {
           {
             oprot.writeI32(struct.options.size());
-            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter440 : struct.options.entrySet())
+            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter448 : struct.options.entrySet())
             {
-              oprot.writeString(_iter440.getKey());
-              oprot.writeString(_iter440.getValue());
+              oprot.writeString(_iter448.getKey());
+              oprot.writeString(_iter448.getValue());
             }
           }
         }
         if (struct.isSetSettings()) {
           {
             oprot.writeI32(struct.settings.size());
-            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter441 : struct.settings.entrySet())
+            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter449 : struct.settings.entrySet())
             {
-              oprot.writeString(_iter441.getKey());
-              oprot.writeString(_iter441.getValue());
+              oprot.writeString(_iter449.getKey());
+              oprot.writeString(_iter449.getValue());
             }
           }
         }
@@ -34312,30 +34312,30 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TMap _map442 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-            struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map442.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _key443;
-            @org.apache.thrift.annotation.Nullable java.lang.String _val444;
-            for (int _i445 = 0; _i445 < _map442.size; ++_i445)
+            org.apache.thrift.protocol.TMap _map450 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+            struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map450.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _key451;
+            @org.apache.thrift.annotation.Nullable java.lang.String _val452;
+            for (int _i453 = 0; _i453 < _map450.size; ++_i453)
             {
-              _key443 = iprot.readString();
-              _val444 = iprot.readString();
-              struct.options.put(_key443, _val444);
+              _key451 = iprot.readString();
+              _val452 = iprot.readString();
+              struct.options.put(_key451, _val452);
             }
           }
           struct.setOptionsIsSet(true);
         }
         if (incoming.get(2)) {
           {
-            org.apache.thrift.protocol.TMap _map446 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-            struct.settings = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map446.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _key447;
-            @org.apache.thrift.annotation.Nullable java.lang.String _val448;
-            for (int _i449 = 0; _i449 < _map446.size; ++_i449)
+            org.apache.thrift.protocol.TMap _map454 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+            struct.settings = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map454.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _key455;
+            @org.apache.thrift.annotation.Nullable java.lang.String _val456;
+            for (int _i457 = 0; _i457 < _map454.size; ++_i457)
             {
-              _key447 = iprot.readString();
-              _val448 = iprot.readString();
-              struct.settings.put(_key447, _val448);
+              _key455 = iprot.readString();
+              _val456 = iprot.readString();
+              struct.settings.put(_key455, _val456);
             }
           }
           struct.setSettingsIsSet(true);
@@ -44985,13 +44985,13 @@ public class Planner {
             case 3: // MESSAGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list450 = iprot.readListBegin();
-                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list450.size);
-                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem451;
-                  for (int _i452 = 0; _i452 < _list450.size; ++_i452)
+                  org.apache.thrift.protocol.TList _list458 = iprot.readListBegin();
+                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list458.size);
+                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem459;
+                  for (int _i460 = 0; _i460 < _list458.size; ++_i460)
                   {
-                    _elem451 = iprot.readBinary();
-                    struct.messages.add(_elem451);
+                    _elem459 = iprot.readBinary();
+                    struct.messages.add(_elem459);
                   }
                   iprot.readListEnd();
                 }
@@ -45028,9 +45028,9 @@ public class Planner {
           oprot.writeFieldBegin(MESSAGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.messages.size()));
-            for (java.nio.ByteBuffer _iter453 : struct.messages)
+            for (java.nio.ByteBuffer _iter461 : struct.messages)
             {
-              oprot.writeBinary(_iter453);
+              oprot.writeBinary(_iter461);
             }
             oprot.writeListEnd();
           }
@@ -45074,9 +45074,9 @@ public class Planner {
         if (struct.isSetMessages()) {
           {
             oprot.writeI32(struct.messages.size());
-            for (java.nio.ByteBuffer _iter454 : struct.messages)
+            for (java.nio.ByteBuffer _iter462 : struct.messages)
             {
-              oprot.writeBinary(_iter454);
+              oprot.writeBinary(_iter462);
             }
           }
         }
@@ -45096,13 +45096,13 @@ public class Planner {
         }
         if (incoming.get(2)) {
           {
-            org.apache.thrift.protocol.TList _list455 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list455.size);
-            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem456;
-            for (int _i457 = 0; _i457 < _list455.size; ++_i457)
+            org.apache.thrift.protocol.TList _list463 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list463.size);
+            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem464;
+            for (int _i465 = 0; _i465 < _list463.size; ++_i465)
             {
-              _elem456 = iprot.readBinary();
-              struct.messages.add(_elem456);
+              _elem464 = iprot.readBinary();
+              struct.messages.add(_elem464);
             }
           }
           struct.setMessagesIsSet(true);
@@ -46907,13 +46907,13 @@ public class Planner {
             case 2: // FILTERS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list458 = iprot.readListBegin();
-                  struct.filters = new java.util.ArrayList<java.lang.String>(_list458.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem459;
-                  for (int _i460 = 0; _i460 < _list458.size; ++_i460)
+                  org.apache.thrift.protocol.TList _list466 = iprot.readListBegin();
+                  struct.filters = new java.util.ArrayList<java.lang.String>(_list466.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem467;
+                  for (int _i468 = 0; _i468 < _list466.size; ++_i468)
                   {
-                    _elem459 = iprot.readString();
-                    struct.filters.add(_elem459);
+                    _elem467 = iprot.readString();
+                    struct.filters.add(_elem467);
                   }
                   iprot.readListEnd();
                 }
@@ -46947,9 +46947,9 @@ public class Planner {
           oprot.writeFieldBegin(FILTERS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.filters.size()));
-            for (java.lang.String _iter461 : struct.filters)
+            for (java.lang.String _iter469 : struct.filters)
             {
-              oprot.writeString(_iter461);
+              oprot.writeString(_iter469);
             }
             oprot.writeListEnd();
           }
@@ -46987,9 +46987,9 @@ public class Planner {
         if (struct.isSetFilters()) {
           {
             oprot.writeI32(struct.filters.size());
-            for (java.lang.String _iter462 : struct.filters)
+            for (java.lang.String _iter470 : struct.filters)
             {
-              oprot.writeString(_iter462);
+              oprot.writeString(_iter470);
             }
           }
         }
@@ -47005,13 +47005,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list463 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.filters = new java.util.ArrayList<java.lang.String>(_list463.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem464;
-            for (int _i465 = 0; _i465 < _list463.size; ++_i465)
+            org.apache.thrift.protocol.TList _list471 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.filters = new java.util.ArrayList<java.lang.String>(_list471.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem472;
+            for (int _i473 = 0; _i473 < _list471.size; ++_i473)
             {
-              _elem464 = iprot.readString();
-              struct.filters.add(_elem464);
+              _elem472 = iprot.readString();
+              struct.filters.add(_elem472);
             }
           }
           struct.setFiltersIsSet(true);
@@ -47936,13 +47936,13 @@ public class Planner {
             case 2: // FILTERS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list466 = iprot.readListBegin();
-                  struct.filters = new java.util.ArrayList<java.lang.String>(_list466.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem467;
-                  for (int _i468 = 0; _i468 < _list466.size; ++_i468)
+                  org.apache.thrift.protocol.TList _list474 = iprot.readListBegin();
+                  struct.filters = new java.util.ArrayList<java.lang.String>(_list474.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem475;
+                  for (int _i476 = 0; _i476 < _list474.size; ++_i476)
                   {
-                    _elem467 = iprot.readString();
-                    struct.filters.add(_elem467);
+                    _elem475 = iprot.readString();
+                    struct.filters.add(_elem475);
                   }
                   iprot.readListEnd();
                 }
@@ -47976,9 +47976,9 @@ public class Planner {
           oprot.writeFieldBegin(FILTERS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.filters.size()));
-            for (java.lang.String _iter469 : struct.filters)
+            for (java.lang.String _iter477 : struct.filters)
             {
-              oprot.writeString(_iter469);
+              oprot.writeString(_iter477);
             }
             oprot.writeListEnd();
           }
@@ -48016,9 +48016,9 @@ public class Planner {
         if (struct.isSetFilters()) {
           {
             oprot.writeI32(struct.filters.size());
-            for (java.lang.String _iter470 : struct.filters)
+            for (java.lang.String _iter478 : struct.filters)
             {
-              oprot.writeString(_iter470);
+              oprot.writeString(_iter478);
             }
           }
         }
@@ -48034,13 +48034,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list471 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.filters = new java.util.ArrayList<java.lang.String>(_list471.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem472;
-            for (int _i473 = 0; _i473 < _list471.size; ++_i473)
+            org.apache.thrift.protocol.TList _list479 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.filters = new java.util.ArrayList<java.lang.String>(_list479.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem480;
+            for (int _i481 = 0; _i481 < _list479.size; ++_i481)
             {
-              _elem472 = iprot.readString();
-              struct.filters.add(_elem472);
+              _elem480 = iprot.readString();
+              struct.filters.add(_elem480);
             }
           }
           struct.setFiltersIsSet(true);
@@ -49330,13 +49330,13 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list474 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<java.lang.String>(_list474.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem475;
-                  for (int _i476 = 0; _i476 < _list474.size; ++_i476)
+                  org.apache.thrift.protocol.TList _list482 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<java.lang.String>(_list482.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem483;
+                  for (int _i484 = 0; _i484 < _list482.size; ++_i484)
                   {
-                    _elem475 = iprot.readString();
-                    struct.success.add(_elem475);
+                    _elem483 = iprot.readString();
+                    struct.success.add(_elem483);
                   }
                   iprot.readListEnd();
                 }
@@ -49374,9 +49374,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.success.size()));
-            for (java.lang.String _iter477 : struct.success)
+            for (java.lang.String _iter485 : struct.success)
             {
-              oprot.writeString(_iter477);
+              oprot.writeString(_iter485);
             }
             oprot.writeListEnd();
           }
@@ -49416,9 +49416,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (java.lang.String _iter478 : struct.success)
+            for (java.lang.String _iter486 : struct.success)
             {
-              oprot.writeString(_iter478);
+              oprot.writeString(_iter486);
             }
           }
         }
@@ -49433,13 +49433,13 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list479 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.success = new java.util.ArrayList<java.lang.String>(_list479.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem480;
-            for (int _i481 = 0; _i481 < _list479.size; ++_i481)
+            org.apache.thrift.protocol.TList _list487 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.success = new java.util.ArrayList<java.lang.String>(_list487.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem488;
+            for (int _i489 = 0; _i489 < _list487.size; ++_i489)
             {
-              _elem480 = iprot.readString();
-              struct.success.add(_elem480);
+              _elem488 = iprot.readString();
+              struct.success.add(_elem488);
             }
           }
           struct.setSuccessIsSet(true);
@@ -53741,13 +53741,13 @@ public class Planner {
             case 2: // COLUMNS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list482 = iprot.readListBegin();
-                  struct.columns = new java.util.ArrayList<java.lang.String>(_list482.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem483;
-                  for (int _i484 = 0; _i484 < _list482.size; ++_i484)
+                  org.apache.thrift.protocol.TList _list490 = iprot.readListBegin();
+                  struct.columns = new java.util.ArrayList<java.lang.String>(_list490.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem491;
+                  for (int _i492 = 0; _i492 < _list490.size; ++_i492)
                   {
-                    _elem483 = iprot.readString();
-                    struct.columns.add(_elem483);
+                    _elem491 = iprot.readString();
+                    struct.columns.add(_elem491);
                   }
                   iprot.readListEnd();
                 }
@@ -53789,9 +53789,9 @@ public class Planner {
           oprot.writeFieldBegin(COLUMNS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.columns.size()));
-            for (java.lang.String _iter485 : struct.columns)
+            for (java.lang.String _iter493 : struct.columns)
             {
-              oprot.writeString(_iter485);
+              oprot.writeString(_iter493);
             }
             oprot.writeListEnd();
           }
@@ -53835,9 +53835,9 @@ public class Planner {
         if (struct.isSetColumns()) {
           {
             oprot.writeI32(struct.columns.size());
-            for (java.lang.String _iter486 : struct.columns)
+            for (java.lang.String _iter494 : struct.columns)
             {
-              oprot.writeString(_iter486);
+              oprot.writeString(_iter494);
             }
           }
         }
@@ -53857,13 +53857,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list487 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.columns = new java.util.ArrayList<java.lang.String>(_list487.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem488;
-            for (int _i489 = 0; _i489 < _list487.size; ++_i489)
+            org.apache.thrift.protocol.TList _list495 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.columns = new java.util.ArrayList<java.lang.String>(_list495.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem496;
+            for (int _i497 = 0; _i497 < _list495.size; ++_i497)
             {
-              _elem488 = iprot.readString();
-              struct.columns.add(_elem488);
+              _elem496 = iprot.readString();
+              struct.columns.add(_elem496);
             }
           }
           struct.setColumnsIsSet(true);

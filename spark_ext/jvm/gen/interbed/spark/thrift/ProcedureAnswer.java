@@ -429,13 +429,13 @@ public class ProcedureAnswer implements org.apache.thrift.TBase<ProcedureAnswer,
           case 1: // ROWS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list284 = iprot.readListBegin();
-                struct.rows = new java.util.ArrayList<java.lang.String>(_list284.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem285;
-                for (int _i286 = 0; _i286 < _list284.size; ++_i286)
+                org.apache.thrift.protocol.TList _list292 = iprot.readListBegin();
+                struct.rows = new java.util.ArrayList<java.lang.String>(_list292.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem293;
+                for (int _i294 = 0; _i294 < _list292.size; ++_i294)
                 {
-                  _elem285 = iprot.readString();
-                  struct.rows.add(_elem285);
+                  _elem293 = iprot.readString();
+                  struct.rows.add(_elem293);
                 }
                 iprot.readListEnd();
               }
@@ -474,9 +474,9 @@ public class ProcedureAnswer implements org.apache.thrift.TBase<ProcedureAnswer,
           oprot.writeFieldBegin(ROWS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.rows.size()));
-            for (java.lang.String _iter287 : struct.rows)
+            for (java.lang.String _iter295 : struct.rows)
             {
-              oprot.writeString(_iter287);
+              oprot.writeString(_iter295);
             }
             oprot.writeListEnd();
           }
@@ -519,9 +519,9 @@ public class ProcedureAnswer implements org.apache.thrift.TBase<ProcedureAnswer,
       if (struct.isSetRows()) {
         {
           oprot.writeI32(struct.rows.size());
-          for (java.lang.String _iter288 : struct.rows)
+          for (java.lang.String _iter296 : struct.rows)
           {
-            oprot.writeString(_iter288);
+            oprot.writeString(_iter296);
           }
         }
       }
@@ -536,13 +536,13 @@ public class ProcedureAnswer implements org.apache.thrift.TBase<ProcedureAnswer,
       java.util.BitSet incoming = iprot.readBitSet(2);
       if (incoming.get(0)) {
         {
-          org.apache.thrift.protocol.TList _list289 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-          struct.rows = new java.util.ArrayList<java.lang.String>(_list289.size);
-          @org.apache.thrift.annotation.Nullable java.lang.String _elem290;
-          for (int _i291 = 0; _i291 < _list289.size; ++_i291)
+          org.apache.thrift.protocol.TList _list297 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+          struct.rows = new java.util.ArrayList<java.lang.String>(_list297.size);
+          @org.apache.thrift.annotation.Nullable java.lang.String _elem298;
+          for (int _i299 = 0; _i299 < _list297.size; ++_i299)
           {
-            _elem290 = iprot.readString();
-            struct.rows.add(_elem290);
+            _elem298 = iprot.readString();
+            struct.rows.add(_elem298);
           }
         }
         struct.setRowsIsSet(true);

@@ -626,14 +626,14 @@ public class ProcedureInfo implements org.apache.thrift.TBase<ProcedureInfo, Pro
           case 2: // PARAMETERS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list258 = iprot.readListBegin();
-                struct.parameters = new java.util.ArrayList<ProcedureParameter>(_list258.size);
-                @org.apache.thrift.annotation.Nullable ProcedureParameter _elem259;
-                for (int _i260 = 0; _i260 < _list258.size; ++_i260)
+                org.apache.thrift.protocol.TList _list266 = iprot.readListBegin();
+                struct.parameters = new java.util.ArrayList<ProcedureParameter>(_list266.size);
+                @org.apache.thrift.annotation.Nullable ProcedureParameter _elem267;
+                for (int _i268 = 0; _i268 < _list266.size; ++_i268)
                 {
-                  _elem259 = new ProcedureParameter();
-                  _elem259.read(iprot);
-                  struct.parameters.add(_elem259);
+                  _elem267 = new ProcedureParameter();
+                  _elem267.read(iprot);
+                  struct.parameters.add(_elem267);
                 }
                 iprot.readListEnd();
               }
@@ -683,9 +683,9 @@ public class ProcedureInfo implements org.apache.thrift.TBase<ProcedureInfo, Pro
         oprot.writeFieldBegin(PARAMETERS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.parameters.size()));
-          for (ProcedureParameter _iter261 : struct.parameters)
+          for (ProcedureParameter _iter269 : struct.parameters)
           {
-            _iter261.write(oprot);
+            _iter269.write(oprot);
           }
           oprot.writeListEnd();
         }
@@ -722,9 +722,9 @@ public class ProcedureInfo implements org.apache.thrift.TBase<ProcedureInfo, Pro
       oprot.writeString(struct.name);
       {
         oprot.writeI32(struct.parameters.size());
-        for (ProcedureParameter _iter262 : struct.parameters)
+        for (ProcedureParameter _iter270 : struct.parameters)
         {
-          _iter262.write(oprot);
+          _iter270.write(oprot);
         }
       }
       oprot.writeString(struct.resultSchemaJson);
@@ -737,14 +737,14 @@ public class ProcedureInfo implements org.apache.thrift.TBase<ProcedureInfo, Pro
       struct.name = iprot.readString();
       struct.setNameIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list263 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-        struct.parameters = new java.util.ArrayList<ProcedureParameter>(_list263.size);
-        @org.apache.thrift.annotation.Nullable ProcedureParameter _elem264;
-        for (int _i265 = 0; _i265 < _list263.size; ++_i265)
+        org.apache.thrift.protocol.TList _list271 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+        struct.parameters = new java.util.ArrayList<ProcedureParameter>(_list271.size);
+        @org.apache.thrift.annotation.Nullable ProcedureParameter _elem272;
+        for (int _i273 = 0; _i273 < _list271.size; ++_i273)
         {
-          _elem264 = new ProcedureParameter();
-          _elem264.read(iprot);
-          struct.parameters.add(_elem264);
+          _elem272 = new ProcedureParameter();
+          _elem272.read(iprot);
+          struct.parameters.add(_elem272);
         }
       }
       struct.setParametersIsSet(true);

@@ -684,13 +684,13 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
           case 3: // TASKS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list276 = iprot.readListBegin();
-                struct.tasks = new java.util.ArrayList<java.nio.ByteBuffer>(_list276.size);
-                @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem277;
-                for (int _i278 = 0; _i278 < _list276.size; ++_i278)
+                org.apache.thrift.protocol.TList _list284 = iprot.readListBegin();
+                struct.tasks = new java.util.ArrayList<java.nio.ByteBuffer>(_list284.size);
+                @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem285;
+                for (int _i286 = 0; _i286 < _list284.size; ++_i286)
                 {
-                  _elem277 = iprot.readBinary();
-                  struct.tasks.add(_elem277);
+                  _elem285 = iprot.readBinary();
+                  struct.tasks.add(_elem285);
                 }
                 iprot.readListEnd();
               }
@@ -737,9 +737,9 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
         oprot.writeFieldBegin(TASKS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.tasks.size()));
-          for (java.nio.ByteBuffer _iter279 : struct.tasks)
+          for (java.nio.ByteBuffer _iter287 : struct.tasks)
           {
-            oprot.writeBinary(_iter279);
+            oprot.writeBinary(_iter287);
           }
           oprot.writeListEnd();
         }
@@ -772,9 +772,9 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
       oprot.writeBinary(struct.shared);
       {
         oprot.writeI32(struct.tasks.size());
-        for (java.nio.ByteBuffer _iter280 : struct.tasks)
+        for (java.nio.ByteBuffer _iter288 : struct.tasks)
         {
-          oprot.writeBinary(_iter280);
+          oprot.writeBinary(_iter288);
         }
       }
       oprot.writeBinary(struct.token);
@@ -788,13 +788,13 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
       struct.shared = iprot.readBinary();
       struct.setSharedIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list281 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-        struct.tasks = new java.util.ArrayList<java.nio.ByteBuffer>(_list281.size);
-        @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem282;
-        for (int _i283 = 0; _i283 < _list281.size; ++_i283)
+        org.apache.thrift.protocol.TList _list289 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+        struct.tasks = new java.util.ArrayList<java.nio.ByteBuffer>(_list289.size);
+        @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem290;
+        for (int _i291 = 0; _i291 < _list289.size; ++_i291)
         {
-          _elem282 = iprot.readBinary();
-          struct.tasks.add(_elem282);
+          _elem290 = iprot.readBinary();
+          struct.tasks.add(_elem290);
         }
       }
       struct.setTasksIsSet(true);

@@ -514,14 +514,14 @@ public class ScanEstimate implements org.apache.thrift.TBase<ScanEstimate, ScanE
           case 3: // COLUMNS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list216 = iprot.readListBegin();
-                struct.columns = new java.util.ArrayList<ColumnEstimate>(_list216.size);
-                @org.apache.thrift.annotation.Nullable ColumnEstimate _elem217;
-                for (int _i218 = 0; _i218 < _list216.size; ++_i218)
+                org.apache.thrift.protocol.TList _list224 = iprot.readListBegin();
+                struct.columns = new java.util.ArrayList<ColumnEstimate>(_list224.size);
+                @org.apache.thrift.annotation.Nullable ColumnEstimate _elem225;
+                for (int _i226 = 0; _i226 < _list224.size; ++_i226)
                 {
-                  _elem217 = new ColumnEstimate();
-                  _elem217.read(iprot);
-                  struct.columns.add(_elem217);
+                  _elem225 = new ColumnEstimate();
+                  _elem225.read(iprot);
+                  struct.columns.add(_elem225);
                 }
                 iprot.readListEnd();
               }
@@ -562,9 +562,9 @@ public class ScanEstimate implements org.apache.thrift.TBase<ScanEstimate, ScanE
         oprot.writeFieldBegin(COLUMNS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.columns.size()));
-          for (ColumnEstimate _iter219 : struct.columns)
+          for (ColumnEstimate _iter227 : struct.columns)
           {
-            _iter219.write(oprot);
+            _iter227.write(oprot);
           }
           oprot.writeListEnd();
         }
@@ -592,9 +592,9 @@ public class ScanEstimate implements org.apache.thrift.TBase<ScanEstimate, ScanE
       oprot.writeI64(struct.byteSize);
       {
         oprot.writeI32(struct.columns.size());
-        for (ColumnEstimate _iter220 : struct.columns)
+        for (ColumnEstimate _iter228 : struct.columns)
         {
-          _iter220.write(oprot);
+          _iter228.write(oprot);
         }
       }
     }
@@ -607,14 +607,14 @@ public class ScanEstimate implements org.apache.thrift.TBase<ScanEstimate, ScanE
       struct.byteSize = iprot.readI64();
       struct.setByteSizeIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list221 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-        struct.columns = new java.util.ArrayList<ColumnEstimate>(_list221.size);
-        @org.apache.thrift.annotation.Nullable ColumnEstimate _elem222;
-        for (int _i223 = 0; _i223 < _list221.size; ++_i223)
+        org.apache.thrift.protocol.TList _list229 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+        struct.columns = new java.util.ArrayList<ColumnEstimate>(_list229.size);
+        @org.apache.thrift.annotation.Nullable ColumnEstimate _elem230;
+        for (int _i231 = 0; _i231 < _list229.size; ++_i231)
         {
-          _elem222 = new ColumnEstimate();
-          _elem222.read(iprot);
-          struct.columns.add(_elem222);
+          _elem230 = new ColumnEstimate();
+          _elem230.read(iprot);
+          struct.columns.add(_elem230);
         }
       }
       struct.setColumnsIsSet(true);

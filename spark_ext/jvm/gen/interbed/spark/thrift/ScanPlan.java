@@ -16,6 +16,7 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
   private static final org.apache.thrift.protocol.TField BYTE_SIZE_FIELD_DESC = new org.apache.thrift.protocol.TField("byteSize", org.apache.thrift.protocol.TType.I64, (short)4);
   private static final org.apache.thrift.protocol.TField DESCRIPTION_FIELD_DESC = new org.apache.thrift.protocol.TField("description", org.apache.thrift.protocol.TType.STRING, (short)5);
   private static final org.apache.thrift.protocol.TField PARTITIONING_FIELD_DESC = new org.apache.thrift.protocol.TField("partitioning", org.apache.thrift.protocol.TType.STRUCT, (short)6);
+  private static final org.apache.thrift.protocol.TField ESTIMATE_FIELD_DESC = new org.apache.thrift.protocol.TField("estimate", org.apache.thrift.protocol.TType.STRUCT, (short)20);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new ScanPlanStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new ScanPlanTupleSchemeFactory();
@@ -35,6 +36,10 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
    * Absent: splits have no keys.
    */
   public @org.apache.thrift.annotation.Nullable ScanPartitioning partitioning; // optional
+  /**
+   * Absent: the rows and bytes of the plan are all that is known.
+   */
+  public @org.apache.thrift.annotation.Nullable ScanEstimate estimate; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
@@ -52,7 +57,11 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
     /**
      * Absent: splits have no keys.
      */
-    PARTITIONING((short)6, "partitioning");
+    PARTITIONING((short)6, "partitioning"),
+    /**
+     * Absent: the rows and bytes of the plan are all that is known.
+     */
+    ESTIMATE((short)20, "estimate");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -80,6 +89,8 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
           return DESCRIPTION;
         case 6: // PARTITIONING
           return PARTITIONING;
+        case 20: // ESTIMATE
+          return ESTIMATE;
         default:
           return null;
       }
@@ -126,7 +137,7 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
   private static final int __ROWCOUNT_ISSET_ID = 0;
   private static final int __BYTESIZE_ISSET_ID = 1;
   private byte __isset_bitfield = 0;
-  private static final _Fields optionals[] = {_Fields.PARTITIONING};
+  private static final _Fields optionals[] = {_Fields.PARTITIONING,_Fields.ESTIMATE};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -143,6 +154,8 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING)));
     tmpMap.put(_Fields.PARTITIONING, new org.apache.thrift.meta_data.FieldMetaData("partitioning", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
         new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, ScanPartitioning.class)));
+    tmpMap.put(_Fields.ESTIMATE, new org.apache.thrift.meta_data.FieldMetaData("estimate", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, ScanEstimate.class)));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(ScanPlan.class, metaDataMap);
   }
@@ -190,6 +203,9 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
     if (other.isSetPartitioning()) {
       this.partitioning = new ScanPartitioning(other.partitioning);
     }
+    if (other.isSetEstimate()) {
+      this.estimate = new ScanEstimate(other.estimate);
+    }
   }
 
   @Override
@@ -207,6 +223,7 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
     this.byteSize = 0;
     this.description = null;
     this.partitioning = null;
+    this.estimate = null;
   }
 
   /**
@@ -398,6 +415,37 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
     }
   }
 
+  /**
+   * Absent: the rows and bytes of the plan are all that is known.
+   */
+  @org.apache.thrift.annotation.Nullable
+  public ScanEstimate getEstimate() {
+    return this.estimate;
+  }
+
+  /**
+   * Absent: the rows and bytes of the plan are all that is known.
+   */
+  public ScanPlan setEstimate(@org.apache.thrift.annotation.Nullable ScanEstimate estimate) {
+    this.estimate = estimate;
+    return this;
+  }
+
+  public void unsetEstimate() {
+    this.estimate = null;
+  }
+
+  /** Returns true if field estimate is set (has been assigned a value) and false otherwise */
+  public boolean isSetEstimate() {
+    return this.estimate != null;
+  }
+
+  public void setEstimateIsSet(boolean value) {
+    if (!value) {
+      this.estimate = null;
+    }
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -453,6 +501,14 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
       }
       break;
 
+    case ESTIMATE:
+      if (value == null) {
+        unsetEstimate();
+      } else {
+        setEstimate((ScanEstimate)value);
+      }
+      break;
+
     }
   }
 
@@ -478,6 +534,9 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
     case PARTITIONING:
       return getPartitioning();
 
+    case ESTIMATE:
+      return getEstimate();
+
     }
     throw new java.lang.IllegalStateException();
   }
@@ -502,6 +561,8 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
       return isSetDescription();
     case PARTITIONING:
       return isSetPartitioning();
+    case ESTIMATE:
+      return isSetEstimate();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -573,6 +634,15 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
         return false;
     }
 
+    boolean this_present_estimate = true && this.isSetEstimate();
+    boolean that_present_estimate = true && that.isSetEstimate();
+    if (this_present_estimate || that_present_estimate) {
+      if (!(this_present_estimate && that_present_estimate))
+        return false;
+      if (!this.estimate.equals(that.estimate))
+        return false;
+    }
+
     return true;
   }
 
@@ -599,6 +669,10 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
     hashCode = hashCode * 8191 + ((isSetPartitioning()) ? 131071 : 524287);
     if (isSetPartitioning())
       hashCode = hashCode * 8191 + partitioning.hashCode();
+
+    hashCode = hashCode * 8191 + ((isSetEstimate()) ? 131071 : 524287);
+    if (isSetEstimate())
+      hashCode = hashCode * 8191 + estimate.hashCode();
 
     return hashCode;
   }
@@ -671,6 +745,16 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
         return lastComparison;
       }
     }
+    lastComparison = java.lang.Boolean.compare(isSetEstimate(), other.isSetEstimate());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetEstimate()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.estimate, other.estimate);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
     return 0;
   }
 
@@ -736,6 +820,16 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
       }
       first = false;
     }
+    if (isSetEstimate()) {
+      if (!first) sb.append(", ");
+      sb.append("estimate:");
+      if (this.estimate == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.estimate);
+      }
+      first = false;
+    }
     sb.append(")");
     return sb.toString();
   }
@@ -756,6 +850,9 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
     // check for sub-struct validity
     if (partitioning != null) {
       partitioning.validate();
+    }
+    if (estimate != null) {
+      estimate.validate();
     }
   }
 
@@ -857,6 +954,15 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 20: // ESTIMATE
+            if (schemeField.type == org.apache.thrift.protocol.TType.STRUCT) {
+              struct.estimate = new ScanEstimate();
+              struct.estimate.read(iprot);
+              struct.setEstimateIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -914,6 +1020,13 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
           oprot.writeFieldEnd();
         }
       }
+      if (struct.estimate != null) {
+        if (struct.isSetEstimate()) {
+          oprot.writeFieldBegin(ESTIMATE_FIELD_DESC);
+          struct.estimate.write(oprot);
+          oprot.writeFieldEnd();
+        }
+      }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
     }
@@ -947,9 +1060,15 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
       if (struct.isSetPartitioning()) {
         optionals.set(0);
       }
-      oprot.writeBitSet(optionals, 1);
+      if (struct.isSetEstimate()) {
+        optionals.set(1);
+      }
+      oprot.writeBitSet(optionals, 2);
       if (struct.isSetPartitioning()) {
         struct.partitioning.write(oprot);
+      }
+      if (struct.isSetEstimate()) {
+        struct.estimate.write(oprot);
       }
     }
 
@@ -976,11 +1095,16 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
       struct.setByteSizeIsSet(true);
       struct.description = iprot.readString();
       struct.setDescriptionIsSet(true);
-      java.util.BitSet incoming = iprot.readBitSet(1);
+      java.util.BitSet incoming = iprot.readBitSet(2);
       if (incoming.get(0)) {
         struct.partitioning = new ScanPartitioning();
         struct.partitioning.read(iprot);
         struct.setPartitioningIsSet(true);
+      }
+      if (incoming.get(1)) {
+        struct.estimate = new ScanEstimate();
+        struct.estimate.read(iprot);
+        struct.setEstimateIsSet(true);
       }
     }
   }

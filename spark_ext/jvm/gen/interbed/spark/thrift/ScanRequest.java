@@ -16,6 +16,7 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
   private static final org.apache.thrift.protocol.TField OPTIONS_FIELD_DESC = new org.apache.thrift.protocol.TField("options", org.apache.thrift.protocol.TType.MAP, (short)4);
   private static final org.apache.thrift.protocol.TField SCHEMA_JSON_FIELD_DESC = new org.apache.thrift.protocol.TField("schemaJson", org.apache.thrift.protocol.TType.STRING, (short)5);
   private static final org.apache.thrift.protocol.TField PARTITIONED_FIELD_DESC = new org.apache.thrift.protocol.TField("partitioned", org.apache.thrift.protocol.TType.BOOL, (short)9);
+  private static final org.apache.thrift.protocol.TField COLUMN_ESTIMATES_FIELD_DESC = new org.apache.thrift.protocol.TField("columnEstimates", org.apache.thrift.protocol.TType.BOOL, (short)20);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new ScanRequestStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new ScanRequestTupleSchemeFactory();
@@ -38,6 +39,10 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
    * Tell the splits' keys.
    */
   public boolean partitioned; // optional
+  /**
+   * Tell what the files know of the columns; what ANALYZE has found out is told in any case.
+   */
+  public boolean columnEstimates; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
@@ -58,7 +63,11 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
     /**
      * Tell the splits' keys.
      */
-    PARTITIONED((short)9, "partitioned");
+    PARTITIONED((short)9, "partitioned"),
+    /**
+     * Tell what the files know of the columns; what ANALYZE has found out is told in any case.
+     */
+    COLUMN_ESTIMATES((short)20, "columnEstimates");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -86,6 +95,8 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
           return SCHEMA_JSON;
         case 9: // PARTITIONED
           return PARTITIONED;
+        case 20: // COLUMN_ESTIMATES
+          return COLUMN_ESTIMATES;
         default:
           return null;
       }
@@ -131,8 +142,9 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
   // isset id assignments
   private static final int __LIMIT_ISSET_ID = 0;
   private static final int __PARTITIONED_ISSET_ID = 1;
+  private static final int __COLUMNESTIMATES_ISSET_ID = 2;
   private byte __isset_bitfield = 0;
-  private static final _Fields optionals[] = {_Fields.LIMIT,_Fields.SCHEMA_JSON,_Fields.PARTITIONED};
+  private static final _Fields optionals[] = {_Fields.LIMIT,_Fields.SCHEMA_JSON,_Fields.PARTITIONED,_Fields.COLUMN_ESTIMATES};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -151,6 +163,8 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
     tmpMap.put(_Fields.SCHEMA_JSON, new org.apache.thrift.meta_data.FieldMetaData("schemaJson", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING)));
     tmpMap.put(_Fields.PARTITIONED, new org.apache.thrift.meta_data.FieldMetaData("partitioned", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.BOOL)));
+    tmpMap.put(_Fields.COLUMN_ESTIMATES, new org.apache.thrift.meta_data.FieldMetaData("columnEstimates", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.BOOL)));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(ScanRequest.class, metaDataMap);
@@ -192,6 +206,7 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
       this.schemaJson = other.schemaJson;
     }
     this.partitioned = other.partitioned;
+    this.columnEstimates = other.columnEstimates;
   }
 
   @Override
@@ -209,6 +224,8 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
     this.schemaJson = null;
     setPartitionedIsSet(false);
     this.partitioned = false;
+    setColumnEstimatesIsSet(false);
+    this.columnEstimates = false;
   }
 
   public int getColumnsSize() {
@@ -424,6 +441,35 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
     __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __PARTITIONED_ISSET_ID, value);
   }
 
+  /**
+   * Tell what the files know of the columns; what ANALYZE has found out is told in any case.
+   */
+  public boolean isColumnEstimates() {
+    return this.columnEstimates;
+  }
+
+  /**
+   * Tell what the files know of the columns; what ANALYZE has found out is told in any case.
+   */
+  public ScanRequest setColumnEstimates(boolean columnEstimates) {
+    this.columnEstimates = columnEstimates;
+    setColumnEstimatesIsSet(true);
+    return this;
+  }
+
+  public void unsetColumnEstimates() {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.clearBit(__isset_bitfield, __COLUMNESTIMATES_ISSET_ID);
+  }
+
+  /** Returns true if field columnEstimates is set (has been assigned a value) and false otherwise */
+  public boolean isSetColumnEstimates() {
+    return org.apache.thrift.EncodingUtils.testBit(__isset_bitfield, __COLUMNESTIMATES_ISSET_ID);
+  }
+
+  public void setColumnEstimatesIsSet(boolean value) {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __COLUMNESTIMATES_ISSET_ID, value);
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -475,6 +521,14 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
       }
       break;
 
+    case COLUMN_ESTIMATES:
+      if (value == null) {
+        unsetColumnEstimates();
+      } else {
+        setColumnEstimates((java.lang.Boolean)value);
+      }
+      break;
+
     }
   }
 
@@ -500,6 +554,9 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
     case PARTITIONED:
       return isPartitioned();
 
+    case COLUMN_ESTIMATES:
+      return isColumnEstimates();
+
     }
     throw new java.lang.IllegalStateException();
   }
@@ -524,6 +581,8 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
       return isSetSchemaJson();
     case PARTITIONED:
       return isSetPartitioned();
+    case COLUMN_ESTIMATES:
+      return isSetColumnEstimates();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -595,6 +654,15 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
         return false;
     }
 
+    boolean this_present_columnEstimates = true && this.isSetColumnEstimates();
+    boolean that_present_columnEstimates = true && that.isSetColumnEstimates();
+    if (this_present_columnEstimates || that_present_columnEstimates) {
+      if (!(this_present_columnEstimates && that_present_columnEstimates))
+        return false;
+      if (this.columnEstimates != that.columnEstimates)
+        return false;
+    }
+
     return true;
   }
 
@@ -625,6 +693,10 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
     hashCode = hashCode * 8191 + ((isSetPartitioned()) ? 131071 : 524287);
     if (isSetPartitioned())
       hashCode = hashCode * 8191 + ((partitioned) ? 131071 : 524287);
+
+    hashCode = hashCode * 8191 + ((isSetColumnEstimates()) ? 131071 : 524287);
+    if (isSetColumnEstimates())
+      hashCode = hashCode * 8191 + ((columnEstimates) ? 131071 : 524287);
 
     return hashCode;
   }
@@ -697,6 +769,16 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
         return lastComparison;
       }
     }
+    lastComparison = java.lang.Boolean.compare(isSetColumnEstimates(), other.isSetColumnEstimates());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetColumnEstimates()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.columnEstimates, other.columnEstimates);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
     return 0;
   }
 
@@ -764,6 +846,12 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
       if (!first) sb.append(", ");
       sb.append("partitioned:");
       sb.append(this.partitioned);
+      first = false;
+    }
+    if (isSetColumnEstimates()) {
+      if (!first) sb.append(", ");
+      sb.append("columnEstimates:");
+      sb.append(this.columnEstimates);
       first = false;
     }
     sb.append(")");
@@ -902,6 +990,14 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 20: // COLUMN_ESTIMATES
+            if (schemeField.type == org.apache.thrift.protocol.TType.BOOL) {
+              struct.columnEstimates = iprot.readBool();
+              struct.setColumnEstimatesIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -972,6 +1068,11 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
         oprot.writeBool(struct.partitioned);
         oprot.writeFieldEnd();
       }
+      if (struct.isSetColumnEstimates()) {
+        oprot.writeFieldBegin(COLUMN_ESTIMATES_FIELD_DESC);
+        oprot.writeBool(struct.columnEstimates);
+        oprot.writeFieldEnd();
+      }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
     }
@@ -1022,7 +1123,10 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
       if (struct.isSetPartitioned()) {
         optionals.set(2);
       }
-      oprot.writeBitSet(optionals, 3);
+      if (struct.isSetColumnEstimates()) {
+        optionals.set(3);
+      }
+      oprot.writeBitSet(optionals, 4);
       if (struct.isSetLimit()) {
         oprot.writeI64(struct.limit);
       }
@@ -1031,6 +1135,9 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
       }
       if (struct.isSetPartitioned()) {
         oprot.writeBool(struct.partitioned);
+      }
+      if (struct.isSetColumnEstimates()) {
+        oprot.writeBool(struct.columnEstimates);
       }
     }
 
@@ -1072,7 +1179,7 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
         }
       }
       struct.setOptionsIsSet(true);
-      java.util.BitSet incoming = iprot.readBitSet(3);
+      java.util.BitSet incoming = iprot.readBitSet(4);
       if (incoming.get(0)) {
         struct.limit = iprot.readI64();
         struct.setLimitIsSet(true);
@@ -1084,6 +1191,10 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
       if (incoming.get(2)) {
         struct.partitioned = iprot.readBool();
         struct.setPartitionedIsSet(true);
+      }
+      if (incoming.get(3)) {
+        struct.columnEstimates = iprot.readBool();
+        struct.setColumnEstimatesIsSet(true);
       }
     }
   }

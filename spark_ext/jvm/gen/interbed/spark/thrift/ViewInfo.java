@@ -614,14 +614,14 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
           case 2: // COLUMNS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list292 = iprot.readListBegin();
-                struct.columns = new java.util.ArrayList<ViewColumn>(_list292.size);
-                @org.apache.thrift.annotation.Nullable ViewColumn _elem293;
-                for (int _i294 = 0; _i294 < _list292.size; ++_i294)
+                org.apache.thrift.protocol.TList _list300 = iprot.readListBegin();
+                struct.columns = new java.util.ArrayList<ViewColumn>(_list300.size);
+                @org.apache.thrift.annotation.Nullable ViewColumn _elem301;
+                for (int _i302 = 0; _i302 < _list300.size; ++_i302)
                 {
-                  _elem293 = new ViewColumn();
-                  _elem293.read(iprot);
-                  struct.columns.add(_elem293);
+                  _elem301 = new ViewColumn();
+                  _elem301.read(iprot);
+                  struct.columns.add(_elem301);
                 }
                 iprot.readListEnd();
               }
@@ -641,15 +641,15 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
           case 4: // PROPERTIES
             if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
               {
-                org.apache.thrift.protocol.TMap _map295 = iprot.readMapBegin();
-                struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map295.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _key296;
-                @org.apache.thrift.annotation.Nullable java.lang.String _val297;
-                for (int _i298 = 0; _i298 < _map295.size; ++_i298)
+                org.apache.thrift.protocol.TMap _map303 = iprot.readMapBegin();
+                struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map303.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _key304;
+                @org.apache.thrift.annotation.Nullable java.lang.String _val305;
+                for (int _i306 = 0; _i306 < _map303.size; ++_i306)
                 {
-                  _key296 = iprot.readString();
-                  _val297 = iprot.readString();
-                  struct.properties.put(_key296, _val297);
+                  _key304 = iprot.readString();
+                  _val305 = iprot.readString();
+                  struct.properties.put(_key304, _val305);
                 }
                 iprot.readMapEnd();
               }
@@ -683,9 +683,9 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
         oprot.writeFieldBegin(COLUMNS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.columns.size()));
-          for (ViewColumn _iter299 : struct.columns)
+          for (ViewColumn _iter307 : struct.columns)
           {
-            _iter299.write(oprot);
+            _iter307.write(oprot);
           }
           oprot.writeListEnd();
         }
@@ -702,10 +702,10 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
         oprot.writeFieldBegin(PROPERTIES_FIELD_DESC);
         {
           oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.properties.size()));
-          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter300 : struct.properties.entrySet())
+          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter308 : struct.properties.entrySet())
           {
-            oprot.writeString(_iter300.getKey());
-            oprot.writeString(_iter300.getValue());
+            oprot.writeString(_iter308.getKey());
+            oprot.writeString(_iter308.getValue());
           }
           oprot.writeMapEnd();
         }
@@ -732,17 +732,17 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
       oprot.writeString(struct.query);
       {
         oprot.writeI32(struct.columns.size());
-        for (ViewColumn _iter301 : struct.columns)
+        for (ViewColumn _iter309 : struct.columns)
         {
-          _iter301.write(oprot);
+          _iter309.write(oprot);
         }
       }
       {
         oprot.writeI32(struct.properties.size());
-        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter302 : struct.properties.entrySet())
+        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter310 : struct.properties.entrySet())
         {
-          oprot.writeString(_iter302.getKey());
-          oprot.writeString(_iter302.getValue());
+          oprot.writeString(_iter310.getKey());
+          oprot.writeString(_iter310.getValue());
         }
       }
       java.util.BitSet optionals = new java.util.BitSet();
@@ -761,27 +761,27 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
       struct.query = iprot.readString();
       struct.setQueryIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list303 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-        struct.columns = new java.util.ArrayList<ViewColumn>(_list303.size);
-        @org.apache.thrift.annotation.Nullable ViewColumn _elem304;
-        for (int _i305 = 0; _i305 < _list303.size; ++_i305)
+        org.apache.thrift.protocol.TList _list311 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+        struct.columns = new java.util.ArrayList<ViewColumn>(_list311.size);
+        @org.apache.thrift.annotation.Nullable ViewColumn _elem312;
+        for (int _i313 = 0; _i313 < _list311.size; ++_i313)
         {
-          _elem304 = new ViewColumn();
-          _elem304.read(iprot);
-          struct.columns.add(_elem304);
+          _elem312 = new ViewColumn();
+          _elem312.read(iprot);
+          struct.columns.add(_elem312);
         }
       }
       struct.setColumnsIsSet(true);
       {
-        org.apache.thrift.protocol.TMap _map306 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-        struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map306.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _key307;
-        @org.apache.thrift.annotation.Nullable java.lang.String _val308;
-        for (int _i309 = 0; _i309 < _map306.size; ++_i309)
+        org.apache.thrift.protocol.TMap _map314 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+        struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map314.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _key315;
+        @org.apache.thrift.annotation.Nullable java.lang.String _val316;
+        for (int _i317 = 0; _i317 < _map314.size; ++_i317)
         {
-          _key307 = iprot.readString();
-          _val308 = iprot.readString();
-          struct.properties.put(_key307, _val308);
+          _key315 = iprot.readString();
+          _val316 = iprot.readString();
+          struct.properties.put(_key315, _val316);
         }
       }
       struct.setPropertiesIsSet(true);

@@ -931,13 +931,13 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
           case 2: // FILTERS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list232 = iprot.readListBegin();
-                struct.filters = new java.util.ArrayList<java.lang.String>(_list232.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem233;
-                for (int _i234 = 0; _i234 < _list232.size; ++_i234)
+                org.apache.thrift.protocol.TList _list240 = iprot.readListBegin();
+                struct.filters = new java.util.ArrayList<java.lang.String>(_list240.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem241;
+                for (int _i242 = 0; _i242 < _list240.size; ++_i242)
                 {
-                  _elem233 = iprot.readString();
-                  struct.filters.add(_elem233);
+                  _elem241 = iprot.readString();
+                  struct.filters.add(_elem241);
                 }
                 iprot.readListEnd();
               }
@@ -965,15 +965,15 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
           case 5: // OPTIONS
             if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
               {
-                org.apache.thrift.protocol.TMap _map235 = iprot.readMapBegin();
-                struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map235.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _key236;
-                @org.apache.thrift.annotation.Nullable java.lang.String _val237;
-                for (int _i238 = 0; _i238 < _map235.size; ++_i238)
+                org.apache.thrift.protocol.TMap _map243 = iprot.readMapBegin();
+                struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map243.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _key244;
+                @org.apache.thrift.annotation.Nullable java.lang.String _val245;
+                for (int _i246 = 0; _i246 < _map243.size; ++_i246)
                 {
-                  _key236 = iprot.readString();
-                  _val237 = iprot.readString();
-                  struct.options.put(_key236, _val237);
+                  _key244 = iprot.readString();
+                  _val245 = iprot.readString();
+                  struct.options.put(_key244, _val245);
                 }
                 iprot.readMapEnd();
               }
@@ -993,13 +993,13 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
           case 7: // SCANNED
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list239 = iprot.readListBegin();
-                struct.scanned = new java.util.ArrayList<java.lang.String>(_list239.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem240;
-                for (int _i241 = 0; _i241 < _list239.size; ++_i241)
+                org.apache.thrift.protocol.TList _list247 = iprot.readListBegin();
+                struct.scanned = new java.util.ArrayList<java.lang.String>(_list247.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem248;
+                for (int _i249 = 0; _i249 < _list247.size; ++_i249)
                 {
-                  _elem240 = iprot.readString();
-                  struct.scanned.add(_elem240);
+                  _elem248 = iprot.readString();
+                  struct.scanned.add(_elem248);
                 }
                 iprot.readListEnd();
               }
@@ -1033,9 +1033,9 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
         oprot.writeFieldBegin(FILTERS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.filters.size()));
-          for (java.lang.String _iter242 : struct.filters)
+          for (java.lang.String _iter250 : struct.filters)
           {
-            oprot.writeString(_iter242);
+            oprot.writeString(_iter250);
           }
           oprot.writeListEnd();
         }
@@ -1055,10 +1055,10 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
         oprot.writeFieldBegin(OPTIONS_FIELD_DESC);
         {
           oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.options.size()));
-          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter243 : struct.options.entrySet())
+          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter251 : struct.options.entrySet())
           {
-            oprot.writeString(_iter243.getKey());
-            oprot.writeString(_iter243.getValue());
+            oprot.writeString(_iter251.getKey());
+            oprot.writeString(_iter251.getValue());
           }
           oprot.writeMapEnd();
         }
@@ -1074,9 +1074,9 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
           oprot.writeFieldBegin(SCANNED_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.scanned.size()));
-            for (java.lang.String _iter244 : struct.scanned)
+            for (java.lang.String _iter252 : struct.scanned)
             {
-              oprot.writeString(_iter244);
+              oprot.writeString(_iter252);
             }
             oprot.writeListEnd();
           }
@@ -1104,19 +1104,19 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
       oprot.writeI32(struct.mode.getValue());
       {
         oprot.writeI32(struct.filters.size());
-        for (java.lang.String _iter245 : struct.filters)
+        for (java.lang.String _iter253 : struct.filters)
         {
-          oprot.writeString(_iter245);
+          oprot.writeString(_iter253);
         }
       }
       oprot.writeString(struct.schemaJson);
       oprot.writeString(struct.queryId);
       {
         oprot.writeI32(struct.options.size());
-        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter246 : struct.options.entrySet())
+        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter254 : struct.options.entrySet())
         {
-          oprot.writeString(_iter246.getKey());
-          oprot.writeString(_iter246.getValue());
+          oprot.writeString(_iter254.getKey());
+          oprot.writeString(_iter254.getValue());
         }
       }
       java.util.BitSet optionals = new java.util.BitSet();
@@ -1133,9 +1133,9 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
       if (struct.isSetScanned()) {
         {
           oprot.writeI32(struct.scanned.size());
-          for (java.lang.String _iter247 : struct.scanned)
+          for (java.lang.String _iter255 : struct.scanned)
           {
-            oprot.writeString(_iter247);
+            oprot.writeString(_iter255);
           }
         }
       }
@@ -1147,13 +1147,13 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
       struct.mode = interbed.spark.thrift.WriteMode.findByValue(iprot.readI32());
       struct.setModeIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list248 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-        struct.filters = new java.util.ArrayList<java.lang.String>(_list248.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _elem249;
-        for (int _i250 = 0; _i250 < _list248.size; ++_i250)
+        org.apache.thrift.protocol.TList _list256 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+        struct.filters = new java.util.ArrayList<java.lang.String>(_list256.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _elem257;
+        for (int _i258 = 0; _i258 < _list256.size; ++_i258)
         {
-          _elem249 = iprot.readString();
-          struct.filters.add(_elem249);
+          _elem257 = iprot.readString();
+          struct.filters.add(_elem257);
         }
       }
       struct.setFiltersIsSet(true);
@@ -1162,15 +1162,15 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
       struct.queryId = iprot.readString();
       struct.setQueryIdIsSet(true);
       {
-        org.apache.thrift.protocol.TMap _map251 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-        struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map251.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _key252;
-        @org.apache.thrift.annotation.Nullable java.lang.String _val253;
-        for (int _i254 = 0; _i254 < _map251.size; ++_i254)
+        org.apache.thrift.protocol.TMap _map259 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+        struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map259.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _key260;
+        @org.apache.thrift.annotation.Nullable java.lang.String _val261;
+        for (int _i262 = 0; _i262 < _map259.size; ++_i262)
         {
-          _key252 = iprot.readString();
-          _val253 = iprot.readString();
-          struct.options.put(_key252, _val253);
+          _key260 = iprot.readString();
+          _val261 = iprot.readString();
+          struct.options.put(_key260, _val261);
         }
       }
       struct.setOptionsIsSet(true);
@@ -1181,13 +1181,13 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
       }
       if (incoming.get(1)) {
         {
-          org.apache.thrift.protocol.TList _list255 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-          struct.scanned = new java.util.ArrayList<java.lang.String>(_list255.size);
-          @org.apache.thrift.annotation.Nullable java.lang.String _elem256;
-          for (int _i257 = 0; _i257 < _list255.size; ++_i257)
+          org.apache.thrift.protocol.TList _list263 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+          struct.scanned = new java.util.ArrayList<java.lang.String>(_list263.size);
+          @org.apache.thrift.annotation.Nullable java.lang.String _elem264;
+          for (int _i265 = 0; _i265 < _list263.size; ++_i265)
           {
-            _elem256 = iprot.readString();
-            struct.scanned.add(_elem256);
+            _elem264 = iprot.readString();
+            struct.scanned.add(_elem264);
           }
         }
         struct.setScannedIsSet(true);
