@@ -11,6 +11,7 @@ from interbed.storage.lsm_options import LsmOptions
 from interbed.storage.sort_options import SortOptions
 from interbed.storage.stream_options import StreamOptions
 from interbed.storage.version_options import VersionOptions
+from interbed.storage.write_options import WriteOptions
 
 BUCKET = "bucket"
 BUCKET_KEY = "bucket-key"
@@ -22,7 +23,7 @@ PARTITION = "partition"
 
 
 @dataclass(frozen=True, slots=True)
-class CoreOptions(LsmOptions, StreamOptions, FormatOptions, VersionOptions, SortOptions):
+class CoreOptions(LsmOptions, StreamOptions, FormatOptions, VersionOptions, SortOptions, WriteOptions):
     """The options of one table; `raw` is the map of the schema file with the caller's dynamic options on top."""
 
     def check(self) -> None:

@@ -30,6 +30,8 @@ from interbed.storage.read.table_read import TableRead
 from interbed.storage.row.kind import RowKind
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.starting_point import at_snapshot
+from interbed.storage.schema.merge import MergeRules
+from interbed.storage.schema.merging import arrow_fields, merge_into
 from interbed.storage.schema.table_schema import TableSchema
 from interbed.storage.snapshot.snapshot import Snapshot
 from interbed.storage.store import TableStore, open_store
@@ -38,6 +40,7 @@ from interbed.storage.table_upkeep import TableUpkeep
 from interbed.storage.table_versions import TableVersions
 from interbed.storage.types.data_type import AtomicType, DataField
 from interbed.storage.write.bucket_restore import NothingBefore
+from interbed.storage.write.row_kinds import kinds_of
 from interbed.storage.write.table_write import TableWrite
 
 ArrowRows = pa.Table | pa.RecordBatch | pa.RecordBatchReader
@@ -120,38 +123,57 @@ class Table(TableChanges, TableVersions, TableUpkeep):
 
     # -- write -----------------------------------------------------------------------------------------------------
 
-    def upsert(self, data: ArrowRows) -> int | None:
+    def upsert(self, data: ArrowRows, *, merge_schema: bool | None = None) -> int | None:
         """Insert rows, replacing those of equal primary key; the last of equal keys in the data wins.
 
+        With `merge_schema` (the table's option `write.merge-schema` unless it is given) see `merge_schema` first.
         Returns the id of the snapshot made, None when there were no rows. Raises SchemaMismatchError for data that do
         not fit, NotSupportedError for tables without a primary key, CommitError as documented there.
         """
         if not self.schema.has_primary_key:
             raise NotSupportedError(f"The table '{self.name}' has no primary key to upsert by; use append.")
-        return self._write(data)
+        return self._merged(data, merge_schema)._write(data)
 
-    def append(self, data: ArrowRows) -> int | None:
-        """Add rows. On a primary-key table this is an upsert, as an INSERT is in Paimon."""
-        return self._write(data)
+    def append(self, data: ArrowRows, *, merge_schema: bool | None = None) -> int | None:
+        """Add rows, on a primary-key table an upsert, as an INSERT is in Paimon; `merge_schema` as in upsert."""
+        return self._merged(data, merge_schema)._write(data)
 
-    def write_changes(self, data: ArrowRows, *, kind_column: str = "_row_kind") -> int | None:
-        """Apply changes: `kind_column` (int8) holds 0 insert, 1 update-before, 2 update-after or 3 delete."""
-        return self._write(data, kind_column=kind_column)
+    def write_changes(
+        self, data: ArrowRows, *, kind_column: str = "_row_kind", merge_schema: bool | None = None
+    ) -> int | None:
+        """Apply changes: `kind_column` holds 0 insert, 1 update-before, 2 update-after, 3 delete; or +I, -U, +U, -D."""
+        return self._merged(data, merge_schema, kind_column)._write(data, kind_column=kind_column)
 
-    def overwrite(self, data: ArrowRows, partition: Mapping[str, object] | None = None) -> int | None:
-        """Replace rows by the data.
+    def merge_schema(self, rows: pa.Schema, *, explicit_cast: bool | None = None) -> "Table":
+        """The table with the columns and nested fields of such rows that it lacks, and types wide enough for them.
+
+        Nothing else is changed, and nothing at all when they fit. With `explicit_cast` (the table's option
+        `write.merge-schema.explicit-cast` unless it is given) a column takes the rows' type even if its old values may
+        lose something. Raises SchemaMismatchError naming the column, and CommitFailedError.
+        """
+        rules = MergeRules(
+            widens=self.options.widens_types,
+            casts=self.options.casts_types if explicit_cast is None else explicit_cast,
+        )
+        return Table(self.name, merge_into(self.store, arrow_fields(self.schema, rows, rules), rules))
+
+    def overwrite(
+        self, data: ArrowRows, partition: Mapping[str, object] | None = None, *, merge_schema: bool | None = None
+    ) -> int | None:
+        """Replace rows by the data; `merge_schema` as in upsert.
 
         With `partition` ({} for the whole table) exactly the partitions that match it are replaced. Without, the
         partitions that occur in the data are (the whole table, when it has no partitions or its option
         `dynamic-partition-overwrite` is false).
         """
+        table = self._merged(data, merge_schema)
         user = _new_commit_user()
-        with self.new_write(user, overwrite=True) as write:
+        with table.new_write(user, overwrite=True) as write:
             for batch in _batches(data):
                 write.write_arrow(batch)
             messages = write.prepare_commit()
         dynamic = partition is None and bool(self.partition_keys) and self.options.dynamic_partition_overwrite
-        ids = FileStoreCommit(self.store, user, new_user=True).overwrite(
+        ids = FileStoreCommit(table.store, user, new_user=True).overwrite(
             messages, partition=partition or {}, dynamic=dynamic
         )
         return ids[-1] if ids else None
@@ -275,6 +297,11 @@ class Table(TableChanges, TableVersions, TableUpkeep):
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
+    def _merged(self, data: ArrowRows, merge_schema: bool | None, kind_column: str | None = None) -> "Table":
+        if not (self.options.merges_schema if merge_schema is None else merge_schema):
+            return self
+        return self.merge_schema(pa.schema([f for f in data.schema if f.name != kind_column]))
+
     def _write(self, data: ArrowRows, kind_column: str | None = None) -> int | None:
         if isinstance(data, pa.RecordBatchReader):
             # It is read once, so that what conflicts with another writer can't be redone here.
@@ -327,14 +354,12 @@ def load_table(location: str, *, schema_json: str | None = None, options: Mappin
 
 
 def split_kinds(data: pa.Table | pa.RecordBatch, kind_column: str) -> "tuple[pa.Table | pa.RecordBatch, pa.Array[Any]]":
-    """The rows without their column of row kinds, and the kinds as int8."""
+    """The rows without their column of row kinds, and the kinds as int8; raises InvalidInputError."""
     if not isinstance(data, pa.Table | pa.RecordBatch) or kind_column not in data.schema.names:
         raise InvalidInputError(f"The changes lack the column {kind_column!r} with the row kinds 0 to 3.")
     kinds = data.column(kind_column)
     array = kinds.combine_chunks() if isinstance(kinds, pa.ChunkedArray) else kinds
-    if not pa.types.is_integer(array.type):
-        raise InvalidInputError(f"The column {kind_column!r} holds row kinds, which are int8, not {array.type}.")
-    return data.drop_columns([kind_column]), array
+    return data.drop_columns([kind_column]), kinds_of(array, told=f"The column {kind_column!r}")
 
 
 def _bound(given: str | Predicate, store: TableStore) -> Predicate:

@@ -95,8 +95,8 @@ def _apply(schema: TableSchema, change: SchemaChange) -> TableSchema:
             return _describe(schema, path, description)
         case UpdateColumnNullability(name=path, nullable=nullable):
             return _set_nullability(schema, path, nullable)
-        case UpdateColumnType(name=path, type=new_type):
-            return _set_type(schema, path, new_type)
+        case UpdateColumnType(name=path, type=new_type, explicit=explicit):
+            return _set_type(schema, path, new_type, explicit)
         case UpdateColumnDefault(name=name, default_value=default):
             return _set_default(schema, name, default)
 
@@ -202,7 +202,7 @@ def _set_nullability(schema: TableSchema, path: ColumnPath, nullable: bool) -> T
     return replace(schema, fields=edit_field(schema.fields, path, change))
 
 
-def _set_type(schema: TableSchema, path: ColumnPath, new_type: DataType) -> TableSchema:
+def _set_type(schema: TableSchema, path: ColumnPath, new_type: DataType, explicit: bool) -> TableSchema:
     name = _column_name(path)
 
     def change(field: DataField) -> DataField:
@@ -211,7 +211,8 @@ def _set_type(schema: TableSchema, path: ColumnPath, new_type: DataType) -> Tabl
             return field
         if name is not None and name in (*schema.partition_keys, *schema.primary_keys, *schema.core.bucket_key):
             raise InvalidInputError(f"The type of {name!r} can't be changed: it is part of the table's keys.")
-        if not is_widening(field.type, wanted) and not _may_cast(schema, field.type, wanted):
+        allowed = explicit or not schema.core.boolean(NO_EXPLICIT_CASTS, True)
+        if not is_widening(field.type, wanted) and not (allowed and _can_cast(field.type, wanted)):
             raise NotSupportedError(
                 f"The column {told(path)} can't be changed from {type_to_json(field.type)} to {type_to_json(wanted)}; "
                 "only a type that holds every value of the old one is possible. Add a new column instead, or set the "
@@ -224,13 +225,12 @@ def _set_type(schema: TableSchema, path: ColumnPath, new_type: DataType) -> Tabl
     return replace(schema, fields=edit_field(schema.fields, path, change))
 
 
-def _may_cast(schema: TableSchema, old: DataType, new: DataType) -> bool:
-    """Whether the user allows casts that lose something, and readers know this one.
+def _can_cast(old: DataType, new: DataType) -> bool:
+    """Whether readers know the cast.
 
-    Paimon allows them unless told otherwise; interbed only when told so, because what is lost shows late.
+    Paimon allows those that lose something unless told otherwise; interbed only when told so, because what is lost
+    shows late.
     """
-    if schema.core.boolean(NO_EXPLICIT_CASTS, True):
-        return False
     try:
         conform(pa.array([], type_to_arrow(old)), old, new, column="")
     except NotSupportedError:

@@ -71,11 +71,13 @@ class DropColumn:
 class UpdateColumnType:
     """Widen the type of a column, a nested field, an element or a map's value; whether it admits nulls stays as it is.
 
-    With the table's option `disable-explicit-type-casting` = `false` any type that values can be cast to is possible.
+    `explicit`, or with the table's option `disable-explicit-type-casting` = `false`, any type that values can be cast
+    to is possible, although they may lose something.
     """
 
     name: ColumnPath
     type: DataType
+    explicit: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,8 @@ class RowKinds:
         `rowkind.field` that is no kind.
         """
         if self._field is not None:
-            kinds = self._from_column(batch, self._field)
+            column = batch.column(self._field).cast(pa.string())
+            kinds = kinds_of(column, told=f"The column {self._field!r} of option 'rowkind.field'")
         if kinds is None:
             return batch, None
         retracts = pc.equal(pc.bit_wise_and(kinds, pa.scalar(1, pa.int8())), pa.scalar(1, pa.int8()))
@@ -53,14 +54,20 @@ class RowKinds:
             raise InvalidInputError(self._refusal)
         return batch, kinds
 
-    @staticmethod
-    def _from_column(batch: pa.RecordBatch, name: str) -> "Kinds":
-        column = batch.column(name)
+
+def kinds_of(column: "pa.Array[Any]", *, told: str) -> Kinds:
+    """Row kinds as int8 of their numbers 0 to 3 or of their short texts; `told` names the column in errors.
+
+    Raises InvalidInputError for anything else, nulls included.
+    """
+    if pa.types.is_integer(column.type):
+        found = pc.index_in(column.cast(pa.int64()), pa.array([int(k) for k in RowKind], pa.int64()))
+    elif pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         found = pc.index_in(column.cast(pa.string()), pa.array([k.short for k in RowKind], pa.string()))
-        if found.null_count:
-            wrong = column.filter(pc.is_null(found))[0].as_py()
-            raise InvalidInputError(
-                f"The column {name!r} of option 'rowkind.field' takes +I, -U, +U and -D, not {wrong!r}."
-            )
-        kinds: Kinds = found.cast(pa.int8())
-        return kinds
+    else:
+        raise InvalidInputError(f"{told} holds row kinds, 0 to 3 or +I, -U, +U and -D, not values of {column.type}.")
+    if found.null_count:
+        wrong = column.filter(pc.is_null(found))[0].as_py()
+        raise InvalidInputError(f"{told} takes +I, -U, +U and -D, or their numbers 0 to 3, not {wrong!r}.")
+    kinds: Kinds = found.cast(pa.int8())
+    return kinds

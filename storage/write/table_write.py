@@ -266,7 +266,8 @@ class TableWrite:
             raise InvalidInputError("Row kinds are 0 (+I), 1 (-U), 2 (+U) and 3 (-D); got another number.")
         if not self._schema.has_primary_key and len(kinds) and bounds["max"].as_py() != 0:
             raise InvalidInputError(
-                f"The table {self._store.location} has no primary key, so it takes insertions (+I) only."
+                f"The table {self._store.location} has no primary key, so it takes insertions (+I) only; "
+                "rows that go or change are found by a filter, in a DELETE, an UPDATE or a MERGE."
             )
         return kinds.cast(pa.int8())
 
