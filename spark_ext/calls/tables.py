@@ -69,7 +69,7 @@ class TableCalls(Calls):
         info = table_info(table, loaded, snapshot, options)
         if loaded.location == f"{catalog.warehouse}/{table.database}{DB_SUFFIX}/{table.table}":
             # Where the catalog puts it by itself: SHOW CREATE TABLE has no LOCATION then, and works for another name.
-            info.properties[MANAGED_LOCATION] = "true"
+            info.properties = {**(info.properties or {}), MANAGED_LOCATION: "true"}
         return info
 
     def createTable(self, table: Any, request: Any) -> TableInfo:  # noqa: N802

@@ -17,7 +17,7 @@ def rows(*ids: int) -> pa.Table:
     return pa.table({"id": pa.array(ids, pa.int64())})
 
 
-def ids(table: Table) -> list[object]:
+def ids(table: Table) -> list[int | None]:
     return table.scan().to_arrow().sort_by("id")["id"].to_pylist()
 
 
