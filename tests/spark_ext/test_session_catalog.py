@@ -41,6 +41,22 @@ SELECT * FROM ours VERSION AS OF 1 ORDER BY id;
 -- 2, b
 SELECT count(*) FROM `ours$snapshots`;
 -- 2
+CREATE TABLE alike LIKE ours TBLPROPERTIES ('bucket' = '2');
+CREATE TABLE spark_catalog.side.alike LIKE spark_catalog.side.ours;
+-- ! already
+CREATE TABLE theirs LIKE ours;
+-- ! ALREADY_EXISTS
+CREATE TABLE IF NOT EXISTS theirs LIKE ours;
+INSERT INTO alike VALUES (7, 'x');
+UPDATE alike SET name = 'y' WHERE id = 7;
+SELECT * FROM alike;
+-- 7, y
+DROP TABLE alike;
+CREATE TABLE alike_theirs LIKE theirs;
+INSERT INTO alike_theirs VALUES (1, 'z');
+SELECT * FROM alike_theirs;
+-- 1, z
+DROP TABLE alike_theirs;
 CREATE TABLE ours (id INT) USING parquet;
 -- ! ALREADY_EXISTS
 CREATE TABLE theirs (id INT) USING interbed;

@@ -4,7 +4,6 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
-import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
 import org.apache.spark.sql.catalyst.analysis.UnresolvedTableOrView;
 import org.apache.spark.sql.catalyst.plans.logical.AnalyzeColumn;
 import org.apache.spark.sql.catalyst.plans.logical.AnalyzeTable;
@@ -37,7 +36,7 @@ final class AnalyzeStatements implements StatementTranslation {
     Optional<QualifiedName> name =
         CatalogRegistry.ofActiveSession()
             .ours(CollectionConverters.asJava(table.multipartIdentifier()))
-            .filter(AnalyzeStatements::isOurs);
+            .filter(QualifiedName::isTableOfOurs);
     if (name.isPresent() && ofPartition) {
       throw new UnsupportedOperationException(
           "Statistics are of whole tables: write ANALYZE TABLE " + name.get() + " COMPUTE STATISTICS");
@@ -50,18 +49,6 @@ final class AnalyzeStatements implements StatementTranslation {
           fields.put("all", all);
           return SystemCall.of("analyze_table", fields);
         });
-  }
-
-  /** In spark_catalog there are tables of others, too. */
-  private static boolean isOurs(QualifiedName name) {
-    if (!(name.catalog() instanceof SparkSessionCatalog catalog)) {
-      return true;
-    }
-    try {
-      return catalog.loadTable(Identifier.of(new String[] {name.database()}, name.name())) instanceof SparkTable;
-    } catch (NoSuchTableException error) {
-      return false;
-    }
   }
 
   @SuppressWarnings("unchecked")

@@ -49,7 +49,7 @@ final class CatalogRegistry {
 
   /** Whether the catalog is one of ours, which is known without opening it. */
   boolean isOurs(String catalog) {
-    return conf.contains(confKey(catalog)) && SparkCatalog.class.getName().equals(conf.getConfString(confKey(catalog)));
+    return OURS.contains(conf.getConfString(confKey(catalog), ""));
   }
 
   /** Whether the application names a catalog of ours, so that it will most likely use it. */

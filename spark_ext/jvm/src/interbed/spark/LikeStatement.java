@@ -6,11 +6,15 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
+import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
+import org.apache.spark.sql.catalyst.analysis.TableAlreadyExistsException;
+import org.apache.spark.sql.types.StructType;
 
 /**
  * CREATE TABLE [IF NOT EXISTS] name LIKE name [USING interbed] [TBLPROPERTIES ('key' = 'value', …)].
  *
- * <p>Spark parses it for tables of its own catalog only, whose names have no catalog before them.
+ * <p>Spark parses it for tables of its own catalog only, whose names have no catalog before them. There it is ours when the
+ * table that is to be alike is one of ours.
  */
 record LikeStatement(Map<String, String> fields) {
   private static final String PROCEDURE = "create_table_like_statement";
@@ -20,7 +24,8 @@ record LikeStatement(Map<String, String> fields) {
 
   private static final ObjectMapper JSON = new ObjectMapper();
 
-  static final List<SystemProcedure> PROCEDURES = List.of(PlannedStatement.silent(PROCEDURE));
+  static final List<SystemProcedure> PROCEDURES =
+      List.of(SystemProcedure.silent(PROCEDURE, LikeStatement::create));
 
   /** The statement, or empty when the text is some other statement. Throws IllegalArgumentException. */
   static Optional<LikeStatement> parse(String sql) {
@@ -36,6 +41,9 @@ record LikeStatement(Map<String, String> fields) {
     List<String> source = PlannedStatement.takeName(scanner);
     if (source.isEmpty()) {
       throw scanner.error("the name of a table");
+    }
+    if (!CatalogRegistry.ofActiveSession().ours(source).map(QualifiedName::isTableOfOurs).orElse(true)) {
+      return Optional.empty();
     }
     fields.put("source", String.join(".", Names.quoted(source)));
     ObjectNode properties = JSON.createObjectNode();
@@ -54,6 +62,22 @@ record LikeStatement(Map<String, String> fields) {
     scanner.expectEnd();
     fields.put("properties", properties.toString());
     return Optional.of(new LikeStatement(fields));
+  }
+
+  private static void create(Map<String, Object> fields) {
+    String catalog = (String) fields.get(PlannedStatement.CATALOG);
+    QualifiedName name = QualifiedName.of(catalog, (String) fields.get(PlannedStatement.TABLE)).orElseThrow();
+    try {
+      if (name.catalog() instanceof SparkSessionCatalog session && !session.prepareFor(name.identifier())) {
+        if (Boolean.parseBoolean((String) fields.get("if_not_exists"))) {
+          return;
+        }
+        throw new TableAlreadyExistsException(name.identifier());
+      }
+    } catch (NoSuchNamespaceException | TableAlreadyExistsException error) {
+      throw Unchecked.rethrow(error);
+    }
+    PlannedStatement.call(PROCEDURE, new StructType(), fields);
   }
 
   String toCall() {

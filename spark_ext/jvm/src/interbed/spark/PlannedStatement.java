@@ -15,8 +15,8 @@ import org.apache.spark.sql.types.StructType;
  * listed carries it out.
  */
 final class PlannedStatement {
-  private static final String CATALOG = "catalog";
-  private static final String TABLE = "table";
+  static final String CATALOG = "catalog";
+  static final String TABLE = "table";
   private static final ObjectMapper JSON = new ObjectMapper();
 
   private PlannedStatement() {}
@@ -62,7 +62,8 @@ final class PlannedStatement {
     fields.put(TABLE, String.join(".", Names.quoted(List.of(table.database(), table.name()))));
   }
 
-  private static List<InternalRow> call(String procedure, StructType columns, Map<String, Object> fields) {
+  /** Has the planner carry the statement out. */
+  static List<InternalRow> call(String procedure, StructType columns, Map<String, Object> fields) {
     String catalog = (String) fields.get(CATALOG);
     ObjectNode arguments = JSON.createObjectNode();
     fields.forEach((name, value) -> arguments.put(name, (String) value));

@@ -1,12 +1,51 @@
 package interbed.spark;
 
 import interbed.spark.thrift.TableRef;
+import java.util.ArrayList;
 import java.util.List;
+import java.util.Optional;
+import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.connector.catalog.Identifier;
+import scala.jdk.javaapi.CollectionConverters;
 
 /** A table or view of a catalog of ours. */
 record QualifiedName(SparkCatalog catalog, String database, String name) {
+  /** What a table's name as text means to one of our catalogs; empty when it is no name of a table there. */
+  static Optional<QualifiedName> of(String catalog, String text) {
+    SparkSession session = (SparkSession) org.apache.spark.sql.SparkSession.active();
+    List<String> parts;
+    try {
+      parts =
+          new ArrayList<>(CollectionConverters.asJava(session.sessionState().sqlParser().parseMultipartIdentifier(text)));
+    } catch (Exception noName) {
+      // Spark's ParseException, which Scala does not declare.
+      return Optional.empty();
+    }
+    if (parts.size() == 1) {
+      parts.add(0, CurrentNamespace.in(catalog));
+    }
+    if (parts.size() == 2) {
+      parts.add(0, catalog);
+    }
+    return CatalogRegistry.ofActiveSession().ours(parts);
+  }
+
   TableRef reference() {
     return new TableRef(catalog.reference(), database, name);
+  }
+
+  Identifier identifier() {
+    return Identifier.of(new String[] {database}, name);
+  }
+
+  /** Whether it may be a table of interbed's: in spark_catalog there are tables of others, too. */
+  boolean isTableOfOurs() {
+    try {
+      return !(catalog instanceof SparkSessionCatalog) || catalog.loadTable(identifier()) instanceof SparkTable;
+    } catch (NoSuchTableException error) {
+      return false;
+    }
   }
 
   List<String> parts() {

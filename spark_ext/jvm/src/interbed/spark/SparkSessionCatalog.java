@@ -14,7 +14,6 @@ import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
 import org.apache.spark.sql.catalyst.analysis.NonEmptyNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.TableAlreadyExistsException;
-import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.catalog.CatalogExtension;
 import org.apache.spark.sql.connector.catalog.CatalogPlugin;
 import org.apache.spark.sql.connector.catalog.Column;
@@ -28,7 +27,6 @@ import org.apache.spark.sql.connector.catalog.TableChange;
 import org.apache.spark.sql.connector.catalog.TableWritePrivilege;
 import org.apache.spark.sql.connector.catalog.functions.UnboundFunction;
 import org.apache.spark.sql.connector.expressions.Transform;
-import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /**
@@ -48,25 +46,7 @@ public final class SparkSessionCatalog extends SparkCatalog implements CatalogEx
       throw new IllegalArgumentException(
           "interbed.spark.SparkSessionCatalog is for spark_catalog alone; for " + name + " use interbed.spark.SparkCatalog");
     }
-    super.initialize(name, new CaseInsensitiveStringMap(asSparkHasThem(options)));
-  }
-
-  /** The options, with what they leave open as Spark's own catalog has it. */
-  private static Map<String, String> asSparkHasThem(CaseInsensitiveStringMap options) {
-    Map<String, String> filled = new HashMap<>(options.asCaseSensitiveMap());
-    SparkSession session = (SparkSession) org.apache.spark.sql.SparkSession.active();
-    String uris = session.sessionState().newHadoopConf().get("hive.metastore.uris");
-    boolean hive = "hive".equals(SQLConf.get().getConfString("spark.sql.catalogImplementation", "in-memory"));
-    if (hive && uris != null && !uris.isEmpty()) {
-      filled.putIfAbsent("metastore", "hive");
-      String uri = filled.putIfAbsent("uri", uris);
-      if (uri != null && filled.get("metastore").equals("hive") && !uri.equals(uris)) {
-        throw new IllegalArgumentException(
-            "spark_catalog would have two metastores: hive.metastore.uris is " + uris + ", its option 'uri' is " + uri);
-      }
-    }
-    filled.putIfAbsent("warehouse", SQLConf.get().warehousePath());
-    return filled;
+    super.initialize(name, new CaseInsensitiveStringMap(SessionCatalogOptions.asSparkHasThem(options)));
   }
 
   @Override
@@ -243,13 +223,21 @@ public final class SparkSessionCatalog extends SparkCatalog implements CatalogEx
     if (!DefaultSource.isNamed(properties.get(PROP_PROVIDER))) {
       return tables().createTable(identifier, columns, partitioning, properties);
     }
-    if (tables().tableExists(identifier)) {
+    if (!prepareFor(identifier)) {
       throw new TableAlreadyExistsException(identifier);
+    }
+    return super.createTable(identifier, columns, partitioning, properties);
+  }
+
+  /** Makes way for a table of interbed's; false when the delegate has one of that name. */
+  boolean prepareFor(Identifier identifier) throws NoSuchNamespaceException {
+    if (tables().tableExists(identifier)) {
+      return false;
     }
     if (!isOurs(identifier.namespace())) {
       follow(identifier.namespace());
     }
-    return super.createTable(identifier, columns, partitioning, properties);
+    return true;
   }
 
   /** Makes the delegate's namespace known to interbed's catalog, as one that is older than this setting is not. */
