@@ -2,7 +2,9 @@
 
 Every file in the directories of manifests, indexes, statistics, buckets and snapshots that no snapshot and no tag of
 any branch names, and that is older than a limit, goes. A file younger than the limit stays always: a job that has yet
-to commit names it nowhere. Source: documentation page `maintenance/manage-snapshots`, paimon-core's OrphanFilesClean.
+to commit names it nowhere. The marks of Spark's jobs
+(`snapshot/.write-…`) go, too: a job without its mark fails, and its older files are gone. Source: documentation page
+`maintenance/manage-snapshots`, paimon-core's OrphanFilesClean.
 """
 
 import time
@@ -21,7 +23,7 @@ DEFAULT_AGE_MILLIS = 24 * 3_600_000
 """Files that are younger stay, unless told otherwise."""
 
 _BUCKET_PREFIX = "bucket-"
-_KNOWN_IN_SNAPSHOT_DIRECTORY = ("snapshot-", "EARLIEST", "LATEST", ".commit-turn", ".write-")
+_KNOWN_IN_SNAPSHOT_DIRECTORY = ("snapshot-", "EARLIEST", "LATEST", ".commit-turn")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,8 +5,6 @@ Some steps by default; INTERBED_STREAM_KILLS=all kills at each of STEPS, one run
 
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,10 +13,7 @@ import pytest
 from interbed import load_catalog
 from interbed.storage.table import Table
 from interbed.storage.version.orphans import named_files
-
-ROOT = Path(__file__).parents[2]
-SUPPORT = ROOT / "tests" / "support"
-TIMEOUT_SECONDS = 300
+from tests.support.killed import run_killed
 
 DEFAULT_STEPS = (
     # Files are written, the commit is not made; made but neither noted nor known to Spark; an overwrite, likewise.
@@ -97,18 +92,5 @@ def _rows(table: Table) -> list[list[object]]:
 
 
 def _run(path: Path, fault: str | None) -> int:
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(SUPPORT / "faulty_python"), str(ROOT / "src")]),
-        "INTERBED_TEST_FAULT": fault or "",
-        "INTERBED_TEST_PIDS": str(path / "pids"),
-    }
-    command = [
-        sys.executable,
-        str(SUPPORT / "stream_program.py"),
-        *(str(path / n) for n in ("lake", "checkpoints", "pids")),
-    ]
-    with (path / "log").open("ab") as log:
-        return subprocess.run(
-            command, env=environment, stdout=log, stderr=log, timeout=TIMEOUT_SECONDS, check=False
-        ).returncode
+    places = (str(path / n) for n in ("lake", "checkpoints", "pids"))
+    return run_killed(path, "stream_program.py", *places, fault=fault)

@@ -16,6 +16,21 @@ from interbed.spark_ext import configure
 
 def main(warehouse: str, checkpoints: str, pids: str) -> None:
     """Stream `db.s` into `db.log` (append), `db.sums` (a primary key) and `db.counts` (complete)."""
+    spark = small_session(warehouse, pids)
+    source = (
+        spark.readStream.option("read.stream.maxFilesPerTrigger", "1")
+        .option("consumer-id", "program")
+        .option("consumer.ignore-progress", "true")
+        .table("lake.db.s")
+    )
+    run(source, checkpoints, "log", "append")
+    run(source.selectExpr("id", "1L AS n"), checkpoints, "sums", "append")
+    run(source.groupBy("p").count().toDF("p", "n"), checkpoints, "counts", "complete")
+    spark.stop()
+
+
+def small_session(warehouse: str, pids: str) -> SparkSession:
+    """A session with the catalog `lake`, whose processes' ids are in the file `pids`."""
     builder = (
         SparkSession.builder.master("local[1]")
         .config("spark.ui.enabled", "false")
@@ -31,16 +46,7 @@ def main(warehouse: str, checkpoints: str, pids: str) -> None:
     jvm = spark._jvm
     assert jvm is not None
     Path(pids).write_text(f"{jvm.java.lang.ProcessHandle.current().pid()} {os.getpid()}", encoding="utf-8")
-    source = (
-        spark.readStream.option("read.stream.maxFilesPerTrigger", "1")
-        .option("consumer-id", "program")
-        .option("consumer.ignore-progress", "true")
-        .table("lake.db.s")
-    )
-    run(source, checkpoints, "log", "append")
-    run(source.selectExpr("id", "1L AS n"), checkpoints, "sums", "append")
-    run(source.groupBy("p").count().toDF("p", "n"), checkpoints, "counts", "complete")
-    spark.stop()
+    return spark
 
 
 def run(frame: DataFrame, checkpoints: str, table: str, mode: str) -> None:

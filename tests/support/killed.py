@@ -1,0 +1,28 @@
+"""Spark applications of their own that are killed at a step which interbed.storage.fileio.faults names."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SUPPORT = ROOT / "tests" / "support"
+TIMEOUT_SECONDS = 600
+
+
+def run_killed(path: Path, program: str, *arguments: str, fault: str | None) -> int:
+    """The exit code of a program of tests/support that is killed as `fault` says, None: not at all.
+
+    The application writes its processes' ids to the file `pids` in `path`; what it says is added to `log` there.
+    """
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(str(p) for p in (SUPPORT / "faulty_python", ROOT / "src", ROOT)),
+        "INTERBED_TEST_FAULT": fault or "",
+        "INTERBED_TEST_PIDS": str(path / "pids"),
+    }
+    command = [sys.executable, str(SUPPORT / program), *arguments]
+    with (path / "log").open("ab") as log:
+        return subprocess.run(
+            command, env=environment, stdout=log, stderr=log, timeout=TIMEOUT_SECONDS, check=False
+        ).returncode

@@ -1,0 +1,20 @@
+"""Run by tests/spark_ext/test_statement_kills.py: carries SQL statements out, one after another.
+
+python statement_program.py WAREHOUSE PIDS STATEMENT…
+"""
+
+import sys
+
+from tests.support.stream_program import small_session
+
+
+def main(warehouse: str, pids: str, *statements: str) -> None:
+    """Run the statements in a session whose catalog is `lake`."""
+    spark = small_session(warehouse, pids)
+    for statement in statements:
+        spark.sql(statement).collect()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
