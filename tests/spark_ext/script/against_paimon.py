@@ -41,7 +41,7 @@ def main(names: list[str]) -> int:
             "spark.sql.catalog.lake.warehouse": f"file:{home}/lake",
             "spark.sql.warehouse.dir": f"{home}/spark",
         }
-        told = run_program(pyspark_directory(PYSPARK), settings, {"lake": ""}, names)
+        told = run_program(pyspark_directory(PYSPARK), settings, {"lake": ""}, {"lake": names})
     unexplained = 0
     for one in told:
         difference = one.get("difference")

@@ -1,6 +1,6 @@
 """Runs the scripts of this directory in one Spark session, on one or more catalogs; in a process of its own.
 
-    python program.py '{"settings": {…}, "catalogs": {"lake": "CREATE CATALOG lake WITH (…)"}, "scripts": ["types", …]}'
+    python program.py '{"settings": {…}, "catalogs": {"lake": "CREATE CATALOG …"}, "scripts": {"lake": ["types", …]}}'
 
 Each script has an empty database of its own name and catalog. Prints a line of JSON for each statement that answered
 otherwise than the script says, `{"catalog": …, "script": …, "difference": …}`, and at last the number of statements.
@@ -37,9 +37,10 @@ def run_scripts(spark: SparkSession, catalog: str, names: list[str], say: Any) -
     """Run the scripts on the catalog, telling of each difference; how many statements there were."""
     count = 0
     for name in names:
+        database = Path(name).name
         spark.sql(f"USE {catalog}")
-        spark.sql(f"CREATE DATABASE {name}")
-        spark.sql(f"USE {name}")
+        spark.sql(f"CREATE DATABASE {database}")
+        spark.sql(f"USE {database}")
         begun = time.process_time(), time.monotonic()
         for statement in statements_of((SCRIPTS / f"{name}.sql").read_text(encoding="utf-8")):
             count += 1
@@ -48,7 +49,7 @@ def run_scripts(spark: SparkSession, catalog: str, names: list[str], say: Any) -
             except AssertionError as difference:
                 say({"catalog": catalog, "script": name, "difference": str(difference)})
         spark.sql("USE spark_catalog")
-        spark.sql(f"DROP DATABASE {catalog}.{name} CASCADE")
+        spark.sql(f"DROP DATABASE {catalog}.{database} CASCADE")
         print(f"{catalog} {name}: {time.monotonic() - begun[1]:.1f} s", file=sys.stderr)
     return count
 
@@ -70,7 +71,7 @@ def main(request: dict[str, Any]) -> None:
         for catalog, statement in request["catalogs"].items():
             if statement:
                 spark.sql(statement)
-            say({"catalog": catalog, "statements": run_scripts(spark, catalog, request["scripts"], say)})
+            say({"catalog": catalog, "statements": run_scripts(spark, catalog, request["scripts"][catalog], say)})
     finally:
         spark.stop()
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from interbed.spark_ext import spark_settings
 from tests.support.peers_cache import built_once, run
 
 SCRIPTS = Path(__file__).resolve().parent
@@ -15,9 +16,10 @@ ROOT = SCRIPTS.parents[2]
 TIMEOUT_SECONDS = 1800
 
 
-def script_names() -> list[str]:
-    """The scripts' names, which are those of their databases."""
-    return sorted(file.stem for file in SCRIPTS.glob("*.sql"))
+def script_names(hive: bool = False) -> list[str]:
+    """The scripts' names, whose last parts are those of their databases; those for Hive catalogs are in `hive/`."""
+    files = [*SCRIPTS.glob("*.sql"), *(SCRIPTS.glob("hive/*.sql") if hive else ())]
+    return sorted(str(file.relative_to(SCRIPTS).with_suffix("")) for file in files)
 
 
 def pyspark_directory(exact: str) -> Path:
@@ -30,13 +32,13 @@ def pyspark_directory(exact: str) -> Path:
 
 
 def run_program(
-    pyspark: Path | None, settings: Mapping[str, str], catalogs: Mapping[str, str], scripts: list[str]
+    pyspark: Path | None, settings: Mapping[str, str], catalogs: Mapping[str, str], scripts: Mapping[str, list[str]]
 ) -> list[dict[str, Any]]:
     """What the program told, with that PySpark or the installed one; RuntimeError when it broke off."""
     path = [*([] if pyspark is None else [str(pyspark)]), str(ROOT / "src"), str(ROOT)]
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_"))}
     environment |= {"PYTHONPATH": os.pathsep.join(path), "SPARK_LOCAL_IP": "127.0.0.1", "TZ": "UTC"}
-    request = {"settings": dict(settings), "catalogs": dict(catalogs), "scripts": scripts}
+    request = {"settings": dict(settings), "catalogs": dict(catalogs), "scripts": dict(scripts)}
     done = subprocess.run(
         [sys.executable, str(SCRIPTS / "program.py"), json.dumps(request)],
         env=environment,
@@ -49,3 +51,24 @@ def run_program(
     if done.returncode != 0:
         raise RuntimeError(f"The program ended with {done.returncode}:\n{done.stderr[-4000:]}")
     return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def files_options(warehouse: Path) -> str:
+    """The options of a file-system catalog, as SQL."""
+    return f"'warehouse' = '{warehouse}'"
+
+
+def hive_options(uri: str, warehouse: Path) -> str:
+    """The options of a catalog over a metastore, as SQL."""
+    return f"'metastore' = 'hive', 'uri' = '{uri}', 'warehouse' = 'file:{warehouse}'"
+
+
+def differences(pyspark: Path | None, catalogs: Mapping[str, str], home: Path) -> list[str]:
+    """Where the scripts' answers differ, with interbed's catalogs of these options; `home` is a directory to use."""
+    statements = {name: f"CREATE CATALOG {name} WITH ({options})" for name, options in catalogs.items()}
+    scripts = {name: script_names(hive="'hive'" in options) for name, options in catalogs.items()}
+    settings = {**spark_settings(), "spark.sql.warehouse.dir": str(home / "spark")}
+    told = run_program(pyspark, settings, statements, scripts)
+    if {one["catalog"] for one in told if "statements" in one} != set(catalogs):
+        raise RuntimeError(f"not every catalog was done with: {told}")
+    return [f"{one['catalog']} {one['script']}.sql {one['difference']}" for one in told if "difference" in one]
