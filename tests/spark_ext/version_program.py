@@ -4,6 +4,7 @@ python version_program.py WAREHOUSE VERSION
 """
 
 import sys
+from typing import Any
 
 import psutil
 import pyspark
@@ -52,8 +53,9 @@ def main(warehouse: str, version: str) -> None:
 
 def check_that_a_planner_starts(spark: SparkSession) -> None:
     """Where the settings name a catalog, its planner starts before the first statement; raises where it does not."""
-    assert spark._jvm is not None
-    for thread in spark._jvm.java.lang.Thread.getAllStackTraces().keySet():
+    # Py4J makes up its attributes as they are asked for.
+    jvm: Any = spark._jvm
+    for thread in jvm.java.lang.Thread.getAllStackTraces().keySet():
         if thread.getName() == "interbed-planner-start":
             thread.join(120_000)
     commands = [" ".join(child.cmdline()) for child in psutil.Process().children(recursive=True)]
