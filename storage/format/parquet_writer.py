@@ -86,14 +86,15 @@ class ParquetFileWriter:
 
     def _open(self, first: pa.RecordBatch) -> pq.ParquetWriter:
         options = self._options
-        encodings = choose_encodings(first, self._ascending, dictionary=options.parquet_dictionary)
+        encodings = choose_encodings(first, self._ascending, dictionary=options.parquet_dictionary, codec=self._codec)
+        level = options.parquet_zstd_level
         # The stubs of pyarrow lag behind what the writer takes.
         make: Any = pq.ParquetWriter
         writer: pq.ParquetWriter = make(
             self._sink,
             self._physical,
-            compression=self._codec or "none",
-            compression_level=options.parquet_zstd_level if self._codec == "zstd" else None,
+            compression=dict(encodings.codecs) or self._codec or "none",
+            compression_level={path: level for path, codec in encodings.codecs.items() if codec == "zstd"} or None,
             use_dictionary=list(encodings.dictionary) or False,
             column_encoding=dict(encodings.explicit) or None,
             use_deprecated_int96_timestamps=self._int96,

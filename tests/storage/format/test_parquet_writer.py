@@ -4,6 +4,7 @@ import io
 from collections.abc import Mapping
 from datetime import datetime
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -56,6 +57,29 @@ def test_encodings_follow_the_data() -> None:
     assert not any("DELTA_BYTE_ARRAY" in e for e in found.values())
     plain = encodings(written(batch, options={"parquet.enable.dictionary": "false"}))
     assert not any("RLE_DICTIONARY" in e for e in plain.values())
+
+
+@pytest.mark.parametrize("codec", ["zstd", "snappy", "gzip", "lz4", "brotli"])
+def test_numbers_that_hardly_shrink_are_not_compressed(codec: str) -> None:
+    random = np.random.default_rng(5)
+    hashes = random.integers(-(2**63), 2**63 - 1, 6000)
+    batch = pa.record_batch(
+        {
+            "hash": pa.array(hashes, mask=hashes % 7 == 0),
+            "measure": pa.array(random.random(6000)),
+            "narrow": pa.array(random.integers(-128, 127, 6000), pa.int8()),
+            "ascending": pa.array(range(6000)),
+            "text": pa.array([str(h) for h in hashes]),
+            "list": pa.array([[m] for m in random.random(6000)]),
+            "none": pa.nulls(6000, pa.int64()),
+        }
+    )
+    file = written(batch, codec=codec)
+    group = file.metadata.row_group(0)
+    columns = [group.column(i) for i in range(group.num_columns)]
+    plain = {c.path_in_schema for c in columns if c.compression == "UNCOMPRESSED"}
+    assert plain == {"hash", "measure", "list.list.element"}
+    assert file.read().to_batches() == [batch]
 
 
 def test_pages_are_indexed_and_of_bounded_length() -> None:
