@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from interbed.catalog.api import system_table
 from interbed.catalog.identifier import SYSTEM_DATABASE, TableName
 from interbed.spark_ext.hidden_columns import hidden_fields
+from interbed.spark_ext.schema_merging import RowsToCome
 from interbed.spark_ext.session_options import without_pins
 from interbed.storage.change_view import ChangeView
 from interbed.storage.errors import FileGoneError, InvalidInputError, SnapshotGoneError, SnapshotNotFoundError
@@ -50,6 +51,10 @@ class TableHandle:
     snapshot_id: int | None
     dynamic_options: Mapping[str, str] = field(default_factory=dict)
     staged: Staged | None = None
+    rows: RowsToCome | None = None
+    """Rows that are to be merged into the schema: `schema_json` is the one that comes of it, and need not be there."""
+    kind_column: str | None = None
+    """The column of the rows to be written that is none of the table's but tells their kinds."""
 
     def to_bytes(self) -> bytes:
         """The handle for the JVM."""
@@ -64,6 +69,8 @@ class TableHandle:
                 "snapshot": self.snapshot_id,
                 "options": dict(self.dynamic_options),
                 "staged": None if self.staged is None else [self.staged.replaces, self.staged.path],
+                "kindColumn": self.kind_column,
+                "rows": None if self.rows is None else [self.rows.schema_json, self.rows.case_sensitive],
             },
             separators=(",", ":"),
             sort_keys=True,
@@ -75,6 +82,7 @@ class TableHandle:
         try:
             value = json.loads(content)
             staged = value.get("staged")
+            rows = value.get("rows")
             return TableHandle(
                 catalog=value["catalog"],
                 catalog_options=value["catalogOptions"],
@@ -85,6 +93,8 @@ class TableHandle:
                 snapshot_id=value["snapshot"],
                 dynamic_options=value["options"],
                 staged=None if staged is None else Staged(replaces=staged[0], path=staged[1]),
+                kind_column=value.get("kindColumn"),
+                rows=None if rows is None else RowsToCome(schema_json=rows[0], case_sensitive=rows[1]),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise InvalidInputError(f"Not a table handle: {error}") from error

@@ -89,7 +89,7 @@ def plan_epoch(handle: TableHandle, request: Any) -> WritePlan:
         raise NotSupportedError(f"The system table '{name}' is read only.")
     handle = replace(handle, dynamic_options=read_options(handle.dynamic_options, request.options))
     table = handle.open()
-    columns = _columns(request.schemaJson, table, name)
+    columns = _columns(request.schemaJson, table, name, handle.kind_column)
     _remove_leftovers(table, request.queryId)
     job = CommitToken(
         handle=handle,
@@ -105,7 +105,7 @@ def plan_epoch(handle: TableHandle, request: Any) -> WritePlan:
     )
 
 
-def _columns(schema_json: str, table: Table, name: str) -> str:
+def _columns(schema_json: str, table: Table, name: str, kind_column: str | None) -> str:
     """The query's StructType with the table's names for its columns, as JSON; raises SchemaMismatchError.
 
     Spark checks nothing here, while it does for INSERT: columns are matched by name, without regard to case where that
@@ -115,6 +115,8 @@ def _columns(schema_json: str, table: Table, name: str) -> str:
     by_name = {**{n.lower(): n for n in table.schema.names}, **{n: n for n in table.schema.names}}
     taken: set[str] = set()
     for given in schema["fields"]:
+        if given["name"] == kind_column:
+            continue
         column = by_name.get(given["name"]) or by_name.get(given["name"].lower())
         if column is None or column in taken:
             what = "has no column" if column is None else "would get twice the column"

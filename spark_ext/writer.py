@@ -35,6 +35,7 @@ from interbed.storage.deletion.vector import DeletionVector
 from interbed.storage.errors import CommitFailedError, InvalidInputError, NotSupportedError
 from interbed.storage.table import Table
 from interbed.storage.write.commit_message import CommitMessage
+from interbed.storage.write.row_kinds import kinds_of
 from interbed.thrift_idl.planner.ttypes import WriteMode, WritePlan
 
 _LENGTH = struct.Struct("!i")
@@ -235,8 +236,13 @@ class TaskWriter:
         """Write a batch of Spark's rows; raises SchemaMismatchError and InvalidInputError for data that do not fit."""
         if self._changes is not None:
             self._changes.write(batch)
-        else:
-            self._write.write_arrow(batch_from_spark(batch, self._arrow))
+            return
+        kind = self._token.handle.kind_column
+        kinds = None
+        if kind is not None:
+            kinds = kinds_of(batch.column(kind), told=f"The column '{kind}'")
+            batch = batch.drop_columns([kind])
+        self._write.write_arrow(batch_from_spark(batch, self._arrow), kinds)
 
     def finish(self) -> bytes:
         """Finish the files and return what the driver has to commit, for decode_messages."""

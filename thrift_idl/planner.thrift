@@ -121,6 +121,8 @@ struct TableInfo {
   8: optional list<HiddenColumn> hiddenColumns,
   /** Absent: rows of it can't be changed by statements (a system table). */
   9: optional RowChanges rowChanges,
+  /** Writes add the columns that their rows have and the table has not, unless their options say otherwise. */
+  10: optional bool mergesSchema,
 }
 
 struct PartitionTransform {
@@ -499,6 +501,13 @@ service Planner {
   /** False when there is no such view. */
   bool dropView(1: TableRef view) throws (1: PlannerError error),
   void renameView(1: TableRef view, 2: string toDatabase, 3: string toView) throws (1: PlannerError error),
+
+  // Writes that change the schema, or say what each of their rows does.
+
+  /** The table for a write with these options of rows whose columns are matched by name: with the columns that the write
+      adds when its job is planned (nothing is changed before), and with a column for the kinds of the rows. */
+  TableInfo targetOfRows(1: binary handle, 2: string schemaJson, 3: map<string, string> options, 4: bool caseSensitive)
+    throws (1: PlannerError error),
 
   // Statistics: of the columns, or of all plain ones.
   void analyzeTable(1: TableRef table, 2: list<string> columns, 3: bool allColumns) throws (1: PlannerError error),

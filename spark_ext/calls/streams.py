@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from interbed.spark_ext.calls.base import Calls
+from interbed.spark_ext.calls.merging import MergingCalls
 from interbed.spark_ext.handle import TableHandle
 from interbed.spark_ext.sink import EpochToken, plan_epoch
 from interbed.spark_ext.streams import SparkStream, open_stream
@@ -10,7 +10,7 @@ from interbed.spark_ext.writer import decode_messages
 from interbed.thrift_idl.planner.ttypes import CommitResult, ScanPlan, StreamInfo, StreamOffset, WritePlan
 
 
-class StreamCalls(Calls):
+class StreamCalls(MergingCalls):
     """What Spark's MicroBatchStream and StreamingWrite ask."""
 
     def openStream(self, handle: bytes, request: Any) -> StreamInfo:  # noqa: N802
@@ -32,7 +32,8 @@ class StreamCalls(Calls):
         SparkStream(task).commit(up_to)
 
     def planEpoch(self, handle: bytes, request: Any) -> WritePlan:  # noqa: N802
-        return plan_epoch(TableHandle.from_bytes(handle), request)
+        target = self._merged_for(TableHandle.from_bytes(handle), request.schemaJson, request.options)
+        return plan_epoch(target, request)
 
     def commitEpoch(self, token: bytes, epoch: int, messages: list[bytes]) -> CommitResult:  # noqa: N802
         plan = EpochToken.from_bytes(token)

@@ -23,6 +23,7 @@ from interbed.spark_ext.hidden_columns import hidden_columns_of
 from interbed.spark_ext.row_changes import row_changes_of
 from interbed.spark_ext.session_options import with_session_options
 from interbed.spark_ext.spark_types import schema_to_spark
+from interbed.storage.options import CoreOptions
 from interbed.storage.paths import MAIN_BRANCH
 from interbed.storage.read_optimized import READ_OPTIMIZED
 from interbed.storage.scan.starting_point import named_version, starting_snapshot, travels
@@ -182,4 +183,5 @@ def table_info(
         handle=handle.to_bytes(),
         hiddenColumns=hidden_columns_of(schema),
         rowChanges=row_changes_of(f"{reference.database}.{reference.table}", schema),
+        mergesSchema=CoreOptions({**schema.options, **(options or {})}).merges_schema,
     )

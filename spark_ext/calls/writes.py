@@ -2,17 +2,18 @@
 
 from typing import Any
 
+from interbed.spark_ext.calls.merging import MergingCalls
 from interbed.spark_ext.calls.staging import StagingCalls
 from interbed.spark_ext.handle import TableHandle
 from interbed.spark_ext.writer import CommitToken, decode_all_marks, decode_messages, plan_write
 from interbed.thrift_idl.planner.ttypes import CommitResult, WritePlan
 
 
-class WriteCalls(StagingCalls):
+class WriteCalls(StagingCalls, MergingCalls):
     """What Spark's Write and BatchWrite ask."""
 
     def planWrite(self, handle: bytes, request: Any) -> WritePlan:  # noqa: N802
-        return plan_write(TableHandle.from_bytes(handle), request)
+        return plan_write(self._merged(TableHandle.from_bytes(handle), request.options), request)
 
     def commitWrite(self, token: bytes, messages: list[bytes]) -> CommitResult:  # noqa: N802
         plan = CommitToken.from_bytes(token)

@@ -480,6 +480,20 @@ class Iface(object):
         """
         pass
 
+    def targetOfRows(self, handle, schemaJson, options, caseSensitive):
+        """
+        The table for a write with these options of rows whose columns are matched by name: with the columns that the write
+        adds when its job is planned (nothing is changed before), and with a column for the kinds of the rows.
+
+        Parameters:
+         - handle
+         - schemaJson
+         - options
+         - caseSensitive
+
+        """
+        pass
+
     def analyzeTable(self, table, columns, allColumns):
         """
         Parameters:
@@ -2171,6 +2185,49 @@ class Client(Iface):
             raise result.error
         return
 
+    def targetOfRows(self, handle, schemaJson, options, caseSensitive):
+        """
+        The table for a write with these options of rows whose columns are matched by name: with the columns that the write
+        adds when its job is planned (nothing is changed before), and with a column for the kinds of the rows.
+
+        Parameters:
+         - handle
+         - schemaJson
+         - options
+         - caseSensitive
+
+        """
+        self.send_targetOfRows(handle, schemaJson, options, caseSensitive)
+        return self.recv_targetOfRows()
+
+    def send_targetOfRows(self, handle, schemaJson, options, caseSensitive):
+        self._oprot.writeMessageBegin('targetOfRows', TMessageType.CALL, self._seqid)
+        args = targetOfRows_args()
+        args.handle = handle
+        args.schemaJson = schemaJson
+        args.options = options
+        args.caseSensitive = caseSensitive
+        args.write(self._oprot)
+        self._oprot.writeMessageEnd()
+        self._oprot.trans.flush()
+
+    def recv_targetOfRows(self):
+        iprot = self._iprot
+        (fname, mtype, rseqid) = iprot.readMessageBegin()
+        if mtype == TMessageType.EXCEPTION:
+            x = TApplicationException()
+            x.read(iprot)
+            iprot.readMessageEnd()
+            raise x
+        result = targetOfRows_result()
+        result.read(iprot)
+        iprot.readMessageEnd()
+        if result.success is not None:
+            return result.success
+        if result.error is not None:
+            raise result.error
+        raise TApplicationException(TApplicationException.MISSING_RESULT, "targetOfRows failed: unknown result")
+
     def analyzeTable(self, table, columns, allColumns):
         """
         Parameters:
@@ -2258,6 +2315,7 @@ class Processor(Iface, TProcessor):
         self._processMap["createView"] = Processor.process_createView
         self._processMap["dropView"] = Processor.process_dropView
         self._processMap["renameView"] = Processor.process_renameView
+        self._processMap["targetOfRows"] = Processor.process_targetOfRows
         self._processMap["analyzeTable"] = Processor.process_analyzeTable
         self._on_message_begin = None
 
@@ -3473,6 +3531,32 @@ class Processor(Iface, TProcessor):
             msg_type = TMessageType.EXCEPTION
             result = TApplicationException(TApplicationException.INTERNAL_ERROR, 'Internal error')
         oprot.writeMessageBegin("renameView", msg_type, seqid)
+        result.write(oprot)
+        oprot.writeMessageEnd()
+        oprot.trans.flush()
+
+    def process_targetOfRows(self, seqid, iprot, oprot):
+        args = targetOfRows_args()
+        args.read(iprot)
+        iprot.readMessageEnd()
+        result = targetOfRows_result()
+        try:
+            result.success = self._handler.targetOfRows(args.handle, args.schemaJson, args.options, args.caseSensitive)
+            msg_type = TMessageType.REPLY
+        except TTransport.TTransportException:
+            raise
+        except PlannerError as error:
+            msg_type = TMessageType.REPLY
+            result.error = error
+        except TApplicationException as ex:
+            logging.exception('TApplication exception in handler')
+            msg_type = TMessageType.EXCEPTION
+            result = ex
+        except Exception:
+            logging.exception('Unexpected exception in handler')
+            msg_type = TMessageType.EXCEPTION
+            result = TApplicationException(TApplicationException.INTERNAL_ERROR, 'Internal error')
+        oprot.writeMessageBegin("targetOfRows", msg_type, seqid)
         result.write(oprot)
         oprot.writeMessageEnd()
         oprot.trans.flush()
@@ -10358,6 +10442,188 @@ renameView_result.thrift_spec = (
 )
 
 
+class targetOfRows_args(object):
+    """
+    Attributes:
+     - handle
+     - schemaJson
+     - options
+     - caseSensitive
+
+    """
+
+
+    def __init__(self, handle=None, schemaJson=None, options=None, caseSensitive=None,):
+        self.handle = handle
+        self.schemaJson = schemaJson
+        self.options = options
+        self.caseSensitive = caseSensitive
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.STRING:
+                    self.handle = iprot.readBinary()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 2:
+                if ftype == TType.STRING:
+                    self.schemaJson = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 3:
+                if ftype == TType.MAP:
+                    self.options = {}
+                    (_ktype433, _vtype434, _size432) = iprot.readMapBegin()
+                    for _i436 in range(_size432):
+                        _key437 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val438 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.options[_key437] = _val438
+                    iprot.readMapEnd()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 4:
+                if ftype == TType.BOOL:
+                    self.caseSensitive = iprot.readBool()
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('targetOfRows_args')
+        if self.handle is not None:
+            oprot.writeFieldBegin('handle', TType.STRING, 1)
+            oprot.writeBinary(self.handle)
+            oprot.writeFieldEnd()
+        if self.schemaJson is not None:
+            oprot.writeFieldBegin('schemaJson', TType.STRING, 2)
+            oprot.writeString(self.schemaJson.encode('utf-8') if sys.version_info[0] == 2 else self.schemaJson)
+            oprot.writeFieldEnd()
+        if self.options is not None:
+            oprot.writeFieldBegin('options', TType.MAP, 3)
+            oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.options))
+            for kiter439, viter440 in self.options.items():
+                oprot.writeString(kiter439.encode('utf-8') if sys.version_info[0] == 2 else kiter439)
+                oprot.writeString(viter440.encode('utf-8') if sys.version_info[0] == 2 else viter440)
+            oprot.writeMapEnd()
+            oprot.writeFieldEnd()
+        if self.caseSensitive is not None:
+            oprot.writeFieldBegin('caseSensitive', TType.BOOL, 4)
+            oprot.writeBool(self.caseSensitive)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+all_structs.append(targetOfRows_args)
+targetOfRows_args.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'handle', 'BINARY', None, ),  # 1
+    (2, TType.STRING, 'schemaJson', 'UTF8', None, ),  # 2
+    (3, TType.MAP, 'options', (TType.STRING, 'UTF8', TType.STRING, 'UTF8', False), None, ),  # 3
+    (4, TType.BOOL, 'caseSensitive', None, None, ),  # 4
+)
+
+
+class targetOfRows_result(object):
+    """
+    Attributes:
+     - success
+     - error
+
+    """
+
+
+    def __init__(self, success=None, error=None,):
+        self.success = success
+        self.error = error
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 0:
+                if ftype == TType.STRUCT:
+                    self.success = TableInfo()
+                    self.success.read(iprot)
+                else:
+                    iprot.skip(ftype)
+            elif fid == 1:
+                if ftype == TType.STRUCT:
+                    self.error = PlannerError.read(iprot)
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('targetOfRows_result')
+        if self.success is not None:
+            oprot.writeFieldBegin('success', TType.STRUCT, 0)
+            self.success.write(oprot)
+            oprot.writeFieldEnd()
+        if self.error is not None:
+            oprot.writeFieldBegin('error', TType.STRUCT, 1)
+            self.error.write(oprot)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+all_structs.append(targetOfRows_result)
+targetOfRows_result.thrift_spec = (
+    (0, TType.STRUCT, 'success', [TableInfo, None], None, ),  # 0
+    (1, TType.STRUCT, 'error', [PlannerError, None], None, ),  # 1
+)
+
+
 class analyzeTable_args(object):
     """
     Attributes:
@@ -10391,10 +10657,10 @@ class analyzeTable_args(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.columns = []
-                    (_etype435, _size432) = iprot.readListBegin()
-                    for _i436 in range(_size432):
-                        _elem437 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.columns.append(_elem437)
+                    (_etype444, _size441) = iprot.readListBegin()
+                    for _i445 in range(_size441):
+                        _elem446 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.columns.append(_elem446)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -10420,8 +10686,8 @@ class analyzeTable_args(object):
         if self.columns is not None:
             oprot.writeFieldBegin('columns', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.columns))
-            for iter438 in self.columns:
-                oprot.writeString(iter438.encode('utf-8') if sys.version_info[0] == 2 else iter438)
+            for iter447 in self.columns:
+                oprot.writeString(iter447.encode('utf-8') if sys.version_info[0] == 2 else iter447)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.allColumns is not None:

@@ -1036,11 +1036,12 @@ class TableInfo(object):
      - handle: Opaque to the JVM, sent back with each question about the table.
      - hiddenColumns
      - rowChanges: Absent: rows of it can't be changed by statements (a system table).
+     - mergesSchema: Writes add the columns that their rows have and the table has not, unless their options say otherwise.
 
     """
 
 
-    def __init__(self, schemaJson=None, partitionKeys=None, primaryKeys=None, properties=None, snapshotId=None, clustering=None, handle=None, hiddenColumns=None, rowChanges=None,):
+    def __init__(self, schemaJson=None, partitionKeys=None, primaryKeys=None, properties=None, snapshotId=None, clustering=None, handle=None, hiddenColumns=None, rowChanges=None, mergesSchema=None,):
         self.schemaJson = schemaJson
         self.partitionKeys = partitionKeys
         self.primaryKeys = primaryKeys
@@ -1050,6 +1051,7 @@ class TableInfo(object):
         self.handle = handle
         self.hiddenColumns = hiddenColumns
         self.rowChanges = rowChanges
+        self.mergesSchema = mergesSchema
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -1129,6 +1131,11 @@ class TableInfo(object):
                     self.rowChanges.read(iprot)
                 else:
                     iprot.skip(ftype)
+            elif fid == 10:
+                if ftype == TType.BOOL:
+                    self.mergesSchema = iprot.readBool()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -1187,6 +1194,10 @@ class TableInfo(object):
         if self.rowChanges is not None:
             oprot.writeFieldBegin('rowChanges', TType.STRUCT, 9)
             self.rowChanges.write(oprot)
+            oprot.writeFieldEnd()
+        if self.mergesSchema is not None:
+            oprot.writeFieldBegin('mergesSchema', TType.BOOL, 10)
+            oprot.writeBool(self.mergesSchema)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -3989,6 +4000,7 @@ TableInfo.thrift_spec = (
     (7, TType.STRING, 'handle', 'BINARY', None, ),  # 7
     (8, TType.LIST, 'hiddenColumns', (TType.STRUCT, [HiddenColumn, None], False), None, ),  # 8
     (9, TType.STRUCT, 'rowChanges', [RowChanges, None], None, ),  # 9
+    (10, TType.BOOL, 'mergesSchema', None, None, ),  # 10
 )
 all_structs.append(PartitionTransform)
 PartitionTransform.thrift_spec = (

@@ -3,9 +3,10 @@ package interbed.spark;
 import java.util.Arrays;
 import java.util.Set;
 import java.util.stream.Collectors;
+import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.catalog.TableCatalogCapability;
 
-/** What this version of Spark may be told of the catalog; names that an older one does not know are left out. */
+/** What this version of Spark may be told of catalogs and tables; names that an older one does not know are left out. */
 final class Capabilities {
   private static final Set<String> CATALOG =
       Set.of("SUPPORT_COLUMN_DEFAULT_VALUE", "SUPPORT_TABLE_CONSTRAINT");
@@ -13,6 +14,12 @@ final class Capabilities {
   static final Set<TableCatalogCapability> OF_CATALOGS =
       Arrays.stream(TableCatalogCapability.values())
           .filter(capability -> CATALOG.contains(capability.name()))
+          .collect(Collectors.toUnmodifiableSet());
+
+  /** That Spark may alter the table by itself, where a statement says WITH SCHEMA EVOLUTION: from 4.1 on. */
+  static final Set<TableCapability> OF_TABLES =
+      Arrays.stream(TableCapability.values())
+          .filter(capability -> capability.name().equals("AUTOMATIC_SCHEMA_EVOLUTION"))
           .collect(Collectors.toUnmodifiableSet());
 
   private Capabilities() {}

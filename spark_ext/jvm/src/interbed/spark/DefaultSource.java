@@ -1,5 +1,6 @@
 package interbed.spark;
 
+import interbed.spark.thrift.TableInfo;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -53,7 +54,7 @@ public class DefaultSource implements TableProvider, DataSourceRegister {
               + " named by table(name) and toTable(name)");
     }
     Map<String, String> given = new HashMap<>(options.asCaseSensitiveMap());
-    return new SparkTable(
-        path, Planner.askOrThrow(planner -> planner.loadPath(path, given, SessionSettings.current())));
+    TableInfo info = Planner.askOrThrow(planner -> planner.loadPath(path, given, SessionSettings.current()));
+    return new SparkTable(path, info, SchemaMerging.isPossible(info));
   }
 }

@@ -123,7 +123,7 @@ record RowStatement(TableCatalog catalog) implements UnboundProcedure, BoundProc
     }
     for (int retry = 0; ; retry++) {
       try {
-        run(pending.plan());
+        run(EvolvingMerge.of(pending.plan(), catalog, pending.target()));
         return Collections.emptyIterator();
       } catch (Exception error) {
         // A conflict is no RuntimeException, and nobody on the way says that it throws one.

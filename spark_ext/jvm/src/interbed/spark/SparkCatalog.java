@@ -185,7 +185,8 @@ public class SparkCatalog
   /** For writes: into the newest snapshot, also while a setting makes reads see an older one. */
   @Override
   public Table loadTable(Identifier identifier, Set<TableWritePrivilege> privileges) throws NoSuchTableException {
-    return load(identifier, NEWEST);
+    SparkTable table = load(identifier, NEWEST);
+    return SchemaMerging.isFor(privileges) ? table : new SparkTable(table.name(), table.info());
   }
 
   @Override
@@ -198,12 +199,13 @@ public class SparkCatalog
     }
   }
 
-  private Table load(Identifier identifier, TimeTravel at) throws NoSuchTableException {
+  private SparkTable load(Identifier identifier, TimeTravel at) throws NoSuchTableException {
     if (identifier.namespace().length != 1) {
       throw new NoSuchTableException(identifier);
     }
     TableRef table = table(identifier);
-    return loaded(identifier, inTable(identifier, planner -> planner.loadTable(table, at)));
+    TableInfo info = inTable(identifier, planner -> planner.loadTable(table, at));
+    return new SparkTable(name() + "." + identifier, info, SchemaMerging.isPossible(info));
   }
 
   @Override

@@ -43,6 +43,7 @@ public final class SparkExtensions extends AbstractFunction1<SparkSessionExtensi
                     new StatementParser(delegate)));
     extensions.injectResolutionRule(
         session -> new ViewResolution((org.apache.spark.sql.classic.SparkSession) session));
+    extensions.injectResolutionRule(session -> new SchemaMerging());
     return BoxedUnit.UNIT;
   }
 

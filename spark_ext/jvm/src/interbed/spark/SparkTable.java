@@ -24,25 +24,45 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * again for the next statement because {@link #version} tells it what it holds.
  */
 class SparkTable implements PartitionedTable, RowChangePart, DeletePart, SupportsRead, SupportsWrite {
-  private static final Set<TableCapability> CAPABILITIES =
-      Collections.unmodifiableSet(
-          EnumSet.of(
-              TableCapability.BATCH_READ,
-              TableCapability.BATCH_WRITE,
-              TableCapability.MICRO_BATCH_READ,
-              TableCapability.STREAMING_WRITE,
-              TableCapability.TRUNCATE,
-              TableCapability.OVERWRITE_BY_FILTER,
-              TableCapability.OVERWRITE_DYNAMIC));
+  private static final Set<TableCapability> CAPABILITIES = capabilities(false);
+  private static final Set<TableCapability> WITH_ANY_ROWS = capabilities(true);
 
   private final String name;
   private final TableInfo info;
   private final StructType schema;
+  private final boolean takesAnyRows;
 
   SparkTable(String name, TableInfo info) {
+    this(name, info, false);
+  }
+
+  /** With `takesAnyRows` Spark leaves it to {@link SchemaMerging} to compare a write's rows with the table. */
+  SparkTable(String name, TableInfo info, boolean takesAnyRows) {
     this.name = name;
     this.info = info;
     this.schema = (StructType) DataType.fromJson(info.getSchemaJson());
+    this.takesAnyRows = takesAnyRows;
+  }
+
+  private static Set<TableCapability> capabilities(boolean takesAnyRows) {
+    Set<TableCapability> capabilities =
+        EnumSet.of(
+            TableCapability.BATCH_READ,
+            TableCapability.BATCH_WRITE,
+            TableCapability.MICRO_BATCH_READ,
+            TableCapability.STREAMING_WRITE,
+            TableCapability.TRUNCATE,
+            TableCapability.OVERWRITE_BY_FILTER,
+            TableCapability.OVERWRITE_DYNAMIC);
+    capabilities.addAll(Capabilities.OF_TABLES);
+    if (takesAnyRows) {
+      capabilities.add(TableCapability.ACCEPT_ANY_SCHEMA);
+    }
+    return Collections.unmodifiableSet(capabilities);
+  }
+
+  boolean takesAnyRows() {
+    return takesAnyRows;
   }
 
   @Override
@@ -74,7 +94,7 @@ class SparkTable implements PartitionedTable, RowChangePart, DeletePart, Support
 
   @Override
   public Set<TableCapability> capabilities() {
-    return CAPABILITIES;
+    return takesAnyRows ? WITH_ANY_ROWS : CAPABILITIES;
   }
 
   @Override

@@ -231,6 +231,17 @@ public class Planner {
 
     public void renameView(TableRef view, java.lang.String toDatabase, java.lang.String toView) throws PlannerError, org.apache.thrift.TException;
 
+    /**
+     * The table for a write with these options of rows whose columns are matched by name: with the columns that the write
+     * adds when its job is planned (nothing is changed before), and with a column for the kinds of the rows.
+     * 
+     * @param handle
+     * @param schemaJson
+     * @param options
+     * @param caseSensitive
+     */
+    public TableInfo targetOfRows(java.nio.ByteBuffer handle, java.lang.String schemaJson, java.util.Map<java.lang.String,java.lang.String> options, boolean caseSensitive) throws PlannerError, org.apache.thrift.TException;
+
     public void analyzeTable(TableRef table, java.util.List<java.lang.String> columns, boolean allColumns) throws PlannerError, org.apache.thrift.TException;
 
   }
@@ -328,6 +339,8 @@ public class Planner {
     public void dropView(TableRef view, org.apache.thrift.async.AsyncMethodCallback<java.lang.Boolean> resultHandler) throws org.apache.thrift.TException;
 
     public void renameView(TableRef view, java.lang.String toDatabase, java.lang.String toView, org.apache.thrift.async.AsyncMethodCallback<Void> resultHandler) throws org.apache.thrift.TException;
+
+    public void targetOfRows(java.nio.ByteBuffer handle, java.lang.String schemaJson, java.util.Map<java.lang.String,java.lang.String> options, boolean caseSensitive, org.apache.thrift.async.AsyncMethodCallback<TableInfo> resultHandler) throws org.apache.thrift.TException;
 
     public void analyzeTable(TableRef table, java.util.List<java.lang.String> columns, boolean allColumns, org.apache.thrift.async.AsyncMethodCallback<Void> resultHandler) throws org.apache.thrift.TException;
 
@@ -1594,6 +1607,36 @@ public class Planner {
         throw result.error;
       }
       return;
+    }
+
+    @Override
+    public TableInfo targetOfRows(java.nio.ByteBuffer handle, java.lang.String schemaJson, java.util.Map<java.lang.String,java.lang.String> options, boolean caseSensitive) throws PlannerError, org.apache.thrift.TException
+    {
+      send_targetOfRows(handle, schemaJson, options, caseSensitive);
+      return recv_targetOfRows();
+    }
+
+    public void send_targetOfRows(java.nio.ByteBuffer handle, java.lang.String schemaJson, java.util.Map<java.lang.String,java.lang.String> options, boolean caseSensitive) throws org.apache.thrift.TException
+    {
+      targetOfRows_args args = new targetOfRows_args();
+      args.setHandle(handle);
+      args.setSchemaJson(schemaJson);
+      args.setOptions(options);
+      args.setCaseSensitive(caseSensitive);
+      sendBase("targetOfRows", args);
+    }
+
+    public TableInfo recv_targetOfRows() throws PlannerError, org.apache.thrift.TException
+    {
+      targetOfRows_result result = new targetOfRows_result();
+      receiveBase(result, "targetOfRows");
+      if (result.isSetSuccess()) {
+        return result.success;
+      }
+      if (result.error != null) {
+        throw result.error;
+      }
+      throw new org.apache.thrift.TApplicationException(org.apache.thrift.TApplicationException.MISSING_RESULT, "targetOfRows failed: unknown result");
     }
 
     @Override
@@ -3419,6 +3462,50 @@ public class Planner {
     }
 
     @Override
+    public void targetOfRows(java.nio.ByteBuffer handle, java.lang.String schemaJson, java.util.Map<java.lang.String,java.lang.String> options, boolean caseSensitive, org.apache.thrift.async.AsyncMethodCallback<TableInfo> resultHandler) throws org.apache.thrift.TException {
+      checkReady();
+      targetOfRows_call method_call = new targetOfRows_call(handle, schemaJson, options, caseSensitive, resultHandler, this, ___protocolFactory, ___transport);
+      this.___currentMethod = method_call;
+      ___manager.call(method_call);
+    }
+
+    public static class targetOfRows_call extends org.apache.thrift.async.TAsyncMethodCall<TableInfo> {
+      private java.nio.ByteBuffer handle;
+      private java.lang.String schemaJson;
+      private java.util.Map<java.lang.String,java.lang.String> options;
+      private boolean caseSensitive;
+      public targetOfRows_call(java.nio.ByteBuffer handle, java.lang.String schemaJson, java.util.Map<java.lang.String,java.lang.String> options, boolean caseSensitive, org.apache.thrift.async.AsyncMethodCallback<TableInfo> resultHandler, org.apache.thrift.async.TAsyncClient client, org.apache.thrift.protocol.TProtocolFactory protocolFactory, org.apache.thrift.transport.TNonblockingTransport transport) throws org.apache.thrift.TException {
+        super(client, protocolFactory, transport, resultHandler, false);
+        this.handle = handle;
+        this.schemaJson = schemaJson;
+        this.options = options;
+        this.caseSensitive = caseSensitive;
+      }
+
+      @Override
+      public void write_args(org.apache.thrift.protocol.TProtocol prot) throws org.apache.thrift.TException {
+        prot.writeMessageBegin(new org.apache.thrift.protocol.TMessage("targetOfRows", org.apache.thrift.protocol.TMessageType.CALL, 0));
+        targetOfRows_args args = new targetOfRows_args();
+        args.setHandle(handle);
+        args.setSchemaJson(schemaJson);
+        args.setOptions(options);
+        args.setCaseSensitive(caseSensitive);
+        args.write(prot);
+        prot.writeMessageEnd();
+      }
+
+      @Override
+      public TableInfo getResult() throws PlannerError, org.apache.thrift.TException {
+        if (getState() != org.apache.thrift.async.TAsyncMethodCall.State.RESPONSE_READ) {
+          throw new java.lang.IllegalStateException("Method call not finished!");
+        }
+        org.apache.thrift.transport.TMemoryInputTransport memoryTransport = new org.apache.thrift.transport.TMemoryInputTransport(getFrameBuffer().array());
+        org.apache.thrift.protocol.TProtocol prot = client.getProtocolFactory().getProtocol(memoryTransport);
+        return (new Client(prot)).recv_targetOfRows();
+      }
+    }
+
+    @Override
     public void analyzeTable(TableRef table, java.util.List<java.lang.String> columns, boolean allColumns, org.apache.thrift.async.AsyncMethodCallback<Void> resultHandler) throws org.apache.thrift.TException {
       checkReady();
       analyzeTable_call method_call = new analyzeTable_call(table, columns, allColumns, resultHandler, this, ___protocolFactory, ___transport);
@@ -3519,6 +3606,7 @@ public class Planner {
       processMap.put("createView", new createView());
       processMap.put("dropView", new dropView());
       processMap.put("renameView", new renameView());
+      processMap.put("targetOfRows", new targetOfRows());
       processMap.put("analyzeTable", new analyzeTable());
       return processMap;
     }
@@ -4999,6 +5087,38 @@ public class Planner {
       }
     }
 
+    public static class targetOfRows<I extends Iface> extends org.apache.thrift.ProcessFunction<I, targetOfRows_args> {
+      public targetOfRows() {
+        super("targetOfRows");
+      }
+
+      @Override
+      public targetOfRows_args getEmptyArgsInstance() {
+        return new targetOfRows_args();
+      }
+
+      @Override
+      protected boolean isOneway() {
+        return false;
+      }
+
+      @Override
+      protected boolean rethrowUnhandledExceptions() {
+        return false;
+      }
+
+      @Override
+      public targetOfRows_result getResult(I iface, targetOfRows_args args) throws org.apache.thrift.TException {
+        targetOfRows_result result = new targetOfRows_result();
+        try {
+          result.success = iface.targetOfRows(args.handle, args.schemaJson, args.options, args.caseSensitive);
+        } catch (PlannerError error) {
+          result.error = error;
+        }
+        return result;
+      }
+    }
+
     public static class analyzeTable<I extends Iface> extends org.apache.thrift.ProcessFunction<I, analyzeTable_args> {
       public analyzeTable() {
         super("analyzeTable");
@@ -5090,6 +5210,7 @@ public class Planner {
       processMap.put("createView", new createView());
       processMap.put("dropView", new dropView());
       processMap.put("renameView", new renameView());
+      processMap.put("targetOfRows", new targetOfRows());
       processMap.put("analyzeTable", new analyzeTable());
       return processMap;
     }
@@ -8344,6 +8465,77 @@ public class Planner {
       @Override
       public void start(I iface, renameView_args args, org.apache.thrift.async.AsyncMethodCallback<Void> resultHandler) throws org.apache.thrift.TException {
         iface.renameView(args.view, args.toDatabase, args.toView,resultHandler);
+      }
+    }
+
+    public static class targetOfRows<I extends AsyncIface> extends org.apache.thrift.AsyncProcessFunction<I, targetOfRows_args, TableInfo> {
+      public targetOfRows() {
+        super("targetOfRows");
+      }
+
+      @Override
+      public targetOfRows_args getEmptyArgsInstance() {
+        return new targetOfRows_args();
+      }
+
+      @Override
+      public org.apache.thrift.async.AsyncMethodCallback<TableInfo> getResultHandler(final org.apache.thrift.server.AbstractNonblockingServer.AsyncFrameBuffer fb, final int seqid) {
+        final org.apache.thrift.AsyncProcessFunction fcall = this;
+        return new org.apache.thrift.async.AsyncMethodCallback<TableInfo>() { 
+          @Override
+          public void onComplete(TableInfo o) {
+            targetOfRows_result result = new targetOfRows_result();
+            result.success = o;
+            try {
+              fcall.sendResponse(fb, result, org.apache.thrift.protocol.TMessageType.REPLY,seqid);
+            } catch (org.apache.thrift.transport.TTransportException e) {
+              _LOGGER.error("TTransportException writing to internal frame buffer", e);
+              fb.close();
+            } catch (java.lang.Exception e) {
+              _LOGGER.error("Exception writing to internal frame buffer", e);
+              onError(e);
+            }
+          }
+          @Override
+          public void onError(java.lang.Exception e) {
+            byte msgType = org.apache.thrift.protocol.TMessageType.REPLY;
+            org.apache.thrift.TSerializable msg;
+            targetOfRows_result result = new targetOfRows_result();
+            if (e instanceof PlannerError) {
+              result.error = (PlannerError) e;
+              result.setErrorIsSet(true);
+              msg = result;
+            } else if (e instanceof org.apache.thrift.transport.TTransportException) {
+              _LOGGER.error("TTransportException inside handler", e);
+              fb.close();
+              return;
+            } else if (e instanceof org.apache.thrift.TApplicationException) {
+              _LOGGER.error("TApplicationException inside handler", e);
+              msgType = org.apache.thrift.protocol.TMessageType.EXCEPTION;
+              msg = (org.apache.thrift.TApplicationException)e;
+            } else {
+              _LOGGER.error("Exception inside handler", e);
+              msgType = org.apache.thrift.protocol.TMessageType.EXCEPTION;
+              msg = new org.apache.thrift.TApplicationException(org.apache.thrift.TApplicationException.INTERNAL_ERROR, e.getMessage());
+            }
+            try {
+              fcall.sendResponse(fb,msg,msgType,seqid);
+            } catch (java.lang.Exception ex) {
+              _LOGGER.error("Exception writing to internal frame buffer", ex);
+              fb.close();
+            }
+          }
+        };
+      }
+
+      @Override
+      protected boolean isOneway() {
+        return false;
+      }
+
+      @Override
+      public void start(I iface, targetOfRows_args args, org.apache.thrift.async.AsyncMethodCallback<TableInfo> resultHandler) throws org.apache.thrift.TException {
+        iface.targetOfRows(args.handle, args.schemaJson, args.options, args.caseSensitive,resultHandler);
       }
     }
 
@@ -53242,6 +53434,1250 @@ public class Planner {
   }
 
   @SuppressWarnings({"cast", "rawtypes", "serial", "unchecked", "unused"})
+  public static class targetOfRows_args implements org.apache.thrift.TBase<targetOfRows_args, targetOfRows_args._Fields>, java.io.Serializable, Cloneable, Comparable<targetOfRows_args>   {
+    private static final org.apache.thrift.protocol.TStruct STRUCT_DESC = new org.apache.thrift.protocol.TStruct("targetOfRows_args");
+
+    private static final org.apache.thrift.protocol.TField HANDLE_FIELD_DESC = new org.apache.thrift.protocol.TField("handle", org.apache.thrift.protocol.TType.STRING, (short)1);
+    private static final org.apache.thrift.protocol.TField SCHEMA_JSON_FIELD_DESC = new org.apache.thrift.protocol.TField("schemaJson", org.apache.thrift.protocol.TType.STRING, (short)2);
+    private static final org.apache.thrift.protocol.TField OPTIONS_FIELD_DESC = new org.apache.thrift.protocol.TField("options", org.apache.thrift.protocol.TType.MAP, (short)3);
+    private static final org.apache.thrift.protocol.TField CASE_SENSITIVE_FIELD_DESC = new org.apache.thrift.protocol.TField("caseSensitive", org.apache.thrift.protocol.TType.BOOL, (short)4);
+
+    private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new targetOfRows_argsStandardSchemeFactory();
+    private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new targetOfRows_argsTupleSchemeFactory();
+
+    public @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer handle; // required
+    public @org.apache.thrift.annotation.Nullable java.lang.String schemaJson; // required
+    public @org.apache.thrift.annotation.Nullable java.util.Map<java.lang.String,java.lang.String> options; // required
+    public boolean caseSensitive; // required
+
+    /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
+    public enum _Fields implements org.apache.thrift.TFieldIdEnum {
+      HANDLE((short)1, "handle"),
+      SCHEMA_JSON((short)2, "schemaJson"),
+      OPTIONS((short)3, "options"),
+      CASE_SENSITIVE((short)4, "caseSensitive");
+
+      private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
+
+      static {
+        for (_Fields field : java.util.EnumSet.allOf(_Fields.class)) {
+          byName.put(field.getFieldName(), field);
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByThriftId(int fieldId) {
+        switch(fieldId) {
+          case 1: // HANDLE
+            return HANDLE;
+          case 2: // SCHEMA_JSON
+            return SCHEMA_JSON;
+          case 3: // OPTIONS
+            return OPTIONS;
+          case 4: // CASE_SENSITIVE
+            return CASE_SENSITIVE;
+          default:
+            return null;
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, throwing an exception
+       * if it is not found.
+       */
+      public static _Fields findByThriftIdOrThrow(int fieldId) {
+        _Fields fields = findByThriftId(fieldId);
+        if (fields == null) throw new java.lang.IllegalArgumentException("Field " + fieldId + " doesn't exist!");
+        return fields;
+      }
+
+      /**
+       * Find the _Fields constant that matches name, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByName(java.lang.String name) {
+        return byName.get(name);
+      }
+
+      private final short _thriftId;
+      private final java.lang.String _fieldName;
+
+      _Fields(short thriftId, java.lang.String fieldName) {
+        _thriftId = thriftId;
+        _fieldName = fieldName;
+      }
+
+      @Override
+      public short getThriftFieldId() {
+        return _thriftId;
+      }
+
+      @Override
+      public java.lang.String getFieldName() {
+        return _fieldName;
+      }
+    }
+
+    // isset id assignments
+    private static final int __CASESENSITIVE_ISSET_ID = 0;
+    private byte __isset_bitfield = 0;
+    public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
+    static {
+      java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
+      tmpMap.put(_Fields.HANDLE, new org.apache.thrift.meta_data.FieldMetaData("handle", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING          , true)));
+      tmpMap.put(_Fields.SCHEMA_JSON, new org.apache.thrift.meta_data.FieldMetaData("schemaJson", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING)));
+      tmpMap.put(_Fields.OPTIONS, new org.apache.thrift.meta_data.FieldMetaData("options", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.MapMetaData(org.apache.thrift.protocol.TType.MAP, 
+              new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING), 
+              new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING))));
+      tmpMap.put(_Fields.CASE_SENSITIVE, new org.apache.thrift.meta_data.FieldMetaData("caseSensitive", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.BOOL)));
+      metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
+      org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(targetOfRows_args.class, metaDataMap);
+    }
+
+    public targetOfRows_args() {
+    }
+
+    public targetOfRows_args(
+      java.nio.ByteBuffer handle,
+      java.lang.String schemaJson,
+      java.util.Map<java.lang.String,java.lang.String> options,
+      boolean caseSensitive)
+    {
+      this();
+      this.handle = org.apache.thrift.TBaseHelper.copyBinary(handle);
+      this.schemaJson = schemaJson;
+      this.options = options;
+      this.caseSensitive = caseSensitive;
+      setCaseSensitiveIsSet(true);
+    }
+
+    /**
+     * Performs a deep copy on <i>other</i>.
+     */
+    public targetOfRows_args(targetOfRows_args other) {
+      __isset_bitfield = other.__isset_bitfield;
+      if (other.isSetHandle()) {
+        this.handle = org.apache.thrift.TBaseHelper.copyBinary(other.handle);
+      }
+      if (other.isSetSchemaJson()) {
+        this.schemaJson = other.schemaJson;
+      }
+      if (other.isSetOptions()) {
+        java.util.Map<java.lang.String,java.lang.String> __this__options = new java.util.HashMap<java.lang.String,java.lang.String>(other.options);
+        this.options = __this__options;
+      }
+      this.caseSensitive = other.caseSensitive;
+    }
+
+    @Override
+    public targetOfRows_args deepCopy() {
+      return new targetOfRows_args(this);
+    }
+
+    @Override
+    public void clear() {
+      this.handle = null;
+      this.schemaJson = null;
+      this.options = null;
+      setCaseSensitiveIsSet(false);
+      this.caseSensitive = false;
+    }
+
+    public byte[] getHandle() {
+      setHandle(org.apache.thrift.TBaseHelper.rightSize(handle));
+      return handle == null ? null : handle.array();
+    }
+
+    public java.nio.ByteBuffer bufferForHandle() {
+      return org.apache.thrift.TBaseHelper.copyBinary(handle);
+    }
+
+    public targetOfRows_args setHandle(byte[] handle) {
+      this.handle = handle == null ? (java.nio.ByteBuffer)null     : java.nio.ByteBuffer.wrap(handle.clone());
+      return this;
+    }
+
+    public targetOfRows_args setHandle(@org.apache.thrift.annotation.Nullable java.nio.ByteBuffer handle) {
+      this.handle = org.apache.thrift.TBaseHelper.copyBinary(handle);
+      return this;
+    }
+
+    public void unsetHandle() {
+      this.handle = null;
+    }
+
+    /** Returns true if field handle is set (has been assigned a value) and false otherwise */
+    public boolean isSetHandle() {
+      return this.handle != null;
+    }
+
+    public void setHandleIsSet(boolean value) {
+      if (!value) {
+        this.handle = null;
+      }
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public java.lang.String getSchemaJson() {
+      return this.schemaJson;
+    }
+
+    public targetOfRows_args setSchemaJson(@org.apache.thrift.annotation.Nullable java.lang.String schemaJson) {
+      this.schemaJson = schemaJson;
+      return this;
+    }
+
+    public void unsetSchemaJson() {
+      this.schemaJson = null;
+    }
+
+    /** Returns true if field schemaJson is set (has been assigned a value) and false otherwise */
+    public boolean isSetSchemaJson() {
+      return this.schemaJson != null;
+    }
+
+    public void setSchemaJsonIsSet(boolean value) {
+      if (!value) {
+        this.schemaJson = null;
+      }
+    }
+
+    public int getOptionsSize() {
+      return (this.options == null) ? 0 : this.options.size();
+    }
+
+    public void putToOptions(java.lang.String key, java.lang.String val) {
+      if (this.options == null) {
+        this.options = new java.util.HashMap<java.lang.String,java.lang.String>();
+      }
+      this.options.put(key, val);
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public java.util.Map<java.lang.String,java.lang.String> getOptions() {
+      return this.options;
+    }
+
+    public targetOfRows_args setOptions(@org.apache.thrift.annotation.Nullable java.util.Map<java.lang.String,java.lang.String> options) {
+      this.options = options;
+      return this;
+    }
+
+    public void unsetOptions() {
+      this.options = null;
+    }
+
+    /** Returns true if field options is set (has been assigned a value) and false otherwise */
+    public boolean isSetOptions() {
+      return this.options != null;
+    }
+
+    public void setOptionsIsSet(boolean value) {
+      if (!value) {
+        this.options = null;
+      }
+    }
+
+    public boolean isCaseSensitive() {
+      return this.caseSensitive;
+    }
+
+    public targetOfRows_args setCaseSensitive(boolean caseSensitive) {
+      this.caseSensitive = caseSensitive;
+      setCaseSensitiveIsSet(true);
+      return this;
+    }
+
+    public void unsetCaseSensitive() {
+      __isset_bitfield = org.apache.thrift.EncodingUtils.clearBit(__isset_bitfield, __CASESENSITIVE_ISSET_ID);
+    }
+
+    /** Returns true if field caseSensitive is set (has been assigned a value) and false otherwise */
+    public boolean isSetCaseSensitive() {
+      return org.apache.thrift.EncodingUtils.testBit(__isset_bitfield, __CASESENSITIVE_ISSET_ID);
+    }
+
+    public void setCaseSensitiveIsSet(boolean value) {
+      __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __CASESENSITIVE_ISSET_ID, value);
+    }
+
+    @Override
+    public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
+      switch (field) {
+      case HANDLE:
+        if (value == null) {
+          unsetHandle();
+        } else {
+          if (value instanceof byte[]) {
+            setHandle((byte[])value);
+          } else {
+            setHandle((java.nio.ByteBuffer)value);
+          }
+        }
+        break;
+
+      case SCHEMA_JSON:
+        if (value == null) {
+          unsetSchemaJson();
+        } else {
+          setSchemaJson((java.lang.String)value);
+        }
+        break;
+
+      case OPTIONS:
+        if (value == null) {
+          unsetOptions();
+        } else {
+          setOptions((java.util.Map<java.lang.String,java.lang.String>)value);
+        }
+        break;
+
+      case CASE_SENSITIVE:
+        if (value == null) {
+          unsetCaseSensitive();
+        } else {
+          setCaseSensitive((java.lang.Boolean)value);
+        }
+        break;
+
+      }
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public java.lang.Object getFieldValue(_Fields field) {
+      switch (field) {
+      case HANDLE:
+        return getHandle();
+
+      case SCHEMA_JSON:
+        return getSchemaJson();
+
+      case OPTIONS:
+        return getOptions();
+
+      case CASE_SENSITIVE:
+        return isCaseSensitive();
+
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    /** Returns true if field corresponding to fieldID is set (has been assigned a value) and false otherwise */
+    @Override
+    public boolean isSet(_Fields field) {
+      if (field == null) {
+        throw new java.lang.IllegalArgumentException();
+      }
+
+      switch (field) {
+      case HANDLE:
+        return isSetHandle();
+      case SCHEMA_JSON:
+        return isSetSchemaJson();
+      case OPTIONS:
+        return isSetOptions();
+      case CASE_SENSITIVE:
+        return isSetCaseSensitive();
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    @Override
+    public boolean equals(java.lang.Object that) {
+      if (that instanceof targetOfRows_args)
+        return this.equals((targetOfRows_args)that);
+      return false;
+    }
+
+    public boolean equals(targetOfRows_args that) {
+      if (that == null)
+        return false;
+      if (this == that)
+        return true;
+
+      boolean this_present_handle = true && this.isSetHandle();
+      boolean that_present_handle = true && that.isSetHandle();
+      if (this_present_handle || that_present_handle) {
+        if (!(this_present_handle && that_present_handle))
+          return false;
+        if (!this.handle.equals(that.handle))
+          return false;
+      }
+
+      boolean this_present_schemaJson = true && this.isSetSchemaJson();
+      boolean that_present_schemaJson = true && that.isSetSchemaJson();
+      if (this_present_schemaJson || that_present_schemaJson) {
+        if (!(this_present_schemaJson && that_present_schemaJson))
+          return false;
+        if (!this.schemaJson.equals(that.schemaJson))
+          return false;
+      }
+
+      boolean this_present_options = true && this.isSetOptions();
+      boolean that_present_options = true && that.isSetOptions();
+      if (this_present_options || that_present_options) {
+        if (!(this_present_options && that_present_options))
+          return false;
+        if (!this.options.equals(that.options))
+          return false;
+      }
+
+      boolean this_present_caseSensitive = true;
+      boolean that_present_caseSensitive = true;
+      if (this_present_caseSensitive || that_present_caseSensitive) {
+        if (!(this_present_caseSensitive && that_present_caseSensitive))
+          return false;
+        if (this.caseSensitive != that.caseSensitive)
+          return false;
+      }
+
+      return true;
+    }
+
+    @Override
+    public int hashCode() {
+      int hashCode = 1;
+
+      hashCode = hashCode * 8191 + ((isSetHandle()) ? 131071 : 524287);
+      if (isSetHandle())
+        hashCode = hashCode * 8191 + handle.hashCode();
+
+      hashCode = hashCode * 8191 + ((isSetSchemaJson()) ? 131071 : 524287);
+      if (isSetSchemaJson())
+        hashCode = hashCode * 8191 + schemaJson.hashCode();
+
+      hashCode = hashCode * 8191 + ((isSetOptions()) ? 131071 : 524287);
+      if (isSetOptions())
+        hashCode = hashCode * 8191 + options.hashCode();
+
+      hashCode = hashCode * 8191 + ((caseSensitive) ? 131071 : 524287);
+
+      return hashCode;
+    }
+
+    @Override
+    public int compareTo(targetOfRows_args other) {
+      if (!getClass().equals(other.getClass())) {
+        return getClass().getName().compareTo(other.getClass().getName());
+      }
+
+      int lastComparison = 0;
+
+      lastComparison = java.lang.Boolean.compare(isSetHandle(), other.isSetHandle());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetHandle()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.handle, other.handle);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      lastComparison = java.lang.Boolean.compare(isSetSchemaJson(), other.isSetSchemaJson());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetSchemaJson()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.schemaJson, other.schemaJson);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      lastComparison = java.lang.Boolean.compare(isSetOptions(), other.isSetOptions());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetOptions()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.options, other.options);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      lastComparison = java.lang.Boolean.compare(isSetCaseSensitive(), other.isSetCaseSensitive());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetCaseSensitive()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.caseSensitive, other.caseSensitive);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      return 0;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public _Fields fieldForId(int fieldId) {
+      return _Fields.findByThriftId(fieldId);
+    }
+
+    @Override
+    public void read(org.apache.thrift.protocol.TProtocol iprot) throws org.apache.thrift.TException {
+      scheme(iprot).read(iprot, this);
+    }
+
+    @Override
+    public void write(org.apache.thrift.protocol.TProtocol oprot) throws org.apache.thrift.TException {
+      scheme(oprot).write(oprot, this);
+    }
+
+    @Override
+    public java.lang.String toString() {
+      java.lang.StringBuilder sb = new java.lang.StringBuilder("targetOfRows_args(");
+      boolean first = true;
+
+      sb.append("handle:");
+      if (this.handle == null) {
+        sb.append("null");
+      } else {
+        org.apache.thrift.TBaseHelper.toString(this.handle, sb);
+      }
+      first = false;
+      if (!first) sb.append(", ");
+      sb.append("schemaJson:");
+      if (this.schemaJson == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.schemaJson);
+      }
+      first = false;
+      if (!first) sb.append(", ");
+      sb.append("options:");
+      if (this.options == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.options);
+      }
+      first = false;
+      if (!first) sb.append(", ");
+      sb.append("caseSensitive:");
+      sb.append(this.caseSensitive);
+      first = false;
+      sb.append(")");
+      return sb.toString();
+    }
+
+    public void validate() throws org.apache.thrift.TException {
+      // check for required fields
+      // check for sub-struct validity
+    }
+
+    private void writeObject(java.io.ObjectOutputStream out) throws java.io.IOException {
+      try {
+        write(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(out)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private void readObject(java.io.ObjectInputStream in) throws java.io.IOException, java.lang.ClassNotFoundException {
+      try {
+        // it doesn't seem like you should have to do this, but java serialization is wacky, and doesn't call the default constructor.
+        __isset_bitfield = 0;
+        read(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(in)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private static class targetOfRows_argsStandardSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public targetOfRows_argsStandardScheme getScheme() {
+        return new targetOfRows_argsStandardScheme();
+      }
+    }
+
+    private static class targetOfRows_argsStandardScheme extends org.apache.thrift.scheme.StandardScheme<targetOfRows_args> {
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol iprot, targetOfRows_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TField schemeField;
+        iprot.readStructBegin();
+        while (true)
+        {
+          schemeField = iprot.readFieldBegin();
+          if (schemeField.type == org.apache.thrift.protocol.TType.STOP) { 
+            break;
+          }
+          switch (schemeField.id) {
+            case 1: // HANDLE
+              if (schemeField.type == org.apache.thrift.protocol.TType.STRING) {
+                struct.handle = iprot.readBinary();
+                struct.setHandleIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            case 2: // SCHEMA_JSON
+              if (schemeField.type == org.apache.thrift.protocol.TType.STRING) {
+                struct.schemaJson = iprot.readString();
+                struct.setSchemaJsonIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            case 3: // OPTIONS
+              if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
+                {
+                  org.apache.thrift.protocol.TMap _map490 = iprot.readMapBegin();
+                  struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map490.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _key491;
+                  @org.apache.thrift.annotation.Nullable java.lang.String _val492;
+                  for (int _i493 = 0; _i493 < _map490.size; ++_i493)
+                  {
+                    _key491 = iprot.readString();
+                    _val492 = iprot.readString();
+                    struct.options.put(_key491, _val492);
+                  }
+                  iprot.readMapEnd();
+                }
+                struct.setOptionsIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            case 4: // CASE_SENSITIVE
+              if (schemeField.type == org.apache.thrift.protocol.TType.BOOL) {
+                struct.caseSensitive = iprot.readBool();
+                struct.setCaseSensitiveIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            default:
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+          }
+          iprot.readFieldEnd();
+        }
+        iprot.readStructEnd();
+
+        // check for required fields of primitive type, which can't be checked in the validate method
+        struct.validate();
+      }
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol oprot, targetOfRows_args struct) throws org.apache.thrift.TException {
+        struct.validate();
+
+        oprot.writeStructBegin(STRUCT_DESC);
+        if (struct.handle != null) {
+          oprot.writeFieldBegin(HANDLE_FIELD_DESC);
+          oprot.writeBinary(struct.handle);
+          oprot.writeFieldEnd();
+        }
+        if (struct.schemaJson != null) {
+          oprot.writeFieldBegin(SCHEMA_JSON_FIELD_DESC);
+          oprot.writeString(struct.schemaJson);
+          oprot.writeFieldEnd();
+        }
+        if (struct.options != null) {
+          oprot.writeFieldBegin(OPTIONS_FIELD_DESC);
+          {
+            oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.options.size()));
+            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter494 : struct.options.entrySet())
+            {
+              oprot.writeString(_iter494.getKey());
+              oprot.writeString(_iter494.getValue());
+            }
+            oprot.writeMapEnd();
+          }
+          oprot.writeFieldEnd();
+        }
+        oprot.writeFieldBegin(CASE_SENSITIVE_FIELD_DESC);
+        oprot.writeBool(struct.caseSensitive);
+        oprot.writeFieldEnd();
+        oprot.writeFieldStop();
+        oprot.writeStructEnd();
+      }
+
+    }
+
+    private static class targetOfRows_argsTupleSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public targetOfRows_argsTupleScheme getScheme() {
+        return new targetOfRows_argsTupleScheme();
+      }
+    }
+
+    private static class targetOfRows_argsTupleScheme extends org.apache.thrift.scheme.TupleScheme<targetOfRows_args> {
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol prot, targetOfRows_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol oprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet optionals = new java.util.BitSet();
+        if (struct.isSetHandle()) {
+          optionals.set(0);
+        }
+        if (struct.isSetSchemaJson()) {
+          optionals.set(1);
+        }
+        if (struct.isSetOptions()) {
+          optionals.set(2);
+        }
+        if (struct.isSetCaseSensitive()) {
+          optionals.set(3);
+        }
+        oprot.writeBitSet(optionals, 4);
+        if (struct.isSetHandle()) {
+          oprot.writeBinary(struct.handle);
+        }
+        if (struct.isSetSchemaJson()) {
+          oprot.writeString(struct.schemaJson);
+        }
+        if (struct.isSetOptions()) {
+          {
+            oprot.writeI32(struct.options.size());
+            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter495 : struct.options.entrySet())
+            {
+              oprot.writeString(_iter495.getKey());
+              oprot.writeString(_iter495.getValue());
+            }
+          }
+        }
+        if (struct.isSetCaseSensitive()) {
+          oprot.writeBool(struct.caseSensitive);
+        }
+      }
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol prot, targetOfRows_args struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet incoming = iprot.readBitSet(4);
+        if (incoming.get(0)) {
+          struct.handle = iprot.readBinary();
+          struct.setHandleIsSet(true);
+        }
+        if (incoming.get(1)) {
+          struct.schemaJson = iprot.readString();
+          struct.setSchemaJsonIsSet(true);
+        }
+        if (incoming.get(2)) {
+          {
+            org.apache.thrift.protocol.TMap _map496 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+            struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map496.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _key497;
+            @org.apache.thrift.annotation.Nullable java.lang.String _val498;
+            for (int _i499 = 0; _i499 < _map496.size; ++_i499)
+            {
+              _key497 = iprot.readString();
+              _val498 = iprot.readString();
+              struct.options.put(_key497, _val498);
+            }
+          }
+          struct.setOptionsIsSet(true);
+        }
+        if (incoming.get(3)) {
+          struct.caseSensitive = iprot.readBool();
+          struct.setCaseSensitiveIsSet(true);
+        }
+      }
+    }
+
+    private static <S extends org.apache.thrift.scheme.IScheme> S scheme(org.apache.thrift.protocol.TProtocol proto) {
+      return (org.apache.thrift.scheme.StandardScheme.class.equals(proto.getScheme()) ? STANDARD_SCHEME_FACTORY : TUPLE_SCHEME_FACTORY).getScheme();
+    }
+  }
+
+  @SuppressWarnings({"cast", "rawtypes", "serial", "unchecked", "unused"})
+  public static class targetOfRows_result implements org.apache.thrift.TBase<targetOfRows_result, targetOfRows_result._Fields>, java.io.Serializable, Cloneable, Comparable<targetOfRows_result>   {
+    private static final org.apache.thrift.protocol.TStruct STRUCT_DESC = new org.apache.thrift.protocol.TStruct("targetOfRows_result");
+
+    private static final org.apache.thrift.protocol.TField SUCCESS_FIELD_DESC = new org.apache.thrift.protocol.TField("success", org.apache.thrift.protocol.TType.STRUCT, (short)0);
+    private static final org.apache.thrift.protocol.TField ERROR_FIELD_DESC = new org.apache.thrift.protocol.TField("error", org.apache.thrift.protocol.TType.STRUCT, (short)1);
+
+    private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new targetOfRows_resultStandardSchemeFactory();
+    private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new targetOfRows_resultTupleSchemeFactory();
+
+    public @org.apache.thrift.annotation.Nullable TableInfo success; // required
+    public @org.apache.thrift.annotation.Nullable PlannerError error; // required
+
+    /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
+    public enum _Fields implements org.apache.thrift.TFieldIdEnum {
+      SUCCESS((short)0, "success"),
+      ERROR((short)1, "error");
+
+      private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
+
+      static {
+        for (_Fields field : java.util.EnumSet.allOf(_Fields.class)) {
+          byName.put(field.getFieldName(), field);
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByThriftId(int fieldId) {
+        switch(fieldId) {
+          case 0: // SUCCESS
+            return SUCCESS;
+          case 1: // ERROR
+            return ERROR;
+          default:
+            return null;
+        }
+      }
+
+      /**
+       * Find the _Fields constant that matches fieldId, throwing an exception
+       * if it is not found.
+       */
+      public static _Fields findByThriftIdOrThrow(int fieldId) {
+        _Fields fields = findByThriftId(fieldId);
+        if (fields == null) throw new java.lang.IllegalArgumentException("Field " + fieldId + " doesn't exist!");
+        return fields;
+      }
+
+      /**
+       * Find the _Fields constant that matches name, or null if its not found.
+       */
+      @org.apache.thrift.annotation.Nullable
+      public static _Fields findByName(java.lang.String name) {
+        return byName.get(name);
+      }
+
+      private final short _thriftId;
+      private final java.lang.String _fieldName;
+
+      _Fields(short thriftId, java.lang.String fieldName) {
+        _thriftId = thriftId;
+        _fieldName = fieldName;
+      }
+
+      @Override
+      public short getThriftFieldId() {
+        return _thriftId;
+      }
+
+      @Override
+      public java.lang.String getFieldName() {
+        return _fieldName;
+      }
+    }
+
+    // isset id assignments
+    public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
+    static {
+      java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
+      tmpMap.put(_Fields.SUCCESS, new org.apache.thrift.meta_data.FieldMetaData("success", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, TableInfo.class)));
+      tmpMap.put(_Fields.ERROR, new org.apache.thrift.meta_data.FieldMetaData("error", org.apache.thrift.TFieldRequirementType.DEFAULT, 
+          new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, PlannerError.class)));
+      metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
+      org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(targetOfRows_result.class, metaDataMap);
+    }
+
+    public targetOfRows_result() {
+    }
+
+    public targetOfRows_result(
+      TableInfo success,
+      PlannerError error)
+    {
+      this();
+      this.success = success;
+      this.error = error;
+    }
+
+    /**
+     * Performs a deep copy on <i>other</i>.
+     */
+    public targetOfRows_result(targetOfRows_result other) {
+      if (other.isSetSuccess()) {
+        this.success = new TableInfo(other.success);
+      }
+      if (other.isSetError()) {
+        this.error = new PlannerError(other.error);
+      }
+    }
+
+    @Override
+    public targetOfRows_result deepCopy() {
+      return new targetOfRows_result(this);
+    }
+
+    @Override
+    public void clear() {
+      this.success = null;
+      this.error = null;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public TableInfo getSuccess() {
+      return this.success;
+    }
+
+    public targetOfRows_result setSuccess(@org.apache.thrift.annotation.Nullable TableInfo success) {
+      this.success = success;
+      return this;
+    }
+
+    public void unsetSuccess() {
+      this.success = null;
+    }
+
+    /** Returns true if field success is set (has been assigned a value) and false otherwise */
+    public boolean isSetSuccess() {
+      return this.success != null;
+    }
+
+    public void setSuccessIsSet(boolean value) {
+      if (!value) {
+        this.success = null;
+      }
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    public PlannerError getError() {
+      return this.error;
+    }
+
+    public targetOfRows_result setError(@org.apache.thrift.annotation.Nullable PlannerError error) {
+      this.error = error;
+      return this;
+    }
+
+    public void unsetError() {
+      this.error = null;
+    }
+
+    /** Returns true if field error is set (has been assigned a value) and false otherwise */
+    public boolean isSetError() {
+      return this.error != null;
+    }
+
+    public void setErrorIsSet(boolean value) {
+      if (!value) {
+        this.error = null;
+      }
+    }
+
+    @Override
+    public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
+      switch (field) {
+      case SUCCESS:
+        if (value == null) {
+          unsetSuccess();
+        } else {
+          setSuccess((TableInfo)value);
+        }
+        break;
+
+      case ERROR:
+        if (value == null) {
+          unsetError();
+        } else {
+          setError((PlannerError)value);
+        }
+        break;
+
+      }
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public java.lang.Object getFieldValue(_Fields field) {
+      switch (field) {
+      case SUCCESS:
+        return getSuccess();
+
+      case ERROR:
+        return getError();
+
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    /** Returns true if field corresponding to fieldID is set (has been assigned a value) and false otherwise */
+    @Override
+    public boolean isSet(_Fields field) {
+      if (field == null) {
+        throw new java.lang.IllegalArgumentException();
+      }
+
+      switch (field) {
+      case SUCCESS:
+        return isSetSuccess();
+      case ERROR:
+        return isSetError();
+      }
+      throw new java.lang.IllegalStateException();
+    }
+
+    @Override
+    public boolean equals(java.lang.Object that) {
+      if (that instanceof targetOfRows_result)
+        return this.equals((targetOfRows_result)that);
+      return false;
+    }
+
+    public boolean equals(targetOfRows_result that) {
+      if (that == null)
+        return false;
+      if (this == that)
+        return true;
+
+      boolean this_present_success = true && this.isSetSuccess();
+      boolean that_present_success = true && that.isSetSuccess();
+      if (this_present_success || that_present_success) {
+        if (!(this_present_success && that_present_success))
+          return false;
+        if (!this.success.equals(that.success))
+          return false;
+      }
+
+      boolean this_present_error = true && this.isSetError();
+      boolean that_present_error = true && that.isSetError();
+      if (this_present_error || that_present_error) {
+        if (!(this_present_error && that_present_error))
+          return false;
+        if (!this.error.equals(that.error))
+          return false;
+      }
+
+      return true;
+    }
+
+    @Override
+    public int hashCode() {
+      int hashCode = 1;
+
+      hashCode = hashCode * 8191 + ((isSetSuccess()) ? 131071 : 524287);
+      if (isSetSuccess())
+        hashCode = hashCode * 8191 + success.hashCode();
+
+      hashCode = hashCode * 8191 + ((isSetError()) ? 131071 : 524287);
+      if (isSetError())
+        hashCode = hashCode * 8191 + error.hashCode();
+
+      return hashCode;
+    }
+
+    @Override
+    public int compareTo(targetOfRows_result other) {
+      if (!getClass().equals(other.getClass())) {
+        return getClass().getName().compareTo(other.getClass().getName());
+      }
+
+      int lastComparison = 0;
+
+      lastComparison = java.lang.Boolean.compare(isSetSuccess(), other.isSetSuccess());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetSuccess()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.success, other.success);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      lastComparison = java.lang.Boolean.compare(isSetError(), other.isSetError());
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+      if (isSetError()) {
+        lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.error, other.error);
+        if (lastComparison != 0) {
+          return lastComparison;
+        }
+      }
+      return 0;
+    }
+
+    @org.apache.thrift.annotation.Nullable
+    @Override
+    public _Fields fieldForId(int fieldId) {
+      return _Fields.findByThriftId(fieldId);
+    }
+
+    @Override
+    public void read(org.apache.thrift.protocol.TProtocol iprot) throws org.apache.thrift.TException {
+      scheme(iprot).read(iprot, this);
+    }
+
+    public void write(org.apache.thrift.protocol.TProtocol oprot) throws org.apache.thrift.TException {
+      scheme(oprot).write(oprot, this);
+      }
+
+    @Override
+    public java.lang.String toString() {
+      java.lang.StringBuilder sb = new java.lang.StringBuilder("targetOfRows_result(");
+      boolean first = true;
+
+      sb.append("success:");
+      if (this.success == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.success);
+      }
+      first = false;
+      if (!first) sb.append(", ");
+      sb.append("error:");
+      if (this.error == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.error);
+      }
+      first = false;
+      sb.append(")");
+      return sb.toString();
+    }
+
+    public void validate() throws org.apache.thrift.TException {
+      // check for required fields
+      // check for sub-struct validity
+      if (success != null) {
+        success.validate();
+      }
+    }
+
+    private void writeObject(java.io.ObjectOutputStream out) throws java.io.IOException {
+      try {
+        write(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(out)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private void readObject(java.io.ObjectInputStream in) throws java.io.IOException, java.lang.ClassNotFoundException {
+      try {
+        read(new org.apache.thrift.protocol.TCompactProtocol(new org.apache.thrift.transport.TIOStreamTransport(in)));
+      } catch (org.apache.thrift.TException te) {
+        throw new java.io.IOException(te);
+      }
+    }
+
+    private static class targetOfRows_resultStandardSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public targetOfRows_resultStandardScheme getScheme() {
+        return new targetOfRows_resultStandardScheme();
+      }
+    }
+
+    private static class targetOfRows_resultStandardScheme extends org.apache.thrift.scheme.StandardScheme<targetOfRows_result> {
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol iprot, targetOfRows_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TField schemeField;
+        iprot.readStructBegin();
+        while (true)
+        {
+          schemeField = iprot.readFieldBegin();
+          if (schemeField.type == org.apache.thrift.protocol.TType.STOP) { 
+            break;
+          }
+          switch (schemeField.id) {
+            case 0: // SUCCESS
+              if (schemeField.type == org.apache.thrift.protocol.TType.STRUCT) {
+                struct.success = new TableInfo();
+                struct.success.read(iprot);
+                struct.setSuccessIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            case 1: // ERROR
+              if (schemeField.type == org.apache.thrift.protocol.TType.STRUCT) {
+                struct.error = new PlannerError();
+                struct.error.read(iprot);
+                struct.setErrorIsSet(true);
+              } else { 
+                org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+              }
+              break;
+            default:
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+          }
+          iprot.readFieldEnd();
+        }
+        iprot.readStructEnd();
+
+        // check for required fields of primitive type, which can't be checked in the validate method
+        struct.validate();
+      }
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol oprot, targetOfRows_result struct) throws org.apache.thrift.TException {
+        struct.validate();
+
+        oprot.writeStructBegin(STRUCT_DESC);
+        if (struct.success != null) {
+          oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
+          struct.success.write(oprot);
+          oprot.writeFieldEnd();
+        }
+        if (struct.error != null) {
+          oprot.writeFieldBegin(ERROR_FIELD_DESC);
+          struct.error.write(oprot);
+          oprot.writeFieldEnd();
+        }
+        oprot.writeFieldStop();
+        oprot.writeStructEnd();
+      }
+
+    }
+
+    private static class targetOfRows_resultTupleSchemeFactory implements org.apache.thrift.scheme.SchemeFactory {
+      @Override
+      public targetOfRows_resultTupleScheme getScheme() {
+        return new targetOfRows_resultTupleScheme();
+      }
+    }
+
+    private static class targetOfRows_resultTupleScheme extends org.apache.thrift.scheme.TupleScheme<targetOfRows_result> {
+
+      @Override
+      public void write(org.apache.thrift.protocol.TProtocol prot, targetOfRows_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol oprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet optionals = new java.util.BitSet();
+        if (struct.isSetSuccess()) {
+          optionals.set(0);
+        }
+        if (struct.isSetError()) {
+          optionals.set(1);
+        }
+        oprot.writeBitSet(optionals, 2);
+        if (struct.isSetSuccess()) {
+          struct.success.write(oprot);
+        }
+        if (struct.isSetError()) {
+          struct.error.write(oprot);
+        }
+      }
+
+      @Override
+      public void read(org.apache.thrift.protocol.TProtocol prot, targetOfRows_result struct) throws org.apache.thrift.TException {
+        org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
+        java.util.BitSet incoming = iprot.readBitSet(2);
+        if (incoming.get(0)) {
+          struct.success = new TableInfo();
+          struct.success.read(iprot);
+          struct.setSuccessIsSet(true);
+        }
+        if (incoming.get(1)) {
+          struct.error = new PlannerError();
+          struct.error.read(iprot);
+          struct.setErrorIsSet(true);
+        }
+      }
+    }
+
+    private static <S extends org.apache.thrift.scheme.IScheme> S scheme(org.apache.thrift.protocol.TProtocol proto) {
+      return (org.apache.thrift.scheme.StandardScheme.class.equals(proto.getScheme()) ? STANDARD_SCHEME_FACTORY : TUPLE_SCHEME_FACTORY).getScheme();
+    }
+  }
+
+  @SuppressWarnings({"cast", "rawtypes", "serial", "unchecked", "unused"})
   public static class analyzeTable_args implements org.apache.thrift.TBase<analyzeTable_args, analyzeTable_args._Fields>, java.io.Serializable, Cloneable, Comparable<analyzeTable_args>   {
     private static final org.apache.thrift.protocol.TStruct STRUCT_DESC = new org.apache.thrift.protocol.TStruct("analyzeTable_args");
 
@@ -53741,13 +55177,13 @@ public class Planner {
             case 2: // COLUMNS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list490 = iprot.readListBegin();
-                  struct.columns = new java.util.ArrayList<java.lang.String>(_list490.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem491;
-                  for (int _i492 = 0; _i492 < _list490.size; ++_i492)
+                  org.apache.thrift.protocol.TList _list500 = iprot.readListBegin();
+                  struct.columns = new java.util.ArrayList<java.lang.String>(_list500.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem501;
+                  for (int _i502 = 0; _i502 < _list500.size; ++_i502)
                   {
-                    _elem491 = iprot.readString();
-                    struct.columns.add(_elem491);
+                    _elem501 = iprot.readString();
+                    struct.columns.add(_elem501);
                   }
                   iprot.readListEnd();
                 }
@@ -53789,9 +55225,9 @@ public class Planner {
           oprot.writeFieldBegin(COLUMNS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.columns.size()));
-            for (java.lang.String _iter493 : struct.columns)
+            for (java.lang.String _iter503 : struct.columns)
             {
-              oprot.writeString(_iter493);
+              oprot.writeString(_iter503);
             }
             oprot.writeListEnd();
           }
@@ -53835,9 +55271,9 @@ public class Planner {
         if (struct.isSetColumns()) {
           {
             oprot.writeI32(struct.columns.size());
-            for (java.lang.String _iter494 : struct.columns)
+            for (java.lang.String _iter504 : struct.columns)
             {
-              oprot.writeString(_iter494);
+              oprot.writeString(_iter504);
             }
           }
         }
@@ -53857,13 +55293,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list495 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.columns = new java.util.ArrayList<java.lang.String>(_list495.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem496;
-            for (int _i497 = 0; _i497 < _list495.size; ++_i497)
+            org.apache.thrift.protocol.TList _list505 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.columns = new java.util.ArrayList<java.lang.String>(_list505.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem506;
+            for (int _i507 = 0; _i507 < _list505.size; ++_i507)
             {
-              _elem496 = iprot.readString();
-              struct.columns.add(_elem496);
+              _elem506 = iprot.readString();
+              struct.columns.add(_elem506);
             }
           }
           struct.setColumnsIsSet(true);

@@ -19,6 +19,7 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
   private static final org.apache.thrift.protocol.TField HANDLE_FIELD_DESC = new org.apache.thrift.protocol.TField("handle", org.apache.thrift.protocol.TType.STRING, (short)7);
   private static final org.apache.thrift.protocol.TField HIDDEN_COLUMNS_FIELD_DESC = new org.apache.thrift.protocol.TField("hiddenColumns", org.apache.thrift.protocol.TType.LIST, (short)8);
   private static final org.apache.thrift.protocol.TField ROW_CHANGES_FIELD_DESC = new org.apache.thrift.protocol.TField("rowChanges", org.apache.thrift.protocol.TType.STRUCT, (short)9);
+  private static final org.apache.thrift.protocol.TField MERGES_SCHEMA_FIELD_DESC = new org.apache.thrift.protocol.TField("mergesSchema", org.apache.thrift.protocol.TType.BOOL, (short)10);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new TableInfoStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new TableInfoTupleSchemeFactory();
@@ -47,6 +48,10 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
    * Absent: rows of it can't be changed by statements (a system table).
    */
   public @org.apache.thrift.annotation.Nullable RowChanges rowChanges; // optional
+  /**
+   * Writes add the columns that their rows have and the table has not, unless their options say otherwise.
+   */
+  public boolean mergesSchema; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
@@ -73,7 +78,11 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
     /**
      * Absent: rows of it can't be changed by statements (a system table).
      */
-    ROW_CHANGES((short)9, "rowChanges");
+    ROW_CHANGES((short)9, "rowChanges"),
+    /**
+     * Writes add the columns that their rows have and the table has not, unless their options say otherwise.
+     */
+    MERGES_SCHEMA((short)10, "mergesSchema");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -107,6 +116,8 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
           return HIDDEN_COLUMNS;
         case 9: // ROW_CHANGES
           return ROW_CHANGES;
+        case 10: // MERGES_SCHEMA
+          return MERGES_SCHEMA;
         default:
           return null;
       }
@@ -151,8 +162,9 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
 
   // isset id assignments
   private static final int __SNAPSHOTID_ISSET_ID = 0;
+  private static final int __MERGESSCHEMA_ISSET_ID = 1;
   private byte __isset_bitfield = 0;
-  private static final _Fields optionals[] = {_Fields.HIDDEN_COLUMNS,_Fields.ROW_CHANGES};
+  private static final _Fields optionals[] = {_Fields.HIDDEN_COLUMNS,_Fields.ROW_CHANGES,_Fields.MERGES_SCHEMA};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -179,6 +191,8 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
             new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, HiddenColumn.class))));
     tmpMap.put(_Fields.ROW_CHANGES, new org.apache.thrift.meta_data.FieldMetaData("rowChanges", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
         new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, RowChanges.class)));
+    tmpMap.put(_Fields.MERGES_SCHEMA, new org.apache.thrift.meta_data.FieldMetaData("mergesSchema", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.BOOL)));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(TableInfo.class, metaDataMap);
   }
@@ -243,6 +257,7 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
     if (other.isSetRowChanges()) {
       this.rowChanges = new RowChanges(other.rowChanges);
     }
+    this.mergesSchema = other.mergesSchema;
   }
 
   @Override
@@ -262,6 +277,8 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
     this.handle = null;
     this.hiddenColumns = null;
     this.rowChanges = null;
+    setMergesSchemaIsSet(false);
+    this.mergesSchema = false;
   }
 
   /**
@@ -585,6 +602,35 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
     }
   }
 
+  /**
+   * Writes add the columns that their rows have and the table has not, unless their options say otherwise.
+   */
+  public boolean isMergesSchema() {
+    return this.mergesSchema;
+  }
+
+  /**
+   * Writes add the columns that their rows have and the table has not, unless their options say otherwise.
+   */
+  public TableInfo setMergesSchema(boolean mergesSchema) {
+    this.mergesSchema = mergesSchema;
+    setMergesSchemaIsSet(true);
+    return this;
+  }
+
+  public void unsetMergesSchema() {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.clearBit(__isset_bitfield, __MERGESSCHEMA_ISSET_ID);
+  }
+
+  /** Returns true if field mergesSchema is set (has been assigned a value) and false otherwise */
+  public boolean isSetMergesSchema() {
+    return org.apache.thrift.EncodingUtils.testBit(__isset_bitfield, __MERGESSCHEMA_ISSET_ID);
+  }
+
+  public void setMergesSchemaIsSet(boolean value) {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __MERGESSCHEMA_ISSET_ID, value);
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -664,6 +710,14 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
       }
       break;
 
+    case MERGES_SCHEMA:
+      if (value == null) {
+        unsetMergesSchema();
+      } else {
+        setMergesSchema((java.lang.Boolean)value);
+      }
+      break;
+
     }
   }
 
@@ -698,6 +752,9 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
     case ROW_CHANGES:
       return getRowChanges();
 
+    case MERGES_SCHEMA:
+      return isMergesSchema();
+
     }
     throw new java.lang.IllegalStateException();
   }
@@ -728,6 +785,8 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
       return isSetHiddenColumns();
     case ROW_CHANGES:
       return isSetRowChanges();
+    case MERGES_SCHEMA:
+      return isSetMergesSchema();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -826,6 +885,15 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
         return false;
     }
 
+    boolean this_present_mergesSchema = true && this.isSetMergesSchema();
+    boolean that_present_mergesSchema = true && that.isSetMergesSchema();
+    if (this_present_mergesSchema || that_present_mergesSchema) {
+      if (!(this_present_mergesSchema && that_present_mergesSchema))
+        return false;
+      if (this.mergesSchema != that.mergesSchema)
+        return false;
+    }
+
     return true;
   }
 
@@ -866,6 +934,10 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
     hashCode = hashCode * 8191 + ((isSetRowChanges()) ? 131071 : 524287);
     if (isSetRowChanges())
       hashCode = hashCode * 8191 + rowChanges.hashCode();
+
+    hashCode = hashCode * 8191 + ((isSetMergesSchema()) ? 131071 : 524287);
+    if (isSetMergesSchema())
+      hashCode = hashCode * 8191 + ((mergesSchema) ? 131071 : 524287);
 
     return hashCode;
   }
@@ -968,6 +1040,16 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
         return lastComparison;
       }
     }
+    lastComparison = java.lang.Boolean.compare(isSetMergesSchema(), other.isSetMergesSchema());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetMergesSchema()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.mergesSchema, other.mergesSchema);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
     return 0;
   }
 
@@ -1061,6 +1143,12 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
       } else {
         sb.append(this.rowChanges);
       }
+      first = false;
+    }
+    if (isSetMergesSchema()) {
+      if (!first) sb.append(", ");
+      sb.append("mergesSchema:");
+      sb.append(this.mergesSchema);
       first = false;
     }
     sb.append(")");
@@ -1252,6 +1340,14 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 10: // MERGES_SCHEMA
+            if (schemeField.type == org.apache.thrift.protocol.TType.BOOL) {
+              struct.mergesSchema = iprot.readBool();
+              struct.setMergesSchemaIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -1347,6 +1443,11 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
           oprot.writeFieldEnd();
         }
       }
+      if (struct.isSetMergesSchema()) {
+        oprot.writeFieldBegin(MERGES_SCHEMA_FIELD_DESC);
+        oprot.writeBool(struct.mergesSchema);
+        oprot.writeFieldEnd();
+      }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
     }
@@ -1398,7 +1499,10 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
       if (struct.isSetRowChanges()) {
         optionals.set(1);
       }
-      oprot.writeBitSet(optionals, 2);
+      if (struct.isSetMergesSchema()) {
+        optionals.set(2);
+      }
+      oprot.writeBitSet(optionals, 3);
       if (struct.isSetHiddenColumns()) {
         {
           oprot.writeI32(struct.hiddenColumns.size());
@@ -1410,6 +1514,9 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
       }
       if (struct.isSetRowChanges()) {
         struct.rowChanges.write(oprot);
+      }
+      if (struct.isSetMergesSchema()) {
+        oprot.writeBool(struct.mergesSchema);
       }
     }
 
@@ -1460,7 +1567,7 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
       struct.setClusteringIsSet(true);
       struct.handle = iprot.readBinary();
       struct.setHandleIsSet(true);
-      java.util.BitSet incoming = iprot.readBitSet(2);
+      java.util.BitSet incoming = iprot.readBitSet(3);
       if (incoming.get(0)) {
         {
           org.apache.thrift.protocol.TList _list121 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
@@ -1479,6 +1586,10 @@ public class TableInfo implements org.apache.thrift.TBase<TableInfo, TableInfo._
         struct.rowChanges = new RowChanges();
         struct.rowChanges.read(iprot);
         struct.setRowChangesIsSet(true);
+      }
+      if (incoming.get(2)) {
+        struct.mergesSchema = iprot.readBool();
+        struct.setMergesSchemaIsSet(true);
       }
     }
   }
