@@ -1,0 +1,113 @@
+"""Tables that Java writes: Spark reads their rows, streams and versions; and Java tidies up what Spark wrote."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.spark_ext.witness.witness import Witness
+from tests.support.peers_json import TypeJson
+
+COLUMNS: list[tuple[str, TypeJson]] = [("id", "INT NOT NULL"), ("dt", "STRING NOT NULL"), ("v", "INT"), ("s", "STRING")]
+KEYED = {"bucket": "2", "num-sorted-run.compaction-trigger": "3"}
+TABLES: dict[str, dict[str, str]] = {
+    "input": {**KEYED, "changelog-producer": "input"},
+    "lookup": {**KEYED, "changelog-producer": "lookup", "deletion-vectors.enabled": "true"},
+    "full compaction": {**KEYED, "changelog-producer": "full-compaction"},
+    "overwrites told": {**KEYED, "streaming-read-overwrite": "true"},
+    "append": {},
+}
+STARTS: list[dict[str, str]] = [
+    {},
+    {"scan.mode": "latest"},
+    {"scan.mode": "compacted-full"},
+    {"scan.snapshot-id": "2"},
+    {"scan.mode": "from-snapshot-full", "scan.snapshot-id": "3"},
+    {"scan.timestamp-millis": "1"},
+]
+
+
+def _write(witness: Witness, name: str) -> None:
+    """Inserts, updates, deletions, compactions and an overwrite, by Java."""
+    keyed = "bucket" in TABLES[name]
+    java = witness.table("db.t")
+    java.create(COLUMNS, primary_keys=["dt", "id"] if keyed else [], partition_keys=["dt"], options=TABLES[name])
+    source = random.Random(name)
+    for step in range(6):
+        rows = [[source.randrange(9), source.choice("ab"), source.randrange(5), source.choice("xy")] for _ in range(6)]
+        java.write(rows, kinds=[source.choice(["+I", "+U", "-D"] if keyed else ["+I"]) for _ in rows])
+        if step == 2:
+            java.compact(full=True)
+        if step == 3:
+            java.write([[77, "b", 7, "over"]], overwrite={})
+
+
+@pytest.mark.parametrize("name", list(TABLES))
+def test_a_stream_of_a_table_of_javas_tells_what_javas_does(witness: Witness, name: str, tmp_path: Path) -> None:
+    _write(witness, name)
+    witness.agree("db.t")
+    location = str(witness.lake.warehouse / "db.db" / "t")
+    for number, start in enumerate(STARTS):
+        told: list[tuple[str, ...]] = []
+        stream = witness.lake.spark.readStream.format("interbed").options(**start).option("read.changelog", "true")
+        query = (
+            stream.load(location)
+            .writeStream.foreachBatch(lambda frame, _, told=told: told.extend(map(tuple, frame.collect())))
+            .option("checkpointLocation", str(tmp_path / str(number)))
+            .trigger(availableNow=True)
+            .start()
+        )
+        try:
+            assert query.awaitTermination(120)
+        finally:
+            query.stop()
+        plans = witness.table("db.t$audit_log").stream(options=start).plans
+        expected = [tuple(row) for _, rows in plans for row in rows.rows]
+        assert sorted(told, key=repr) == sorted(expected, key=repr), start
+
+
+def test_versions_of_a_table_of_javas_are_read_by_spark(witness: Witness) -> None:
+    java = witness.table("db.t")
+    java.create(COLUMNS, primary_keys=["id"], options={"bucket": "1", "deletion-vectors.enabled": "true"})
+    java.write([[1, "a", 1, "x"], [2, "a", 2, "y"]])
+    java.version("create_tag", name="before", snapshot=java.snapshots()[-1]["id"])
+    java.version("create_branch", name="b", tag="before")
+    java.alter(
+        {"op": "rename", "path": ["s"], "to": "text"},
+        {"op": "update_type", "path": ["v"], "type": "BIGINT"},
+        {"op": "add", "path": ["extra"], "type": {"type": "ARRAY", "element": "INT"}, "first": True},
+    )
+    java.write([[[1, None], 2, "a", 2**40, "new"]])
+    witness.table("db.t$branch_b").write([[3, "b", 3, "of the branch"]])
+    for version in (None, "before"):
+        witness.agree("db.t", version=version, pypaimon=False)
+    assert len(witness.agree("db.t$branch_b", pypaimon=False)) == 3
+    java.alter({"op": "drop", "path": ["text"]})
+    witness.agree("db.t", pypaimon=False)
+    java.version("rollback", name="before")
+    assert len(witness.agree("db.t", pypaimon=False)) == 2
+
+
+def test_java_tidies_up_what_spark_wrote_and_named_versions_stay(witness: Witness) -> None:
+    witness.sql(
+        "CREATE TABLE {lake}.db.t (id INT NOT NULL, v INT) "
+        "TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '1', 'changelog-producer' = 'lookup')"
+    )
+    for number in range(5):
+        witness.sql(f"INSERT INTO {{lake}}.db.t VALUES (1, {number}), ({number}, 0)")
+        if number == 1:
+            witness.sql("CALL {lake}.sys.create_tag('db.t', 'kept')")
+            witness.sql("CALL {lake}.sys.create_branch('db.t', 'side', 'kept')")
+    kept, now = witness.agree("db.t", version="kept"), witness.agree("db.t")
+    stray = witness.lake.warehouse / "db.db" / "t" / "bucket-0" / "data-stray-0.parquet"
+    stray.write_bytes(b"left")
+    java = witness.table("db.t")
+    java.version("expire", left=1)
+    # The file by which writers on one machine take turns is nothing to Java, and nothing is lost with it.
+    assert set(java.version("orphans")["files"]) - {".commit-turn"} == {stray.name}
+    assert len(java.snapshots()) == 1
+    assert witness.agree("db.t") == now
+    assert witness.agree("db.t", version="kept") == kept
+    assert witness.agree("db.t$branch_side", pypaimon=False) == kept
+    java.version("rollback", name="kept")
+    assert witness.agree("db.t") == kept
