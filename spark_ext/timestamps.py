@@ -30,7 +30,9 @@ def rounded_down(array: Any, target: Any, *, safe: bool) -> "pa.Array[Any]":
         mask = array.is_null() if array.null_count else None
         return pa.StructArray.from_arrays(children, fields=list(target), mask=mask)
     if pa.types.is_timestamp(target):
-        return _rounded(array, _TICKS[array.type.unit] // _TICKS[target.unit]).view(target)
+        cut: pa.Array[Any] = _rounded(array, _TICKS[array.type.unit] // _TICKS[target.unit]).view(target)
+        return cut
+    inside: pa.Array[Any]
     if pa.types.is_map(target):
         keys = rounded_down(array.keys, target.key_type, safe=safe)
         items = rounded_down(array.items, target.item_type, safe=safe)
