@@ -6,21 +6,19 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from interbed.catalog.errors import DatabaseNotFoundError, TableNotFoundError
 from interbed.catalog.identifier import SYSTEM_DATABASE, Identifier
 from interbed.catalog.masking import masked
-from interbed.catalog.partition import file_sums, partition_name
+from interbed.catalog.options import CatalogOptions
+from interbed.catalog.partition import Partition, file_sums, partition_name
 from interbed.storage.options import PATH
 from interbed.storage.system.column import Row, bigint, text
 from interbed.storage.system.rows_table import RowsTable
 from interbed.storage.table import Table
-
-if TYPE_CHECKING:
-    from interbed.catalog.api import Catalog
 
 ALL_TABLES = "tables"
 ALL_PARTITIONS = "partitions"
@@ -32,12 +30,35 @@ _OWNER, _CREATED_AT, _CREATED_BY, _UPDATED_AT, _UPDATED_BY = "owner", "createdAt
 _FILE_FIGURES = frozenset({"file_size_in_bytes", "file_count", "last_file_creation_time"})
 
 
+class ShownCatalog(Protocol):
+    """What these tables show a catalog by; its methods are those of interbed.catalog.api."""
+
+    name: str
+    options: CatalogOptions
+
+    def list_databases(self) -> list[str]:
+        """The databases' names."""
+        ...
+
+    def list_tables(self, database: str) -> list[str]:
+        """The names of a database's tables."""
+        ...
+
+    def get_table(self, identifier: str | Identifier) -> Table:
+        """A table by name."""
+        ...
+
+    def list_partitions(self, identifier: str | Identifier) -> list[Partition]:
+        """A table's partitions with their figures."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GlobalTableKind:
     """One system table of catalogs: its columns, and what makes its rows of those that are wanted."""
 
     columns: "tuple[pa.Field[Any], ...]"
-    rows: "Callable[[Catalog, Collection[str]], Sequence[Row]]"
+    rows: Callable[[ShownCatalog, Collection[str]], Sequence[Row]]
 
 
 @dataclass(frozen=True)
@@ -45,11 +66,11 @@ class GlobalTable(RowsTable):
     """One system table of a catalog; read only. `kind` is one of GLOBAL_TABLES."""
 
     name: str
-    catalog: "Catalog"
+    catalog: ShownCatalog
     kind: str
 
     @staticmethod
-    def of(catalog: "Catalog", name: str) -> "GlobalTable":
+    def of(catalog: ShownCatalog, name: str) -> "GlobalTable":
         """The system table of that name, in any case's letters; TableNotFoundError naming those that there are."""
         names = global_tables(catalog)
         if name.lower() not in names:
@@ -71,12 +92,12 @@ class GlobalTable(RowsTable):
         return self
 
 
-def global_tables(catalog: "Catalog") -> list[str]:
+def global_tables(catalog: ShownCatalog) -> list[str]:
     """The names of the system tables that the catalog has, sorted."""
     return sorted(name for name in GLOBAL_TABLES if name != CATALOG_OPTIONS or catalog.options.shows_options)
 
 
-def _all_tables(catalog: "Catalog") -> Iterator[tuple[Identifier, Table]]:
+def _all_tables(catalog: ShownCatalog) -> Iterator[tuple[Identifier, Table]]:
     for database in sorted(catalog.list_databases()):
         if database == SYSTEM_DATABASE:
             continue
@@ -100,7 +121,7 @@ def _millis(value: str | None) -> int | None:
     return int(value) if value is not None and value.isdigit() else None
 
 
-def _tables(catalog: "Catalog", wanted: Collection[str]) -> Sequence[Row]:
+def _tables(catalog: ShownCatalog, wanted: Collection[str]) -> Sequence[Row]:
     rows: list[Row] = []
     for identifier, table in _all_tables(catalog):
         options = table.schema.options
@@ -130,7 +151,7 @@ def _tables(catalog: "Catalog", wanted: Collection[str]) -> Sequence[Row]:
     return rows
 
 
-def _partitions(catalog: "Catalog", _: Collection[str]) -> Sequence[Row]:
+def _partitions(catalog: ShownCatalog, _: Collection[str]) -> Sequence[Row]:
     return [
         (
             identifier.database,
@@ -148,7 +169,7 @@ def _partitions(catalog: "Catalog", _: Collection[str]) -> Sequence[Row]:
     ]
 
 
-def _all_table_options(catalog: "Catalog", _: Collection[str]) -> Sequence[Row]:
+def _all_table_options(catalog: ShownCatalog, _: Collection[str]) -> Sequence[Row]:
     return [
         (identifier.database, identifier.table, key, masked(key, value))
         for identifier, table in _all_tables(catalog)
@@ -156,7 +177,7 @@ def _all_table_options(catalog: "Catalog", _: Collection[str]) -> Sequence[Row]:
     ]
 
 
-def _catalog_options(catalog: "Catalog", _: Collection[str]) -> Sequence[Row]:
+def _catalog_options(catalog: ShownCatalog, _: Collection[str]) -> Sequence[Row]:
     return [(key, masked(key, value)) for key, value in sorted(catalog.options.raw.items())]
 
 
