@@ -15,6 +15,7 @@ from typing import Any
 from interbed.storage.errors import InvalidInputError
 from interbed.storage.fileio.api import FileStatus
 from interbed.storage.snapshot.changelog import ChangelogManager
+from interbed.storage.snapshot.snapshot import Snapshot
 from interbed.storage.store import TableStore
 from interbed.storage.version.lines import all_lines, tagged_snapshots
 from interbed.storage.version.references import References
@@ -81,15 +82,27 @@ def named_files(store: TableStore) -> Iterator[str]:
     """The files that a snapshot, tag or changelog of any branch names, some several times; raises CorruptFileError."""
     for line in all_lines(store):
         references, known = References(line), set[str]()
-        # Tags come second: by then the manifests that they share with snapshots are known.
-        for snapshots, with_changelog in ((line.snapshots.all(), True), (tagged_snapshots(line), False)):
-            for snapshot in snapshots:
-                yield from references.metadata(snapshot, changelog=with_changelog)
-                yield from references.named_data(snapshot, changelog=with_changelog, known=known)
+        earliest = line.snapshots.earliest_id()
+        for snapshot in line.snapshots.all():
+            with_changelog = snapshot.id != earliest or _has_changelog(line, snapshot)
+            yield from references.metadata(snapshot, changelog=with_changelog)
+            yield from references.named_data(snapshot, changelog=with_changelog, known=known)
+        # Tags come second: by now the manifests that they share with snapshots are known.
+        for snapshot in tagged_snapshots(line):
+            yield from references.metadata(snapshot, changelog=False)
+            yield from references.named_data(snapshot, changelog=False, known=known)
         # Changelogs come last: one whose snapshot expires meanwhile was noted before that went.
         for changelog in ChangelogManager(line.file_io, line.paths).all():
             yield from references.changelog_metadata(changelog)
             yield from references.named_changelog_data(changelog)
+
+
+def _has_changelog(line: TableStore, snapshot: Snapshot) -> bool:
+    """Whether the first snapshot of a line still has its changelog: it may be that of the line that it branched off
+    from, where the snapshot expired, and its changelog with it.
+    """
+    changelog = snapshot.changelog_manifest_list
+    return changelog is not None and line.file_io.exists(line.paths.manifest(changelog))
 
 
 def _files(store: TableStore) -> Iterator[FileStatus]:

@@ -175,6 +175,23 @@ def test_orphans_are_only_files_older_than_the_limit(table: Table, tmp_path: Pat
     assert value(table) == 1
 
 
+def test_a_branch_needs_no_changelog_that_expired_with_the_snapshot_it_began_with(table: Table, tmp_path: Path) -> None:
+    with_changelog = {"bucket": "1", "changelog-producer": "input"}
+    table = interbed.load_catalog(warehouse=str(tmp_path)).create_table(
+        "d.c", SCHEMA, primary_keys=["id"], options=with_changelog
+    )
+    filled(table, 4)
+    table.create_tag("here", 2)
+    table.create_branch("b", "here")
+    assert table.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER).snapshots == (1, 2, 3)
+    branch = table.branch("b")
+    before = value(branch)
+    branch.upsert(pa.table({"id": [2], "v": [7]}, schema=SCHEMA))
+    table.remove_orphan_files(older_than=int(datetime.now().timestamp() * 1000) - 1)
+    assert sorted(branch.scan().to_arrow()["v"].to_pylist()) == sorted([before, 7])
+    assert value(table) == 3
+
+
 def test_nothing_is_deleted_when_it_cannot_be_told_what_is_needed(table: Table, tmp_path: Path) -> None:
     filled(table, 4)
     table.create_tag("kept", 2)
