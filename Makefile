@@ -7,7 +7,7 @@ READY := $(VENV)/.interbed-ready
 .PHONY: demo test check bench server idl clean
 .DELETE_ON_ERROR:
 
-$(READY): pyproject.toml constraints.txt hatch_build.py $(wildcard spark_ext/jvm/src/interbed/spark/*.java)
+$(READY): pyproject.toml constraints.txt hatch_build.py thrift_idl/planner.thrift $(wildcard spark_ext/jvm/src/interbed/spark/*.java)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev

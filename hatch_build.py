@@ -13,6 +13,7 @@ The links are made, not kept in the repository, because not every way to carry a
 some file systems), and a file with the link's text in it in their place breaks every import.
 """
 
+import hashlib
 import importlib.util
 import os
 import shutil
@@ -41,6 +42,10 @@ LINKED_FOLDERS = {
     "storage": "storage",
     "thrift_idl": "thrift_idl",
 }
+INTERFACE = Path("thrift_idl/planner.thrift")
+# By this resource the jar knows which interface it speaks; spark_ext/interface.py makes the same of the same file.
+INTERFACE_RESOURCE = Path("interbed/spark/interface")
+INTERFACE_DIGITS = 16
 JAR_IN_WHEEL = "interbed/spark_ext/jvm/interbed-spark.jar"
 # Written by hand, so that the jar does not depend on the tool that packs it.
 MANIFEST = "Manifest-Version: 1.0\r\nImplementation-Title: interbed-spark\r\n\r\n"
@@ -115,6 +120,8 @@ def build_jar(root: Path) -> Path:
             copy = classes / resource.relative_to((root / RESOURCES).parent)
             copy.parent.mkdir(parents=True, exist_ok=True)
             copy.write_bytes(resource.read_bytes())
+        digest = hashlib.sha256((root / INTERFACE).read_bytes()).hexdigest()[:INTERFACE_DIGITS]
+        (classes / INTERFACE_RESOURCE).write_text(digest, encoding="ascii")
         return _pack(classes, root / JAR_PATH)
 
 

@@ -21,6 +21,7 @@ from interbed.spark_ext.calls.tables import TableCalls
 from interbed.spark_ext.calls.views import ViewCalls
 from interbed.spark_ext.calls.writes import WriteCalls
 from interbed.spark_ext.errors import Guarded
+from interbed.spark_ext.interface import check_interface
 from interbed.thrift_idl.planner import Planner
 
 
@@ -41,6 +42,9 @@ class PlannerHandler(
 
     def __init__(self) -> None:
         self._catalogs = CatalogPool()
+
+    def checkInterface(self, version: str) -> None:  # noqa: N802 - Thrift's name.
+        check_interface(version)
 
     def close(self) -> None:
         """Give back the catalogs' connections."""

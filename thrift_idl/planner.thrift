@@ -403,6 +403,9 @@ struct ViewInfo {
 }
 
 service Planner {
+  /** The first call: refuses a jar that speaks another version of this interface (a digest of this file). */
+  void checkInterface(1: string version) throws (1: PlannerError error),
+
   /** Checks the options and that the catalog answers. */
   void openCatalog(1: CatalogRef catalog) throws (1: PlannerError error),
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hatch_build import JAR_PATH, SOURCE_FOLDERS, build_jar
+from hatch_build import INTERFACE, JAR_PATH, SOURCE_FOLDERS, build_jar
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from interbed.spark_ext import configure
@@ -74,7 +74,7 @@ class Lake:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A small session with the extension; the jar is compiled afresh when a source is newer."""
     jar = ROOT / JAR_PATH
-    sources = [file for folder in SOURCE_FOLDERS for file in (ROOT / folder).rglob("*.java")]
+    sources = [ROOT / INTERFACE, *(file for folder in SOURCE_FOLDERS for file in (ROOT / folder).rglob("*.java"))]
     if not jar.exists() or jar.stat().st_mtime < max(file.stat().st_mtime for file in sources):
         build_jar(ROOT)
     builder = (

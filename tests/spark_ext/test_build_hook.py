@@ -5,7 +5,11 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from hatch_build import JAR_IN_WHEEL, JAR_PATH, JarBuildError, SparkJarHook, build_jar
+from hatch_build import INTERFACE, INTERFACE_RESOURCE, JAR_IN_WHEEL, JAR_PATH, JarBuildError, SparkJarHook, build_jar
+
+from interbed.spark_ext.interface import interface_version
+
+ROOT = Path(__file__).parents[2]
 
 CLASS = """package interbed.spark;
 
@@ -24,6 +28,8 @@ def project(tmp_path: Path) -> Path:
     source = tmp_path / "spark_ext/jvm/src/interbed/spark/Probe.java"
     source.parent.mkdir(parents=True)
     source.write_text(CLASS)
+    (tmp_path / INTERFACE).parent.mkdir()
+    shutil.copy(ROOT / INTERFACE, tmp_path / INTERFACE)
     return tmp_path
 
 
@@ -38,7 +44,12 @@ def test_a_wheel_carries_the_jar_at_its_place_in_the_package(project: Path) -> N
 
     assert build_data["force_include"] == {str(project / JAR_PATH): JAR_IN_WHEEL}
     with zipfile.ZipFile(project / JAR_PATH) as jar:
-        assert jar.namelist() == ["META-INF/MANIFEST.MF", "interbed/spark/Probe.class"]
+        assert jar.namelist() == ["META-INF/MANIFEST.MF", "interbed/spark/Probe.class", "interbed/spark/interface"]
+
+
+def test_the_jar_says_which_interface_it_speaks(project: Path) -> None:
+    with zipfile.ZipFile(build_jar(project)) as jar:
+        assert jar.read(INTERFACE_RESOURCE.as_posix()).decode() == interface_version()
 
 
 def test_an_editable_build_leaves_the_jar_beside_its_sources(project: Path) -> None:

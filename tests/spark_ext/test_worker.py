@@ -15,8 +15,11 @@ import pytest
 from interbed import load_catalog
 from interbed.spark_ext import worker
 from interbed.spark_ext.handle import TableHandle
+from interbed.spark_ext.interface import VARIABLE, interface_version
+from interbed.spark_ext.planner import PlannerHandler
 from interbed.spark_ext.reader import ReadTask
 from interbed.spark_ext.writer import decode_messages, plan_write
+from interbed.storage.errors import NotSupportedError
 from interbed.storage.table import Table
 from interbed.thrift_idl.planner.ttypes import ErrorKind
 from tests.spark_ext.test_writer import Request
@@ -36,14 +39,14 @@ main(os.fdopen(os.dup(descriptor), "rb", 65536), os.fdopen(os.dup(descriptor), "
 class Conversation:
     """A worker process and the test's end of its socket."""
 
-    def __init__(self) -> None:
+    def __init__(self, **environment: str) -> None:
         self.socket, theirs = socket.socketpair()
         self.socket.settimeout(TIMEOUT_SECONDS)
         with theirs:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", PROGRAM, str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+                env={**os.environ, **environment, "PYTHONPATH": os.pathsep.join(sys.path)},
             )
         self.input: BinaryIO = self.socket.makefile("rb")
         self.output: BinaryIO = self.socket.makefile("wb")
@@ -232,6 +235,35 @@ def test_a_request_that_it_does_not_know_is_refused(conversation: Conversation) 
     assert conversation.read_int() == ErrorKind.INTERNAL
     assert "77" in conversation.read_bytes().decode()
     assert "Traceback" in conversation.read_bytes().decode()
+
+
+def test_a_jar_of_another_version_is_refused(table: Table) -> None:
+    conversation = Conversation(**{VARIABLE: "0123456789abcdef"})
+    conversation.request(worker.WRITE, plan_write(_handle(table), Request()).task)
+
+    assert conversation.read_int() == worker.FAILURE
+    assert conversation.read_int() == ErrorKind.UNSUPPORTED
+    message = conversation.read_bytes().decode()
+    assert "0123456789abcdef" in message
+    assert interface_version() in message
+    assert conversation.hang_up() == 1
+
+
+def test_a_jar_of_the_same_version_is_served(table: Table) -> None:
+    conversation = Conversation(**{VARIABLE: interface_version()})
+    stream = _start_write(conversation, table)
+    conversation.send_int(worker.ABORT)
+    conversation.output.flush()
+
+    assert conversation.read_int() == worker.END
+    assert conversation.hang_up() == 1
+    assert stream is not None
+
+
+def test_a_planner_refuses_a_jar_of_another_version() -> None:
+    PlannerHandler().checkInterface(interface_version())
+    with pytest.raises(NotSupportedError, match=r"0123456789abcdef.*different versions"):
+        PlannerHandler().checkInterface("0123456789abcdef")
 
 
 def test_an_idle_worker_exits_when_the_jvm_hangs_up(conversation: Conversation) -> None:

@@ -72,6 +72,20 @@ final class Planner {
             new BufferedInputStream(link.inputStream(), BUFFER_BYTES),
             new BufferedOutputStream(link.outputStream(), BUFFER_BYTES));
     client = new interbed.spark.thrift.Planner.Client(new TBinaryProtocol(transport));
+    agree();
+  }
+
+  /** Throws PlannerException when Python is of another version than this jar. */
+  private void agree() {
+    try {
+      client.checkInterface(InterfaceVersion.OURS);
+    } catch (PlannerError error) {
+      link.hangUp();
+      throw new PlannerException(error.getKind(), error.getMessage(), error.getDetail());
+    } catch (TException error) {
+      link.hangUp();
+      throw new PlannerLostException(endpoint, error);
+    }
   }
 
   /**

@@ -22,6 +22,7 @@ record PythonCommand(String executable, Map<String, String> environment) impleme
       executable = System.getenv().getOrDefault("PYSPARK_PYTHON", "python3");
     }
     Map<String, String> environment = new TreeMap<>();
+    environment.put(InterfaceVersion.VARIABLE, InterfaceVersion.OURS);
     for (scala.Tuple2<String, String> entry : conf.getAllWithPrefix(ENVIRONMENT_PREFIX)) {
       environment.put(entry._1(), entry._2());
     }
