@@ -60,8 +60,11 @@ def kinds_of(column: "pa.Array[Any]", *, told: str) -> Kinds:
 
     Raises InvalidInputError for anything else, nulls included.
     """
+    if isinstance(column, pa.DictionaryArray):
+        column = column.dictionary_decode()
     if pa.types.is_integer(column.type):
-        found = pc.index_in(column.cast(pa.int64()), pa.array([int(k) for k in RowKind], pa.int64()))
+        # Unsafe: no unsigned number that wraps around comes to lie between 0 and 3.
+        found = pc.index_in(column.cast(pa.int64(), safe=False), pa.array([int(k) for k in RowKind], pa.int64()))
     elif pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         found = pc.index_in(column.cast(pa.string()), pa.array([k.short for k in RowKind], pa.string()))
     else:
