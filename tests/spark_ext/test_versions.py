@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from hatch_build import INTERFACE
 
 from tests.support.peers_cache import built_once, run
 
@@ -51,6 +52,9 @@ def _run(version: str, *arguments: str, path: list[Path]) -> None:
 def test_the_sources_compile_against_pyspark(version: str, tmp_path: Path) -> None:
     for folder in ("src", "gen"):
         shutil.copytree(ROOT / "spark_ext" / "jvm" / folder, tmp_path / "spark_ext" / "jvm" / folder)
+
+    (tmp_path / INTERFACE).parent.mkdir()
+    shutil.copy(ROOT / INTERFACE, tmp_path / INTERFACE)
 
     _run(version, "-c", COMPILE, str(tmp_path), path=[ROOT])
 

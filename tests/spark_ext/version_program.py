@@ -45,10 +45,46 @@ def main(warehouse: str, version: str) -> None:
         load_catalog(warehouse=warehouse).get_table("db.t").compact(full=True)
         spark.catalog.clearCache()
         assert spark.table("lake.db.t").count() == 3
+        check_that_rows_change(spark)
+        check_that_schemas_grow(spark, tuple(int(part) for part in version.split(".")[:2]))
         spark.sql("DROP TABLE lake.db.t")
         spark.sql("DROP CATALOG lake")
     finally:
         spark.stop()
+
+
+def check_that_rows_change(spark: SparkSession) -> None:
+    """UPDATE, DELETE and MERGE, from rows that a deletion vector or a newer file replaces, and a CALL."""
+    spark.sql("ALTER TABLE lake.db.t SET TBLPROPERTIES ('deletion-vectors.enabled' = 'true')")
+    spark.sql("UPDATE lake.db.t SET name = 'bb' WHERE id = 2")
+    spark.sql("DELETE FROM lake.db.t WHERE id = 3")
+    spark.sql(
+        "MERGE INTO lake.db.t t USING (SELECT 1L AS id, 'aa' AS name UNION ALL SELECT 4L, 'd') s ON t.id = s.id "
+        "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+    )
+    spark.sql("CALL lake.sys.compact(table => 'db.t')").collect()
+    found = [tuple(row) for row in spark.sql("SELECT id, name FROM lake.db.t ORDER BY id").collect()]
+    assert found == [(1, "aa"), (2, "bb"), (4, "d")], found
+
+
+def check_that_schemas_grow(spark: SparkSession, version: tuple[int, ...]) -> None:
+    """Columns that come with rows: by the option on every version, by the statements where Spark has them."""
+    grown = spark.sql("SELECT 5L AS id, 'e' AS name, 1 AS a")
+    grown.writeTo("lake.db.t").option("write.merge-schema", "true").append()
+    columns = ["id", "name", "a"]
+    if version >= (4, 1):
+        spark.sql(
+            "MERGE WITH SCHEMA EVOLUTION INTO lake.db.t t USING (SELECT 6L AS id, 'f' AS name, 2 AS a, 3 AS b) s "
+            "ON t.id = s.id WHEN NOT MATCHED THEN INSERT *"
+        )
+        columns.append("b")
+    if version >= (4, 2):
+        spark.sql("INSERT WITH SCHEMA EVOLUTION INTO lake.db.t BY NAME SELECT 7L AS id, 'g' AS name, 9L AS c")
+        columns.append("c")
+    found = spark.sql("SELECT * FROM lake.db.t WHERE id > 4 ORDER BY id")
+    assert found.columns == columns, found.columns
+    expected = [(5, "e", 1, None, None), (6, "f", 2, 3, None), (7, "g", None, None, 9)]
+    assert [tuple(row) for row in found.collect()] == [row[: len(columns)] for row in expected[: len(columns) - 2]]
 
 
 def check_that_a_planner_starts(spark: SparkSession) -> None:
