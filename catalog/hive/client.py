@@ -221,7 +221,10 @@ class HiveMetastoreClient:
                 raise self._table_not_found(database, name) from error
             if "already exists" in (error.message or ""):
                 raise TableExistsError(f"{database}.{name} cannot be renamed: {error.message}") from error
-            raise self._refused(f"alter table {database}.{name}", error) from error
+            refused = self._refused(f"alter table {database}.{name}", error)
+            if "types incompatible" in (error.message or ""):
+                raise CatalogError(f"{refused}. {_WAY_OUT_OF_TYPES}") from error
+            raise refused from error
         except _REFUSALS as error:
             raise self._refused(f"alter table {database}.{name}", error) from error
 
@@ -380,6 +383,11 @@ class HiveMetastoreClient:
         message = getattr(error, "message", None) or str(error)
         return CatalogError(f"the metastore {self.uri} refused to {what}: {message}")
 
+
+_WAY_OUT_OF_TYPES = (
+    "Hive compares columns by their position. To insert, move, retype and nest columns, set "
+    "hive.metastore.disallow.incompatible.col.type.changes to false in the hive-site.xml of the metastore."
+)
 
 # What an answer other than success may be. Transport errors are not answers and were dealt with before.
 _REFUSALS = (

@@ -20,6 +20,9 @@ INSTALLED = "4.1.4"
 ALL_CATALOGS = bool(os.environ.get("INTERBED_TEST_ALL_CATALOGS"))
 VERSIONS = (INSTALLED, "4.0.5", "4.2.1", "4.3.0") if ALL_CATALOGS else (INSTALLED,)
 
+# What users of Paimon and of interbed set, too, who insert or retype columns.
+ANY_CHANGE = {"hive.metastore.disallow.incompatible.col.type.changes": "false"}
+
 
 @pytest.fixture(scope="module")
 def catalogs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Path], Mapping[str, str]]]:
@@ -29,7 +32,10 @@ def catalogs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Pat
         uris = {}
         if ALL_CATALOGS:
             own = metastore(db=f"sqlite:///{home / 'metastore.db'}", warehouse=f"file:{home}")
-            uris = {"served": stack.enter_context(own), "java": stack.enter_context(java_metastore())}
+            uris = {
+                "served": stack.enter_context(own),
+                "java": stack.enter_context(java_metastore(settings=ANY_CHANGE)),
+            }
 
         def options(directory: Path) -> Mapping[str, str]:
             hive = {name: hive_options(uri, directory / name) for name, uri in uris.items()}

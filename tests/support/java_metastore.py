@@ -79,9 +79,12 @@ class _Version:
 
 
 @contextmanager
-def java_metastore(version: str = "2.3.10") -> Iterator[str]:
-    """A running Java metastore, empty; yields its uri. Its data and warehouse are gone afterwards."""
-    with running_java_metastore(version, java_options=QUICK_START) as running:
+def java_metastore(version: str = "2.3.10", settings: Mapping[str, str] | None = None) -> Iterator[str]:
+    """A running Java metastore, empty; yields its uri. Its data and warehouse are gone afterwards.
+
+    `settings` are further values of hive-site.xml.
+    """
+    with running_java_metastore(version, settings=settings, java_options=QUICK_START) as running:
         yield running.uri
 
 

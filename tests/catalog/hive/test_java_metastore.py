@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 
 import interbed
-from interbed.catalog.errors import LockError
+from interbed.catalog.errors import CatalogError, LockError
 from interbed.catalog.hive.catalog import HiveCatalog
 from interbed.catalog.hive.lock import HiveCatalogLock
 from interbed.catalog.hive.registration import CURRENT_SNAPSHOT
-from interbed.storage.schema.change import AddColumn, RenameColumn, SetOption
+from interbed.storage.schema.change import AddColumn, Position, RenameColumn, SetOption
 from interbed.storage.types.data_type import AtomicType, TypeRoot
 from tests.support.java_metastore import java_metastore
 from tests.support.relay import Relay
@@ -179,3 +179,16 @@ def test_external_tables_keep_their_files(catalog: HiveCatalog, tmp_path: Path) 
     assert catalog.client.get_table("shop", "t").tableType == "EXTERNAL_TABLE"
     catalog.drop_table("shop.t")
     assert interbed.load_table(f"{tmp_path}/elsewhere").scan().count() == 2
+
+
+def test_a_change_that_the_metastore_refuses_names_its_setting_and_what_counts_now(
+    catalog: HiveCatalog, java: tuple[str, str]
+) -> None:
+    table = catalog.create_table("shop.t", SCHEMA)
+    refusal = pytest.raises(CatalogError, match=r"incompatible\.col\.type\.changes to false in the hive-site\.xml")
+    with refusal as refused:
+        catalog.alter_table("shop.t", AddColumn("between", AtomicType(TypeRoot.INT), position=Position()))
+    # Without a lock others may have gone on from the new schema already.
+    stands = java[0] == "4.0.1"
+    assert ("stands and counts" in refused.value.__notes__[0]) == stands
+    assert (catalog.get_table("shop.t").schema == table.schema) != stands

@@ -53,11 +53,11 @@ SHOW TABLES;
 -- ddl, copied_keyed, false
 -- ddl, keyed, false
 
-CREATE TABLE `odd name` (`a b` INT, `ünïcode` STRING, `select` INT);
-INSERT INTO `odd name` VALUES (1, 'x', 2);
-SELECT `a b`, `ünïcode`, `select` FROM `odd name` WHERE `a b` = 1;
+CREATE TABLE odd_names (`a b` INT, `ünïcode` STRING, `select` INT);
+INSERT INTO odd_names VALUES (1, 'x', 2);
+SELECT `a b`, `ünïcode`, `select` FROM odd_names WHERE `a b` = 1;
 -- 1, x, 2
-DROP TABLE `odd name`;
+DROP TABLE odd_names;
 
 CREATE TABLE parts (id INT, dt STRING, hour INT) PARTITIONED BY (dt, hour);
 INSERT INTO parts VALUES (1, 'a', 1), (2, 'a', 2), (3, 'b', 1);

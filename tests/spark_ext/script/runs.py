@@ -17,8 +17,8 @@ TIMEOUT_SECONDS = 1800
 
 
 def script_names(hive: bool = False) -> list[str]:
-    """The scripts' names, whose last parts are those of their databases; those for Hive catalogs are in `hive/`."""
-    files = [*SCRIPTS.glob("*.sql"), *(SCRIPTS.glob("hive/*.sql") if hive else ())]
+    """The scripts' names, whose last parts are those of their databases; `hive/` and `files/` are for such catalogs."""
+    files = [*SCRIPTS.glob("*.sql"), *SCRIPTS.glob("hive/*.sql" if hive else "files/*.sql")]
     return sorted(str(file.relative_to(SCRIPTS).with_suffix("")) for file in files)
 
 

@@ -231,8 +231,13 @@ public class SparkCatalog
   @Override
   public Table alterTable(Identifier identifier, TableChange... changes) throws NoSuchTableException {
     TableRef table = table(identifier);
-    return loaded(
-        identifier, inTable(identifier, planner -> planner.alterTable(table, Translation.toThrift(changes))));
+    try {
+      return loaded(
+          identifier, inTable(identifier, planner -> planner.alterTable(table, Translation.toThrift(changes))));
+    } catch (IllegalArgumentException error) {
+      // Spark would wrap it into an exception that PySpark shows with pages of the JVM's stack.
+      throw new UnsupportedOperationException(error.getMessage(), error.getCause());
+    }
   }
 
   @Override
