@@ -202,8 +202,26 @@ def cast_to_schema(data: pa.RecordBatch | pa.Table, target: pa.Schema, *, what: 
                 ) from error
         if not f.nullable and column.null_count:
             raise SchemaMismatchError(f"The column {f.name!r} of {what} admits no nulls, but the data has some.")
-        columns.append(_conformed(column, f, what))
+        columns.append(_with_offsets(_conformed(column, f, what)))
     return pa.Table.from_arrays(columns, schema=target).combine_chunks().to_batches()
+
+
+def _with_offsets(column: "pa.ChunkedArray[Any]") -> "pa.ChunkedArray[Any]":
+    """The column with offsets for lists that have no rows.
+
+    Arrow in Java leaves those out where such lists are inside of others, and `nbytes` in pyarrow ends the process there.
+    """
+    if not _has_lists(column.type, inside=False):
+        return column
+    # Even of one array it makes a new one, with all its buffers.
+    return pa.chunked_array([pa.concat_arrays([chunk]) for chunk in column.chunks], column.type)
+
+
+def _has_lists(arrow: pa.DataType, *, inside: bool) -> bool:
+    """Whether there are lists or maps in a type of which lists or maps are made."""
+    is_list = pa.types.is_list(arrow) or pa.types.is_map(arrow)
+    parts = (arrow.field(i).type for i in range(arrow.num_fields))
+    return (is_list and inside) or any(_has_lists(part, inside=inside or is_list) for part in parts)
 
 
 def _conformed(column: "pa.ChunkedArray[Any]", field: "pa.Field[Any]", what: str) -> "pa.ChunkedArray[Any]":
