@@ -8,6 +8,7 @@ from interbed.spark_ext.handle import TableHandle
 from interbed.spark_ext.literals import has_literal, literals
 from interbed.storage.scan.estimate import ColumnEstimate, estimate_scan
 from interbed.storage.scan.plan import Plan
+from interbed.storage.scan.starting_point import starting_snapshot
 from interbed.storage.stream_options import OF_ONE_SNAPSHOT
 from interbed.storage.table import Table
 from interbed.storage.table_statistics import read_statistics
@@ -19,7 +20,7 @@ def estimate_for_spark(handle: TableHandle, table: Table, plan: Plan, request: A
     """The estimate for the plan of planner.thrift's ScanRequest; filters that only prune are Spark's to estimate."""
     snapshot = None
     if plan.snapshot_id is not None and table.options.startup_mode in OF_ONE_SNAPSHOT:
-        snapshot = table.store.snapshots.snapshot(plan.snapshot_id)
+        snapshot = starting_snapshot(table.store, plan.snapshot_id)
     by_name = {field.name: field for field in (*handle.fields, *handle.hidden_fields)}
     fields = [by_name[name] for name in request.columns]
     found = estimate_scan(

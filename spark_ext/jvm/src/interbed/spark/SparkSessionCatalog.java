@@ -229,9 +229,10 @@ public final class SparkSessionCatalog extends SparkCatalog implements CatalogEx
     return super.createTable(identifier, columns, partitioning, properties);
   }
 
-  /** Makes way for a table of interbed's; false when the delegate has one of that name. */
+  /** Makes way for a table of interbed's; false when the delegate has another one of that name. */
   boolean prepareFor(Identifier identifier) throws NoSuchNamespaceException {
-    if (tables().tableExists(identifier)) {
+    // Ours first: over a metastore Spark finds those, too, and fails at what Hive is to read them by.
+    if (!super.tableExists(identifier) && tables().tableExists(identifier)) {
       return false;
     }
     if (!isOurs(identifier.namespace())) {
