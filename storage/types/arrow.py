@@ -209,7 +209,7 @@ def cast_to_schema(data: pa.RecordBatch | pa.Table, target: pa.Schema, *, what: 
 def _with_offsets(column: "pa.ChunkedArray[Any]") -> "pa.ChunkedArray[Any]":
     """The column with offsets for lists that have no rows.
 
-    Arrow in Java leaves those out where such lists are inside of others, and `nbytes` in pyarrow ends the process there.
+    Arrow in Java leaves those out where such lists are inside of others, and pyarrow's `nbytes` ends the process there.
     """
     if not _has_lists(column.type, inside=False):
         return column
