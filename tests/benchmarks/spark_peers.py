@@ -48,7 +48,7 @@ GOALS = {
     ("deletion vectors: full scan", PARQUET): 1.15,
     ("deletion vectors: two columns", PARQUET): 1.15,
     ("upsert", "iceberg"): 0.25,
-    ("merge into", "iceberg"): 0.4,
+    ("merge into", "iceberg"): 0.5,
     ("delete", "iceberg"): 0.6,
     ("full compaction", "iceberg"): 0.34,
 }
