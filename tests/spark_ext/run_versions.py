@@ -13,6 +13,10 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from tests.support.spark_process import clean_environment  # noqa: E402 - found by the line before.
+
 VERSIONS = ("4.0", "4.2", "4.3")
 INSTALL_TIMEOUT_SECONDS = 1800
 TEST_TIMEOUT_SECONDS = 1800
@@ -30,7 +34,7 @@ def install(version: str) -> Path:
 
 def run_tests(directory: Path, arguments: list[str]) -> int:
     """pytest's exit code with that PySpark."""
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_"))}
+    environment = clean_environment()
     environment["PYTHONPATH"] = os.pathsep.join([str(directory), str(ROOT / "src")])
     command = [sys.executable, "-m", "pytest", "tests/spark_ext", *arguments]
     return subprocess.run(command, cwd=ROOT, env=environment, check=False, timeout=TEST_TIMEOUT_SECONDS).returncode

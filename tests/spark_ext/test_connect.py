@@ -1,31 +1,19 @@
 """Spark Connect: a client without a JVM uses a server that was started with interbed's settings."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from interbed.spark_ext import spark_settings
 from tests.support.spark_connect import connect_server
+from tests.support.spark_process import run_program
 
 PROGRAM = Path(__file__).with_name("connect_program.py")
 TIMEOUT_SECONDS = 600
 
 
 def _client(*arguments: str, **variables: str) -> None:
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_"))}
-    done = subprocess.run(
-        [sys.executable, str(PROGRAM), *arguments],
-        env={**environment, **variables},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_SECONDS,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
+    run_program(str(PROGRAM), *arguments, variables=variables, timeout_seconds=TIMEOUT_SECONDS)
 
 
 def test_a_client_does_by_connect_what_others_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

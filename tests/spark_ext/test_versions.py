@@ -5,7 +5,6 @@
 
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import pytest
 from hatch_build import INTERFACE
 
 from tests.support.peers_cache import built_once, run
+from tests.support.spark_process import run_program
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = Path(__file__).with_name("version_program.py")
@@ -33,18 +33,8 @@ def _pyspark(version: str) -> Path:
 
 
 def _run(version: str, *arguments: str, path: list[Path]) -> None:
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_"))}
-    environment["PYTHONPATH"] = os.pathsep.join(str(p) for p in (_pyspark(version), *path))
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_SECONDS,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
+    variables = {"PYTHONPATH": os.pathsep.join(str(p) for p in (_pyspark(version), *path))}
+    run_program(*arguments, variables=variables, timeout_seconds=TIMEOUT_SECONDS)
 
 
 # Spark 4.0 has no constraints of tables, which the sources name; the jar runs there all the same.

@@ -2,7 +2,6 @@
 
 import collections
 import contextlib
-import os
 import re
 import subprocess
 import threading
@@ -10,6 +9,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pyspark
+
+from tests.support.spark_process import MODEST_SETTINGS, clean_environment
 
 START_TIMEOUT_SECONDS = 180
 STOP_TIMEOUT_SECONDS = 60
@@ -22,17 +23,10 @@ _STARTED = re.compile(r"Spark Connect server started at: \S*:(\d+)")
 def connect_server(settings: Mapping[str, str], home: Path) -> Iterator[str]:
     """The address of a server with these settings, `sc://127.0.0.1:port`; it ends with the block."""
     values = {
-        "spark.master": "local[2]",
-        "spark.ui.enabled": "false",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        **MODEST_SETTINGS,
         "spark.connect.grpc.binding.address": "127.0.0.1",
         "spark.connect.grpc.binding.port": "0",
         "spark.local.dir": str(home),
-        "spark.sql.shuffle.partitions": "1",
-        "spark.sql.session.timeZone": "UTC",
         **settings,
     }
     # What start-connect-server.sh of a Spark distribution runs; PySpark's has no such script.
@@ -41,11 +35,10 @@ def connect_server(settings: Mapping[str, str], home: Path) -> Iterator[str]:
         "--class=org.apache.spark.sql.connect.service.SparkConnectServer",
         *(f"--conf={key}={value}" for key, value in values.items()),
     ]
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_"))}
     with subprocess.Popen(
         command,
         cwd=home,
-        env={**environment, "SPARK_LOCAL_IP": "127.0.0.1"},
+        env={**clean_environment(), "SPARK_LOCAL_IP": "127.0.0.1"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

@@ -18,19 +18,10 @@ from pyspark.sql import SparkSession
 SCRIPTS = Path(__file__).resolve().parent
 sys.path.insert(0, str(SCRIPTS.parents[2]))
 
+from tests.support.spark_process import MODEST_SETTINGS  # noqa: E402 - found by the line before.
 from tests.support.sql_script import check, statements_of  # noqa: E402 - found by the line before.
 
-SETTINGS = {
-    "spark.master": "local[2]",
-    "spark.ui.enabled": "false",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.memory": "1g",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.sql.shuffle.partitions": "1",
-    "spark.sql.session.timeZone": "UTC",
-    "spark.log.level": "OFF",
-}
+SETTINGS = {**MODEST_SETTINGS, "spark.log.level": "OFF"}
 
 
 def run_scripts(spark: SparkSession, catalog: str, names: list[str], say: Any) -> int:

@@ -2,13 +2,13 @@
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from interbed.spark_ext import spark_settings
+from tests.support import spark_process
 from tests.support.peers_cache import built_once, run
 
 SCRIPTS = Path(__file__).resolve().parent
@@ -36,21 +36,11 @@ def run_program(
 ) -> list[dict[str, Any]]:
     """What the program told, with that PySpark or the installed one; RuntimeError when it broke off."""
     path = [*([] if pyspark is None else [str(pyspark)]), str(ROOT / "src"), str(ROOT)]
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_"))}
-    environment |= {"PYTHONPATH": os.pathsep.join(path), "SPARK_LOCAL_IP": "127.0.0.1", "TZ": "UTC"}
+    variables = {"PYTHONPATH": os.pathsep.join(path), "SPARK_LOCAL_IP": "127.0.0.1", "TZ": "UTC"}
     request = {"settings": dict(settings), "catalogs": dict(catalogs), "scripts": dict(scripts)}
-    done = subprocess.run(
-        [sys.executable, str(SCRIPTS / "program.py"), json.dumps(request)],
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_SECONDS,
-        check=False,
-    )
-    if done.returncode != 0:
-        raise RuntimeError(f"The program ended with {done.returncode}:\n{done.stderr[-4000:]}")
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    program = str(SCRIPTS / "program.py")
+    told = spark_process.run_program(program, json.dumps(request), variables=variables, timeout_seconds=TIMEOUT_SECONDS)
+    return [json.loads(line) for line in told.splitlines()]
 
 
 def files_options(warehouse: Path) -> str:

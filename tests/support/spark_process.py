@@ -1,0 +1,39 @@
+"""Processes that use Spark with settings of their own, whatever the tests' process was told by its environment."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+
+MODEST_SETTINGS = {
+    "spark.master": "local[2]",
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "1g",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.session.timeZone": "UTC",
+}
+"""A driver that shares a small machine with others."""
+
+
+def clean_environment() -> dict[str, str]:
+    """The environment without Spark's variables, which name this process's installation and Python."""
+    return {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_"))}
+
+
+def run_program(*arguments: str, variables: Mapping[str, str], timeout_seconds: int) -> str:
+    """What a Python process with these arguments printed; RuntimeError with the end of its errors when it failed."""
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        env={**clean_environment(), **variables},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=timeout_seconds,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise RuntimeError(f"{arguments[0]} ended with {done.returncode}:\n{done.stderr[-4000:]}")
+    return done.stdout
