@@ -15,9 +15,9 @@ from typing import Self, cast
 
 import pyarrow as pa
 
-from interbed.catalog.errors import DatabaseNotFoundError, TableExistsError, TableNotFoundError
+from interbed.catalog.errors import DatabaseExistsError, DatabaseNotFoundError, TableExistsError, TableNotFoundError
 from interbed.catalog.global_tables import GlobalTable, global_tables
-from interbed.catalog.identifier import SYSTEM_DATABASE, Identifier, TableName, check_name
+from interbed.catalog.identifier import SYSTEM_DATABASE, Identifier, TableName, check_not_system_database
 from interbed.catalog.identifier import parse_table_name as parse_table_name
 from interbed.catalog.options import CatalogOptions
 from interbed.catalog.partition import PagedList, Partition, PartitionStatistics, partition_name, partitions_of
@@ -61,11 +61,6 @@ class Catalog(StagedTables, Views, ABC):
         """The root directory of databases, as a path or URI."""
 
     @property
-    def system_database(self) -> Database:
-        """The database `sys` of the catalog's system tables."""
-        return Database(name=SYSTEM_DATABASE, location=self.warehouse, comment="System tables of the catalog")
-
-    @property
     @abstractmethod
     def file_io(self) -> FileIO:
         """Access to the warehouse."""
@@ -75,28 +70,21 @@ class Catalog(StagedTables, Views, ABC):
         """Names of all databases, sorted."""
 
     @abstractmethod
-    def get_database(self, name: str) -> Database:
-        """The database of that name; raises DatabaseNotFoundError."""
+    def _get_database(self, name: str) -> Database: ...
 
     @abstractmethod
-    def create_database(
-        self, name: str, ignore_if_exists: bool = False, properties: Mapping[str, str] | None = None
-    ) -> None:
-        """Create a database; raises DatabaseExistsError unless told to ignore that."""
+    def _create_database(self, name: str, properties: Mapping[str, str]) -> None: ...
 
     @abstractmethod
-    def drop_database(self, name: str, ignore_if_not_exists: bool = False, cascade: bool = False) -> None:
-        """Drop a database, with its tables if `cascade`; raises DatabaseNotFoundError or DatabaseNotEmptyError."""
+    def _drop_database(self, name: str, *, cascade: bool) -> None: ...
 
     @abstractmethod
-    def alter_database(
-        self, name: str, set_properties: Mapping[str, str] | None = None, remove_properties: Sequence[str] = ()
-    ) -> None:
-        """Set and remove properties of a database; raises DatabaseNotFoundError."""
+    def _alter_database(
+        self, name: str, set_properties: Mapping[str, str], remove_properties: Sequence[str]
+    ) -> None: ...
 
     @abstractmethod
-    def list_tables(self, database: str) -> list[str]:
-        """Names of the database's tables, sorted; raises DatabaseNotFoundError."""
+    def _list_tables(self, database: str) -> list[str]: ...
 
     @abstractmethod
     def _load_table(self, identifier: Identifier) -> Table: ...
@@ -253,6 +241,45 @@ class Catalog(StagedTables, Views, ABC):
 
     # -- what follows from it --------------------------------------------------------------------------------------
 
+    def get_database(self, name: str) -> Database:
+        """The database of that name; raises DatabaseNotFoundError. `sys` is that of the catalog's system tables."""
+        if name == SYSTEM_DATABASE:
+            return Database(name=SYSTEM_DATABASE, location=self.warehouse, comment="System tables of the catalog")
+        return self._get_database(name)
+
+    def create_database(
+        self, name: str, ignore_if_exists: bool = False, properties: Mapping[str, str] | None = None
+    ) -> None:
+        """Create a database; raises DatabaseExistsError unless told to ignore that."""
+        check_not_system_database(name)
+        if ignore_if_exists and self.database_exists(name):
+            return
+        try:
+            self._create_database(name, properties or {})
+        except DatabaseExistsError:
+            if not ignore_if_exists:
+                raise
+
+    def drop_database(self, name: str, ignore_if_not_exists: bool = False, cascade: bool = False) -> None:
+        """Drop a database, with its tables if `cascade`; raises DatabaseNotFoundError or DatabaseNotEmptyError."""
+        check_not_system_database(name)
+        try:
+            self._drop_database(name, cascade=cascade)
+        except DatabaseNotFoundError:
+            if not ignore_if_not_exists:
+                raise
+
+    def alter_database(
+        self, name: str, set_properties: Mapping[str, str] | None = None, remove_properties: Sequence[str] = ()
+    ) -> None:
+        """Set and remove properties of a database; raises DatabaseNotFoundError."""
+        check_not_system_database(name)
+        self._alter_database(name, set_properties or {}, remove_properties)
+
+    def list_tables(self, database: str) -> list[str]:
+        """Names of the database's tables, sorted; raises DatabaseNotFoundError."""
+        return global_tables(self) if database == SYSTEM_DATABASE else self._list_tables(database)
+
     def database_exists(self, name: str) -> bool:
         """Whether there is a database of that name."""
         try:
@@ -366,9 +393,3 @@ def system_table(table: Table, kind: str) -> ChangeView | SystemTable | ReadOpti
     if kind in (AUDIT_LOG, BINLOG):
         return ChangeView.of(table.name, table.store, kind)
     return SystemTable.of(table.name, table.store, kind)
-
-
-def check_database_name(name: str) -> str:
-    """The name; raises InvalidInputError unless it can name a database."""
-    check_name("database", name)
-    return name

@@ -6,7 +6,7 @@ databases, which Paimon drops, are kept beside the tables (database_file.py).
 
 from collections.abc import Mapping, Sequence
 
-from interbed.catalog.api import Catalog, Database, check_database_name, parse_table_name
+from interbed.catalog.api import Catalog, Database, parse_table_name
 from interbed.catalog.database_file import COMMENT, changed_properties, read_properties, write_properties
 from interbed.catalog.errors import (
     DatabaseExistsError,
@@ -15,8 +15,7 @@ from interbed.catalog.errors import (
     TableExistsError,
     TableNotFoundError,
 )
-from interbed.catalog.global_tables import global_tables
-from interbed.catalog.identifier import DB_SUFFIX, SYSTEM_DATABASE, Identifier, check_not_system_database
+from interbed.catalog.identifier import DB_SUFFIX, Identifier, check_database_name
 from interbed.catalog.options import CatalogOptions
 from interbed.catalog.staging import Fill, publish_replacement
 from interbed.catalog.table_files import check_no_remains, delete_table_files, take_back_schema
@@ -57,9 +56,7 @@ class FileSystemCatalog(Catalog):
         entries = self._file_io.list(self._warehouse)
         return sorted(e.name.removesuffix(DB_SUFFIX) for e in entries if e.is_directory and e.name.endswith(DB_SUFFIX))
 
-    def get_database(self, name: str) -> Database:
-        if name == SYSTEM_DATABASE:
-            return self.system_database
+    def _get_database(self, name: str) -> Database:
         path = self._database_path(name)
         if not self._file_io.exists(path):
             raise DatabaseNotFoundError(
@@ -69,49 +66,33 @@ class FileSystemCatalog(Catalog):
         comment = properties.pop(COMMENT, None)
         return Database(name=name, location=path, comment=comment, properties=properties)
 
-    def create_database(
-        self, name: str, ignore_if_exists: bool = False, properties: Mapping[str, str] | None = None
-    ) -> None:
-        check_not_system_database(name)
+    def _create_database(self, name: str, properties: Mapping[str, str]) -> None:
         path = self._database_path(name)
-        if properties and "location" in properties:
+        if "location" in properties:
             raise InvalidOptionError("A file-system catalog decides where a database lives; leave 'location' out.")
         if self._file_io.exists(path):
-            if ignore_if_exists:
-                return
             raise DatabaseExistsError(f"There is a database '{name}' in the catalog '{self.name}' already.")
         self._file_io.make_directories(path)
-        given = changed_properties({}, properties or {}, ())
+        given = changed_properties({}, properties, ())
         if given:
             write_properties(self._file_io, path, given)
 
-    def drop_database(self, name: str, ignore_if_not_exists: bool = False, cascade: bool = False) -> None:
-        check_not_system_database(name)
-        try:
-            tables = self.list_tables(name)
-        except DatabaseNotFoundError:
-            if ignore_if_not_exists:
-                return
-            raise
+    def _drop_database(self, name: str, *, cascade: bool) -> None:
+        tables = self.list_tables(name)
         if tables and not cascade:
             raise DatabaseNotEmptyError(
                 f"The database '{name}' still holds {len(tables)} tables, such as '{tables[0]}'; drop it with cascade."
             )
         self._file_io.delete(self._database_path(name), recursive=True)
 
-    def alter_database(
-        self, name: str, set_properties: Mapping[str, str] | None = None, remove_properties: Sequence[str] = ()
-    ) -> None:
-        check_not_system_database(name)
+    def _alter_database(self, name: str, set_properties: Mapping[str, str], remove_properties: Sequence[str]) -> None:
         location = self.get_database(name).location
         before = read_properties(self._file_io, location)
-        write_properties(self._file_io, location, changed_properties(before, set_properties or {}, remove_properties))
+        write_properties(self._file_io, location, changed_properties(before, set_properties, remove_properties))
 
     # -- tables ----------------------------------------------------------------------------------------------------
 
-    def list_tables(self, database: str) -> list[str]:
-        if database == SYSTEM_DATABASE:
-            return global_tables(self)
+    def _list_tables(self, database: str) -> list[str]:
         path = self.get_database(database).location
         return sorted(e.name for e in self._file_io.list(path) if e.is_directory and self._has_schema(e.path))
 

@@ -83,6 +83,12 @@ def check_name(what: str, name: str) -> None:
         raise InvalidInputError(f"Not a table name: {name!r}. A table's name has no dot and no '$'.")
 
 
+def check_database_name(name: str) -> str:
+    """The name; raises InvalidInputError unless it can name a database."""
+    check_name("database", name)
+    return name
+
+
 def parse_table_name(identifier: "str | Identifier") -> Identifier:
     """The identifier of a table itself; raises NotSupportedError for system tables and branches, InvalidInputError for
     no name at all.

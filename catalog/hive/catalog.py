@@ -10,13 +10,11 @@ from functools import partial
 
 from interbed.catalog.api import Catalog, Database, parse_table_name
 from interbed.catalog.errors import (
-    DatabaseExistsError,
     DatabaseNotFoundError,
     TableExistsError,
     TableNotFoundError,
     ViewNotFoundError,
 )
-from interbed.catalog.global_tables import global_tables
 from interbed.catalog.hive.client import HiveMetastoreClient
 from interbed.catalog.hive.databases import HiveDatabases
 from interbed.catalog.hive.entries import Entries
@@ -27,7 +25,7 @@ from interbed.catalog.hive.repair import MetastoreRepair
 from interbed.catalog.hive.settings import hive_settings
 from interbed.catalog.hive.tables import HiveTables
 from interbed.catalog.hive.views import HiveViews
-from interbed.catalog.identifier import SYSTEM_DATABASE, Identifier, check_not_system_database
+from interbed.catalog.identifier import Identifier
 from interbed.catalog.options import CatalogOptions
 from interbed.catalog.partition import PartitionStatistics
 from interbed.catalog.repair_report import RepairReport
@@ -80,44 +78,23 @@ class HiveCatalog(Catalog):
     def list_databases(self) -> list[str]:
         return self.client.get_all_databases()
 
-    def get_database(self, name: str) -> Database:
-        if name == SYSTEM_DATABASE:
-            return self.system_database
+    def _get_database(self, name: str) -> Database:
         return self._databases.get(name)
 
-    def create_database(
-        self, name: str, ignore_if_exists: bool = False, properties: Mapping[str, str] | None = None
-    ) -> None:
-        check_not_system_database(name)
-        if ignore_if_exists and self.database_exists(name):
-            return
-        try:
-            self._databases.create(name, properties or {})
-        except DatabaseExistsError:
-            if not ignore_if_exists:
-                raise
+    def _create_database(self, name: str, properties: Mapping[str, str]) -> None:
+        self._databases.create(name, properties)
 
-    def drop_database(self, name: str, ignore_if_not_exists: bool = False, cascade: bool = False) -> None:
-        check_not_system_database(name)
-        try:
-            self._databases.drop(
-                name, cascade=cascade, drop_table=lambda table: self.drop_table(table, ignore_if_not_exists=True)
-            )
-        except DatabaseNotFoundError:
-            if not ignore_if_not_exists:
-                raise
+    def _drop_database(self, name: str, *, cascade: bool) -> None:
+        self._databases.drop(
+            name, cascade=cascade, drop_table=lambda table: self.drop_table(table, ignore_if_not_exists=True)
+        )
 
-    def alter_database(
-        self, name: str, set_properties: Mapping[str, str] | None = None, remove_properties: Sequence[str] = ()
-    ) -> None:
-        check_not_system_database(name)
-        self._databases.alter(name, set_properties or {}, remove_properties)
+    def _alter_database(self, name: str, set_properties: Mapping[str, str], remove_properties: Sequence[str]) -> None:
+        self._databases.alter(name, set_properties, remove_properties)
 
     # -- tables ----------------------------------------------------------------------------------------------------
 
-    def list_tables(self, database: str) -> list[str]:
-        if database == SYSTEM_DATABASE:
-            return global_tables(self)
+    def _list_tables(self, database: str) -> list[str]:
         self._entries.database(database)
         return self._entries.our_tables(database, self.client.get_all_tables(database))
 

@@ -4,13 +4,13 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from interbed.catalog.api import Database, check_database_name
+from interbed.catalog.api import Database
 from interbed.catalog.database_file import check_no_location
 from interbed.catalog.errors import DatabaseExistsError, DatabaseNotEmptyError, DatabaseNotFoundError
 from interbed.catalog.hive.connection import CallStateUnknownError
 from interbed.catalog.hive.entries import Entries
 from interbed.catalog.hive.location import LOCATION_PARAMETER, same_location
-from interbed.catalog.identifier import Identifier
+from interbed.catalog.identifier import Identifier, check_database_name
 from interbed.storage.errors import InvalidOptionError, StorageAccessError
 from interbed.thrift_idl.hive_metastore.ttypes import Database as HiveDatabase
 from interbed.thrift_idl.hive_metastore.ttypes import PrincipalType

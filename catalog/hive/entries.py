@@ -3,13 +3,12 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from interbed.catalog.api import check_database_name
 from interbed.catalog.errors import DatabaseNotFoundError, NotAnInterbedTableError, TableNotFoundError
 from interbed.catalog.hive.client import HiveMetastoreClient
 from interbed.catalog.hive.location import Locations
 from interbed.catalog.hive.publisher import HivePublisher, LockSettings
 from interbed.catalog.hive.registration import CURRENT_SNAPSHOT, is_ours, is_view
-from interbed.catalog.identifier import DB_SUFFIX, DEFAULT_DATABASE, Identifier
+from interbed.catalog.identifier import DB_SUFFIX, DEFAULT_DATABASE, Identifier, check_database_name
 from interbed.catalog.options import CatalogOptions
 from interbed.storage.errors import InvalidOptionError
 from interbed.storage.fileio.resolve import file_io_for
