@@ -82,19 +82,22 @@ def named_files(store: TableStore) -> Iterator[str]:
     """The files that a snapshot, tag or changelog of any branch names, some several times; raises CorruptFileError."""
     for line in all_lines(store):
         references, known = References(line), set[str]()
-        earliest = line.snapshots.earliest_id()
-        for snapshot in line.snapshots.all():
-            with_changelog = snapshot.id != earliest or _has_changelog(line, snapshot)
+        for snapshot, with_changelog in _snapshots(line):
             yield from references.metadata(snapshot, changelog=with_changelog)
             yield from references.named_data(snapshot, changelog=with_changelog, known=known)
-        # Tags come second: by now the manifests that they share with snapshots are known.
-        for snapshot in tagged_snapshots(line):
-            yield from references.metadata(snapshot, changelog=False)
-            yield from references.named_data(snapshot, changelog=False, known=known)
         # Changelogs come last: one whose snapshot expires meanwhile was noted before that went.
         for changelog in ChangelogManager(line.file_io, line.paths).all():
             yield from references.changelog_metadata(changelog)
             yield from references.named_changelog_data(changelog)
+
+
+def _snapshots(line: TableStore) -> Iterator[tuple[Snapshot, bool]]:
+    """The snapshots and tags of a line, each with whether it names a changelog that is still there."""
+    for number, snapshot in enumerate(line.snapshots.all()):
+        yield snapshot, number > 0 or _has_changelog(line, snapshot)
+    # Tags come second: by then the manifests that they share with snapshots are known.
+    for snapshot in tagged_snapshots(line):
+        yield snapshot, False
 
 
 def _has_changelog(line: TableStore, snapshot: Snapshot) -> bool:
