@@ -69,7 +69,9 @@ class EpochCommit:
 
         Raises CommitStateUnknownError when that can't be told any more.
         """
-        note = self._note()
+        return self._is_committed(self._note(), epoch)
+
+    def _is_committed(self, note: EpochNote | None, epoch: int) -> bool:
         if note is None:
             # Committed by something that keeps no note, or never.
             last = self._store.snapshots.latest_of_user(self._user)
@@ -88,26 +90,28 @@ class EpochCommit:
         before. Then the messages' files are left to the caller. Errors are those of `is_committed` and
         FileStoreCommit.commit.
         """
-        if self.is_committed(epoch):
-            self._close(epoch)
+        note = self._note()
+        if self._is_committed(note, epoch):
+            self._close(note, epoch)
             return None
         if not messages:
             return []
-        self._begin(epoch, job)
+        begun = self._begin(note, epoch, job)
         ids = self._new_commit().commit(messages, identifier=epoch)
-        self._close(epoch)
+        self._close(begun, epoch)
         return ids
 
     def overwrite(
         self, messages: Sequence[CommitMessage], epoch: int, *, partition: Mapping[str, object], job: str = ""
     ) -> list[int] | None:
         """The same with the rows in place of those of the partition, {} for all rows, also when there are no rows."""
-        if self.is_committed(epoch):
-            self._close(epoch)
+        note = self._note()
+        if self._is_committed(note, epoch):
+            self._close(note, epoch)
             return None
-        self._begin(epoch, job)
+        begun = self._begin(note, epoch, job)
         ids = self._new_commit().overwrite(messages, partition=partition, identifier=epoch)
-        self._close(epoch)
+        self._close(begun, epoch)
         return ids
 
     def _new_commit(self) -> FileStoreCommit:
@@ -121,15 +125,15 @@ class EpochCommit:
         except FileNotFoundError:
             return None
 
-    def _begin(self, epoch: int, job: str) -> None:
-        if self._note() is None:
+    def _begin(self, last: EpochNote | None, epoch: int, job: str) -> EpochNote:
+        if last is None:
             self._remove_old_notes()
         newest = self._store.snapshots.latest_id() or 0
         note = EpochNote(epoch=epoch, job=job, after=newest, done=False)
         self._store.file_io.overwrite(self._path, note.to_bytes())
+        return note
 
-    def _close(self, epoch: int) -> None:
-        note = self._note()
+    def _close(self, note: EpochNote | None, epoch: int) -> None:
         if note is not None and note.epoch == epoch and not note.done:
             self._store.file_io.overwrite(self._path, replace(note, done=True).to_bytes())
 
