@@ -205,6 +205,6 @@ def _batches(task: ReadTask, predicate: Predicate | None, split: bytes) -> Itera
     if isinstance(view, ChangeView) and split:
         # Of a stream, which is planned by splits.
         return AuditRead(view.store, task.columns, predicate, packed=view.packed).to_batches(Split.from_bytes(split))
-    if task.handle.snapshot_id is not None and task.handle.open().options.startup_mode in OF_ONE_SNAPSHOT:
+    if task.handle.snapshot_id is not None and view.store.options.startup_mode in OF_ONE_SNAPSHOT:
         view = view.copy({SNAPSHOT_ID: str(task.handle.snapshot_id)})
     return view.scan(task.columns, predicate).to_arrow_batch_reader()

@@ -11,6 +11,7 @@ from interbed.spark_ext.clustering import without_functions
 from interbed.spark_ext.handle import NO_CATALOG, TableHandle
 from interbed.spark_ext.schema_merging import RowsToCome, kind_field
 from interbed.spark_ext.session_options import table_options
+from interbed.storage.store import TableStore
 from interbed.storage.table import Table
 from interbed.thrift_idl.planner.ttypes import CatalogRef, TableInfo, TableRef
 
@@ -43,12 +44,17 @@ class MergingCalls(Calls):
         if handle.rows is None:
             return handle
         table = self._table_of(handle)
-        store = table.store.with_options(table_options(options)) if options else table.store
-        return replace(handle, schema_json=handle.rows.merge_into(store).schema.to_json(), rows=None)
+        merged = handle.rows.merge_into(_with_options(table.store, options))
+        return replace(handle, schema_json=merged.schema.to_json(), rows=None)
 
     def _merged_for(self, handle: TableHandle, schema_json: str, options: Mapping[str, str]) -> TableHandle:
         """The handle for rows that no analysis has seen: those of a stream."""
         return self._merged(_target(handle, schema_json, options, case_sensitive=False), options)
+
+
+def _with_options(store: TableStore, options: Mapping[str, str]) -> TableStore:
+    """The table with what a write's options say of it."""
+    return store.with_options(table_options(options)) if options else store
 
 
 def _target(handle: TableHandle, schema_json: str, options: Mapping[str, str], case_sensitive: bool) -> TableHandle:
@@ -59,9 +65,7 @@ def _target(handle: TableHandle, schema_json: str, options: Mapping[str, str], c
         struct = json.loads(schema_json)
         struct["fields"] = [f for f in struct["fields"] if f["name"] != kind["name"]]
         schema_json = json.dumps(struct)
-    store = handle.open().store
-    if options:
-        store = store.with_options(table_options(options))
+    store = _with_options(handle.open().store, options)
     if not store.options.merges_schema:
         return handle
     rows = RowsToCome(schema_json=schema_json, case_sensitive=case_sensitive)
