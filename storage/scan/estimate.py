@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interbed.storage.analyze import TableStatistics
+from interbed.storage.analyze import ColumnStatistics, TableStatistics
 from interbed.storage.errors import CorruptFileError
 from interbed.storage.manifest.data_file import DataFileMeta
 from interbed.storage.row.binary_row import decode_row, decode_rows
@@ -36,7 +36,6 @@ _WIDTHS = {
     TypeRoot.VARBINARY: 100,
 }
 _OF_ANY_LENGTH = frozenset({TypeRoot.CHAR, TypeRoot.VARCHAR, TypeRoot.BINARY, TypeRoot.VARBINARY})
-_WITHOUT_BOUNDS = _OF_ANY_LENGTH
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +81,7 @@ def estimate_scan(
     stored = sum(file.file_size for split in plan.splits for file in split.files)
     known: dict[str, ColumnEstimate] = {}
     if statistics is not None:
-        known |= {name: ColumnEstimate(**_given(found)) for name, found in statistics.columns.items()}
+        known |= {name: _analyzed(found) for name, found in statistics.columns.items()}
     if files_too:
         for name, found in _of_files(store, [file for split in plan.splits for file in split.files], planned).items():
             known[name] = found if name not in known else _narrowed(known[name], found)
@@ -97,15 +96,15 @@ def estimate_scan(
     )
 
 
-def _given(found: Any) -> dict[str, Any]:
-    return {
-        "distinct": found.distinct,
-        "nulls": found.nulls,
-        "least": found.least,
-        "greatest": found.greatest,
-        "average_length": found.average_length,
-        "maximal_length": found.maximal_length,
-    }
+def _analyzed(found: ColumnStatistics) -> ColumnEstimate:
+    return ColumnEstimate(
+        distinct=found.distinct,
+        nulls=found.nulls,
+        least=found.least,
+        greatest=found.greatest,
+        average_length=found.average_length,
+        maximal_length=found.maximal_length,
+    )
 
 
 def _narrowed(whole: ColumnEstimate, part: ColumnEstimate) -> ColumnEstimate:
@@ -158,7 +157,7 @@ def _of_partitions(store: TableStore, plan: Plan, rows: int) -> dict[str, Column
     for index, field in enumerate(store.schema.partition_fields):
         values = {row[index] for row, _ in decoded}
         present: list[Any] = [value for value in values if value is not None]
-        bounded = present and isinstance(field.type, AtomicType) and field.type.root not in _WITHOUT_BOUNDS
+        bounded = present and isinstance(field.type, AtomicType) and field.type.root not in _OF_ANY_LENGTH
         found[field.name] = ColumnEstimate(
             distinct=len(present),
             nulls=min(rows, sum(count for row, count in decoded if row[index] is None)),
@@ -220,7 +219,7 @@ def _of_alike_files(store: TableStore, files: Sequence[DataFileMeta]) -> dict[st
         nulls = [s.null_counts[index] for s in stats]
         if any(count is None for count in nulls):
             continue
-        bounded = isinstance(field.type, AtomicType) and field.type.root not in _WITHOUT_BOUNDS
+        bounded = isinstance(field.type, AtomicType) and field.type.root not in _OF_ANY_LENGTH
         found[current.name] = ColumnEstimate(
             nulls=sum(count for count in nulls if count is not None),
             least=_extreme(lows[index], "min") if bounded else None,
