@@ -216,16 +216,3 @@ class Least(Greatest):
     """`min` and `bool_and`."""
 
     least = True
-
-
-def last_of_each(
-    order: Order, starts: npt.NDArray[np.int64], wanted: "npt.NDArray[np.bool_] | None"
-) -> npt.NDArray[np.int64]:
-    """The number of each slot's last wanted row, -1 when there is none; arguments are those of Segments."""
-    if not len(starts):
-        return np.empty(0, np.int64)
-    places = np.arange(len(order))
-    if wanted is not None:
-        places = np.where(wanted, places, _NULL)
-    places = np.maximum.reduceat(places, starts)
-    return np.where(places == _NULL, _NULL, order[places])
