@@ -25,7 +25,6 @@ import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.StructType;
 import scala.jdk.javaapi.CollectionConverters;
-import scala.runtime.AbstractPartialFunction;
 
 /**
  * Makes a write whose columns are matched by name one into the table as it will be, with the columns that it lacks, and with the
@@ -53,41 +52,30 @@ final class SchemaMerging extends Rule<LogicalPlan> {
 
   @Override
   public LogicalPlan apply(LogicalPlan plan) {
-    return plan.resolveOperators(
-        new AbstractPartialFunction<LogicalPlan, LogicalPlan>() {
-          @Override
-          public boolean isDefinedAt(LogicalPlan node) {
-            return node instanceof V2WriteCommand write
-                ? write.table() instanceof LogicalPlan target && openTable(target).isPresent() && write.query().resolved()
-                : node instanceof MergeIntoTable || node instanceof UpdateTable || node instanceof DeleteFromTable;
-          }
+    return plan.resolveOperators(new PlanRewrite(SchemaMerging::isChange, SchemaMerging::intoTarget));
+  }
 
-          @Override
-          public LogicalPlan apply(LogicalPlan node) {
-            if (node instanceof V2WriteCommand write) {
-              return intoTarget(write, (DataSourceV2Relation) write.table());
-            }
-            List<LogicalPlan> children = new ArrayList<>(CollectionConverters.asJava(node.children()));
-            children.set(0, closed(children.get(0)));
-            return (LogicalPlan) node.withNewChildren(CollectionConverters.asScala(children).toSeq());
-          }
-        });
+  private static boolean isChange(LogicalPlan node) {
+    return node instanceof V2WriteCommand write
+        ? write.table() instanceof LogicalPlan target && openTable(target).isPresent() && write.query().resolved()
+        : node instanceof MergeIntoTable || node instanceof UpdateTable || node instanceof DeleteFromTable;
+  }
+
+  private static LogicalPlan intoTarget(LogicalPlan node) {
+    if (node instanceof V2WriteCommand write) {
+      return intoTarget(write, (DataSourceV2Relation) write.table());
+    }
+    List<LogicalPlan> children = new ArrayList<>(CollectionConverters.asJava(node.children()));
+    children.set(0, closed(children.get(0)));
+    return (LogicalPlan) node.withNewChildren(CollectionConverters.asScala(children).toSeq());
   }
 
   /** The target of a change of rows, whose columns Spark resolves by itself: of a MERGE that only inserts, or read before. */
   private static LogicalPlan closed(LogicalPlan target) {
     return target.resolveOperators(
-        new AbstractPartialFunction<LogicalPlan, LogicalPlan>() {
-          @Override
-          public boolean isDefinedAt(LogicalPlan node) {
-            return openTable(node).isPresent();
-          }
-
-          @Override
-          public LogicalPlan apply(LogicalPlan node) {
-            return closed((DataSourceV2Relation) node, openTable(node).orElseThrow());
-          }
-        });
+        new PlanRewrite(
+            node -> openTable(node).isPresent(),
+            node -> closed((DataSourceV2Relation) node, openTable(node).orElseThrow())));
   }
 
   private static Optional<SparkTable> openTable(LogicalPlan node) {

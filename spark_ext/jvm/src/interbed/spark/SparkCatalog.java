@@ -169,43 +169,42 @@ public class SparkCatalog
 
   @Override
   public Table loadTable(Identifier identifier) throws NoSuchTableException {
-    return load(identifier, AS_THE_SESSION_SAYS);
+    return load(identifier, AS_THE_SESSION_SAYS, true);
   }
 
   @Override
   public Table loadTable(Identifier identifier, String version) throws NoSuchTableException {
-    return load(identifier, new TimeTravel().setVersion(version));
+    return load(identifier, new TimeTravel().setVersion(version), true);
   }
 
   @Override
   public Table loadTable(Identifier identifier, long timestampMicros) throws NoSuchTableException {
-    return load(identifier, new TimeTravel().setTimestampMicros(timestampMicros));
+    return load(identifier, new TimeTravel().setTimestampMicros(timestampMicros), true);
   }
 
   /** For writes: into the newest snapshot, also while a setting makes reads see an older one. */
   @Override
   public Table loadTable(Identifier identifier, Set<TableWritePrivilege> privileges) throws NoSuchTableException {
-    SparkTable table = load(identifier, NEWEST);
-    return SchemaMerging.isFor(privileges) ? table : new SparkTable(table.name(), table.info());
+    return load(identifier, NEWEST, SchemaMerging.isFor(privileges));
   }
 
   @Override
   public boolean tableExists(Identifier identifier) {
     try {
-      load(identifier, NEWEST);
+      load(identifier, NEWEST, false);
       return true;
     } catch (NoSuchTableException error) {
       return false;
     }
   }
 
-  private SparkTable load(Identifier identifier, TimeTravel at) throws NoSuchTableException {
+  private SparkTable load(Identifier identifier, TimeTravel at, boolean forAnyRows) throws NoSuchTableException {
     if (identifier.namespace().length != 1) {
       throw new NoSuchTableException(identifier);
     }
     TableRef table = table(identifier);
     TableInfo info = inTable(identifier, planner -> planner.loadTable(table, at));
-    return new SparkTable(name() + "." + identifier, info, SchemaMerging.isPossible(info));
+    return new SparkTable(name() + "." + identifier, info, forAnyRows && SchemaMerging.isPossible(info));
   }
 
   @Override

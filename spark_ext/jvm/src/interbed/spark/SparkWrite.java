@@ -98,10 +98,10 @@ class SparkWrite implements RequiresDistributionAndOrdering, BatchWrite {
   @Override
   public Distribution requiredDistribution() {
     WriteClustering clustering = clustering();
-    List<Expression> expressions = new ArrayList<>();
     if (clustering.isSetSpread() && !clustering.getSpread().isEmpty()) {
       return PlaceOfChange.distribution(clustering, table.info().getPartitionKeysSize());
     }
+    List<Expression> expressions = new ArrayList<>();
     for (String column : clustering.getColumns()) {
       expressions.add(Names.reference(column));
     }

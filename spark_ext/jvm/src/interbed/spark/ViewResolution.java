@@ -18,7 +18,6 @@ import org.apache.spark.sql.catalyst.rules.Rule;
 import org.apache.spark.sql.classic.Dataset;
 import org.apache.spark.sql.classic.SparkSession;
 import scala.jdk.javaapi.CollectionConverters;
-import scala.runtime.AbstractPartialFunction;
 
 /**
  * Puts a view's query in the place of its name.
@@ -39,17 +38,9 @@ final class ViewResolution extends Rule<LogicalPlan> {
   @Override
   public LogicalPlan apply(LogicalPlan plan) {
     return plan.resolveOperators(
-        new AbstractPartialFunction<LogicalPlan, LogicalPlan>() {
-          @Override
-          public boolean isDefinedAt(LogicalPlan node) {
-            return node instanceof UnresolvedRelation relation && !relation.isStreaming();
-          }
-
-          @Override
-          public LogicalPlan apply(LogicalPlan node) {
-            return resolved((UnresolvedRelation) node).orElse(node);
-          }
-        });
+        new PlanRewrite(
+            node -> node instanceof UnresolvedRelation relation && !relation.isStreaming(),
+            node -> resolved((UnresolvedRelation) node).orElse(node)));
   }
 
   private Optional<LogicalPlan> resolved(UnresolvedRelation relation) {
@@ -130,22 +121,20 @@ final class ViewResolution extends Rule<LogicalPlan> {
     CatalogRegistry registry = CatalogRegistry.of(session);
     return CTESubstitution.apply(query)
         .transformWithSubqueries(
-            new AbstractPartialFunction<LogicalPlan, LogicalPlan>() {
-              @Override
-              public boolean isDefinedAt(LogicalPlan node) {
-                return node instanceof UnresolvedRelation
-                    || (node instanceof RelationTimeTravel travel && travel.relation() instanceof UnresolvedRelation);
-              }
+            new PlanRewrite(ViewResolution::isName, node -> qualifiedName(registry, view, node)));
+  }
 
-              @Override
-              public LogicalPlan apply(LogicalPlan node) {
-                if (node instanceof RelationTimeTravel travel) {
-                  LogicalPlan relation = qualified(registry, view, (UnresolvedRelation) travel.relation());
-                  return new RelationTimeTravel(relation, travel.timestamp(), travel.version());
-                }
-                return qualified(registry, view, (UnresolvedRelation) node);
-              }
-            });
+  private static boolean isName(LogicalPlan node) {
+    return node instanceof UnresolvedRelation
+        || (node instanceof RelationTimeTravel travel && travel.relation() instanceof UnresolvedRelation);
+  }
+
+  private static LogicalPlan qualifiedName(CatalogRegistry registry, QualifiedName view, LogicalPlan node) {
+    if (node instanceof RelationTimeTravel travel) {
+      LogicalPlan relation = qualified(registry, view, (UnresolvedRelation) travel.relation());
+      return new RelationTimeTravel(relation, travel.timestamp(), travel.version());
+    }
+    return qualified(registry, view, (UnresolvedRelation) node);
   }
 
   private static LogicalPlan qualified(CatalogRegistry registry, QualifiedName view, UnresolvedRelation relation) {
