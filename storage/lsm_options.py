@@ -180,6 +180,16 @@ class LsmOptions(OptionReader):
         return self.number("compaction.small-file-ratio", 0.7)
 
     @property
+    def record_expire_millis(self) -> int | None:
+        """How old rows get before a compaction leaves them out; None for any age."""
+        return self.optional_duration_millis("record-level.expire-time")
+
+    @property
+    def record_time_field(self) -> str | None:
+        """The column with the time from which a row's age counts, None when there is none."""
+        return self.raw.get("record-level.time-field")
+
+    @property
     def commit_force_compact(self) -> bool:
         """Whether a commit waits for the compaction."""
         return self.boolean("commit.force-compact", False)

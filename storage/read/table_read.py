@@ -14,7 +14,14 @@ from interbed.storage.read.change_read import ChangeRead
 from interbed.storage.read.columns import ReadColumns
 from interbed.storage.read.deletions import deletions_in
 from interbed.storage.read.file_read import FileRead, block_rows
-from interbed.storage.read.merge_read import DeletedOf, MergeRead, PathOf, merge_function_for, no_deletions
+from interbed.storage.read.merge_read import (
+    DeletedOf,
+    MergeRead,
+    PathOf,
+    RowSource,
+    merge_function_for,
+    no_deletions,
+)
 from interbed.storage.read.parallel import read_ahead
 from interbed.storage.scan.split import Split
 from interbed.storage.schema.table_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, TableSchema
@@ -116,17 +123,19 @@ def kv_batches(
     *,
     drop_deletes: bool,
     deleted_of: DeletedOf = no_deletions,
+    source: RowSource | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Sections of a bucket merged into records for new data files: what compaction writes.
 
     Batches have `_KEY_<k>` for each key column, `_SEQUENCE_NUMBER`, `_VALUE_KIND`, then all columns of the table, in
     the types of the current schema. Sections must be in key order; so are the records then. Without `drop_deletes`
-    records that delete their key stay. Rows that `deleted_of` says are gone are left out.
+    records that delete their key stay. Rows that `deleted_of` says are gone are left out. `source` gives rows of files
+    instead of the files themselves.
     """
     schema = store.schema
     merge = MergeRead(store, schema.fields, merge_function_for(store, drop_deletes=drop_deletes))
     for section in sections:
-        for batch in merge.section(section, path_of, with_system=True, deleted_of=deleted_of):
+        for batch in merge.section(section, path_of, with_system=True, deleted_of=deleted_of, source=source):
             yield as_records(schema, batch)
 
 

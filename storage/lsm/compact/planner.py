@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 
+from interbed.storage.lsm.compact.expiry import RecordExpiry
 from interbed.storage.lsm.compact.rewriter import BucketRewriter
 from interbed.storage.lsm.compact.rewriters import Rewriters
 from interbed.storage.lsm.compact.strategy import Moment, Pick, UniversalStrategy, pick_full
@@ -26,7 +27,8 @@ class CompactionPlanner:
         options = store.options
         self.strategy = UniversalStrategy.of(options)
         self._store = store
-        self._rewriters = Rewriters(store)
+        self._expiry = RecordExpiry.of(store, clock)
+        self._rewriters = Rewriters(store, self._expiry)
         self._clock = clock
         target = options.target_file_size_for(primary_key=True)
         self._small_file_bytes = int(target * options.small_file_ratio)
@@ -69,6 +71,7 @@ class CompactionPlanner:
             small_file_bytes=self._small_file_bytes,
             rule=rewriter.upgrade_rule,
             deletion_vectors=options.deletion_vectors_enabled,
+            is_expired=self._holds_old_rows,
             rewrite_all=options.force_rewrite_all_files,
         )
 
@@ -81,5 +84,8 @@ class CompactionPlanner:
             return self.unit(pick, levels, rewriter)
         marked = {v.data_file_name for f in index_files for v in f.deletion_vectors or ()}
         everything = self._store.options.force_rewrite_all_files
-        files = [f for f in levels.files if everything or f.file_name in marked]
+        files = [f for f in levels.files if everything or f.file_name in marked or self._holds_old_rows(f)]
         return plan_file_rewrite(files, levels.max_level)
+
+    def _holds_old_rows(self, file: DataFileMeta) -> bool:
+        return self._expiry is not None and self._expiry.is_due(file)

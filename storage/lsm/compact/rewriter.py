@@ -10,12 +10,13 @@ from interbed.storage.deletion.bucket_deletions import BucketDeletions
 from interbed.storage.deletion.vector import DeletionVector
 from interbed.storage.format.layout import DataFileLayout, DataFileNames
 from interbed.storage.format.writer import RollingFileWriter
+from interbed.storage.lsm.compact.expiry import ExpiringRows, RecordExpiry
 from interbed.storage.lsm.compact.unit import Section, UpgradeRule
 from interbed.storage.lsm.merge_function.api import MergeFunction
 from interbed.storage.lsm.sorted_run import SortedRun
 from interbed.storage.manifest.data_file import DataFileMeta, FileSource
 from interbed.storage.manifest.index_file import IndexFileMeta
-from interbed.storage.read.merge_read import MergeRead
+from interbed.storage.read.merge_read import MergeRead, RowSource
 from interbed.storage.read.table_read import as_records, kv_batches
 from interbed.storage.store import TableStore
 
@@ -55,7 +56,10 @@ class BucketRewriter(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketFiles:
-    """Where and how the files of one bucket are read and written. `deletions` are None without deletion vectors."""
+    """Where and how the files of one bucket are read and written. `deletions` are None without deletion vectors.
+
+    Rows that `expiry` finds too old are left out where the output is the bucket's `oldest_level` or below it.
+    """
 
     store: TableStore
     directory: str
@@ -63,6 +67,8 @@ class BucketFiles:
     names: DataFileNames
     changelog_names: DataFileNames
     deletions: BucketDeletions | None
+    expiry: RecordExpiry | None
+    oldest_level: int
 
     def path_of(self, file: DataFileMeta) -> str:
         """Where a data file lives."""
@@ -71,6 +77,12 @@ class BucketFiles:
     def deleted_of(self, file: DataFileMeta) -> DeletionVector | None:
         """Which rows of a data file are gone."""
         return None if self.deletions is None else self.deletions.of(file.file_name)
+
+    def rows_for(self, output_level: int) -> RowSource | None:
+        """What gives the rows that are merged to that level; None for all rows of the files."""
+        if self.expiry is None or output_level < self.oldest_level:
+            return None
+        return ExpiringRows(self.expiry)
 
     def writer(self, level: int, *, changelog: bool = False) -> RollingFileWriter:
         """A writer of new data files, or changelog files, of that level."""
@@ -105,7 +117,12 @@ class MergeRewriter:
         files = self._files
         with files.writer(output_level) as writer:
             records = kv_batches(
-                files.store, sections, files.path_of, drop_deletes=drop_deletes, deleted_of=files.deleted_of
+                files.store,
+                sections,
+                files.path_of,
+                drop_deletes=drop_deletes,
+                deleted_of=files.deleted_of,
+                source=files.rows_for(output_level),
             )
             for batch in records:
                 writer.write(files.in_layout(batch))
@@ -165,8 +182,9 @@ class ChangelogRewriter(MergeRewriter):
         if not self._changes.concern(sections, output_level):
             return super().rewrite(sections, output_level=output_level, drop_deletes=drop_deletes)
         files = self._files
+        source = files.rows_for(output_level)
         with files.writer(output_level) as writer, files.writer(output_level, changelog=True) as changelog:
-            for batch in self._merged(sections, output_level, changelog, drop_deletes=drop_deletes):
+            for batch in self._merged(sections, output_level, changelog, drop_deletes=drop_deletes, source=source):
                 writer.write(files.in_layout(batch))
             told = changelog.close()
             try:
@@ -187,7 +205,13 @@ class ChangelogRewriter(MergeRewriter):
             return tuple(changelog.close())
 
     def _merged(
-        self, sections: Sequence[Section], output_level: int, changelog: RollingFileWriter, *, drop_deletes: bool
+        self,
+        sections: Sequence[Section],
+        output_level: int,
+        changelog: RollingFileWriter,
+        *,
+        drop_deletes: bool,
+        source: RowSource | None = None,
     ) -> Iterator[pa.RecordBatch]:
         files = self._files
 
@@ -199,6 +223,8 @@ class ChangelogRewriter(MergeRewriter):
         )
         merge = MergeRead(files.store, files.store.schema.fields, function)
         for section in sections:
-            batches = merge.section(section, files.path_of, with_system=True, deleted_of=files.deleted_of)
+            batches = merge.section(
+                section, files.path_of, with_system=True, deleted_of=files.deleted_of, source=source
+            )
             for batch in batches:
                 yield as_records(files.store.schema, batch)

@@ -9,6 +9,7 @@ from interbed.storage.lsm.compact.changes import (
     LookupCompactionChanges,
     produces_changelog,
 )
+from interbed.storage.lsm.compact.expiry import RecordExpiry
 from interbed.storage.lsm.compact.rewriter import BucketFiles, BucketRewriter, ChangelogRewriter, MergeRewriter
 from interbed.storage.lsm.levels import Levels
 from interbed.storage.lsm.lookup.cache import shared_lookup_files
@@ -22,9 +23,10 @@ from interbed.storage.store import TableStore
 class Rewriters:
     """Makes the rewriter of each bucket of one table; may be shared by threads."""
 
-    def __init__(self, store: TableStore) -> None:
+    def __init__(self, store: TableStore, expiry: RecordExpiry | None = None) -> None:
         options = store.options
         self._store = store
+        self._expiry = expiry
         self._layout = DataFileLayout.of(store.schema, options)
         self._names = DataFileNames(options.data_file_prefix)
         self._changelog_names = DataFileNames(options.changelog_file_prefix)
@@ -44,6 +46,8 @@ class Rewriters:
             names=self._names,
             changelog_names=self._changelog_names,
             deletions=deletions,
+            expiry=self._expiry,
+            oldest_level=max((run.level for run in levels.runs), default=0),
         )
         if options.changelog_producer is ChangelogProducer.FULL_COMPACTION:
             changes = FullCompactionChanges(store=store, max_level=levels.max_level)

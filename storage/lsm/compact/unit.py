@@ -65,13 +65,15 @@ def plan_unit(
     small_file_bytes: int,
     rule: Callable[[DataFileMeta, int], UpgradeRule] = lambda file, level: UpgradeRule.PLAIN,
     deletion_vectors: bool = False,
+    is_expired: Callable[[DataFileMeta], bool] = lambda file: False,
     rewrite_all: bool = False,
 ) -> CompactionUnit | None:
     """How to carry out a pick; None when that changes nothing.
 
     Large files that meet no other are moved without a rewrite, unless `rule` (of a file and the output level) says
     otherwise or they hold deletes that end at the highest level; files smaller than `small_file_bytes` are rewritten
-    together with their neighbours. `rewrite_all` rewrites every file. Follows Paimon's MergeTreeCompactTask.
+    together with their neighbours. `is_expired` tells files with rows that end where nothing older lies below;
+    `rewrite_all` rewrites every file. Follows Paimon's MergeTreeCompactTask.
     """
     level = pick.output_level
     oldest = max(r.level for r in levels.runs)
@@ -83,7 +85,8 @@ def plan_unit(
     def move_or_rewrite(file: DataFileMeta) -> None:
         # An unknown count may hide deletes, which must not reach the highest level.
         deletes = level == levels.max_level and file.delete_row_count != 0
-        if deletes or rewrite_all:
+        ends = level >= oldest and is_expired(file)
+        if deletes or ends or rewrite_all:
             steps.append(Rewrite(sections=((SortedRun(files=(file,)),),)))
         elif file.level != level:
             how = rule(file, level)

@@ -1,0 +1,120 @@
+"""Rows that leave a table with a primary key because they are old: `record-level.expire-time`.
+
+They go in compactions only, so that readers see them until one comes. What is too old is left out before rows are
+merged, and only where nothing older lies below the output: an older row of the key would be seen again. Java Paimon,
+whose full compactions do the same, lets rows go in any compaction.
+
+Source: paimon-core `io.RecordLevelExpire`; documentation page `primary-key-table/compaction`.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from interbed.storage.deletion.vector import DeletionVector
+from interbed.storage.manifest.data_file import DataFileMeta
+from interbed.storage.predicate.expr import Predicate
+from interbed.storage.read.file_read import FileRead
+from interbed.storage.read.merge_read import RowSource
+from interbed.storage.row.binary_row import decode_rows
+from interbed.storage.store import TableStore
+from interbed.storage.types.data_type import DataField
+
+Seconds = npt.NDArray[np.int64]
+
+_MILLIS_FROM = 1_000_000_000_000
+"""A BIGINT from here on counts milliseconds since the epoch, a smaller one seconds."""
+_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordExpiry:
+    """Which rows of a table are too old: those whose `time` was more than `seconds` ago. No time, no end.
+
+    A time counts in whole seconds; those without a zone are taken for UTC, as Java Paimon takes them.
+    """
+
+    store: TableStore
+    time: DataField
+    seconds: int
+    clock: Callable[[], int]
+    """Milliseconds since the epoch."""
+
+    @staticmethod
+    def of(store: TableStore, clock: Callable[[], int]) -> "RecordExpiry | None":
+        """What the table's options ask for; None when rows stay for ever."""
+        millis, name = store.options.record_expire_millis, store.options.record_time_field
+        if millis is None or name is None:
+            return None
+        return RecordExpiry(store=store, time=store.schema.by_name[name], seconds=millis // 1000, clock=clock)
+
+    def is_due(self, file: DataFileMeta) -> bool:
+        """Whether the file holds a row that is too old, as far as its statistics tell."""
+        own = self.store.schema
+        written = own if file.schema_id == own.id else self.store.schemas.schema(file.schema_id)
+        names = written.names if file.value_stats_cols is None else file.value_stats_cols
+        then = next((f for f in written.fields if f.id == self.time.id), None)
+        if then is None or then.name not in names or len(file.value_stats.null_counts) != len(names):
+            return False
+        types = [written.by_name[n].type for n in names]
+        oldest = decode_rows([file.value_stats.min_values], types)[list(names).index(then.name)]
+        return bool(self._is_old(oldest)[0])
+
+    def kept(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows without those that are too old."""
+        old = self._is_old(rows.column(self.time.name))
+        return rows.filter(pa.array(~old)) if old.any() else rows
+
+    def _is_old(self, times: "pa.Array[Any]") -> npt.NDArray[np.bool_]:
+        now = self.clock() // 1000
+        known = times.is_valid().to_numpy(zero_copy_only=False)
+        old: npt.NDArray[np.bool_] = known & (_seconds(times) < now - self.seconds)
+        return old
+
+
+class ExpiringRows:
+    """A RowSource that leaves rows out which are too old."""
+
+    def __init__(self, expiry: RecordExpiry) -> None:
+        self._expiry = expiry
+        self._files: RowSource = FileRead(expiry.store, expiry.store.schema.fields)
+
+    def batches(
+        self,
+        file: DataFileMeta,
+        path: str,
+        *,
+        batch_rows: int,
+        predicate: Predicate | None = None,
+        with_sequence: bool = False,
+        with_kind: bool = False,
+        use_threads: bool = False,
+        deleted: DeletionVector | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """See RowSource."""
+        found = self._files.batches(
+            file,
+            path,
+            batch_rows=batch_rows,
+            predicate=predicate,
+            with_sequence=with_sequence,
+            with_kind=with_kind,
+            use_threads=use_threads,
+            deleted=deleted,
+        )
+        for batch in found:
+            yield self._expiry.kept(batch)
+
+
+def _seconds(times: "pa.Array[Any]") -> Seconds:
+    """Times as seconds since the epoch; whatever where they are null."""
+    counted = times if pa.types.is_integer(times.type) else times.cast(pa.int64())
+    values = counted.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    if pa.types.is_timestamp(times.type):
+        found: Seconds = values // _PER_SECOND[times.type.unit]
+        return found
+    return np.where(values >= _MILLIS_FROM, values // 1000, values)
