@@ -20,13 +20,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from interbed.storage.lsm.byte_words import words_of_bytes
+
 Words: TypeAlias = npt.NDArray[np.uint64]
 Order: TypeAlias = npt.NDArray[np.int64]
 Mask: TypeAlias = npt.NDArray[np.bool_]
 Column: TypeAlias = "pa.Array[Any] | pa.ChunkedArray[Any]"
 
 _SIGN = np.uint64(1 << 63)
-_WORD_BYTES = 8
 MAX_STRING_WORDS = 4
 """Strings that differ beyond this many words are ranked by Arrow's sort, which is faster than as many passes."""
 MAX_WORDS_IN_TURN = 64
@@ -102,7 +103,7 @@ def words_in_turn(column: Column) -> Iterator[Words]:
     """The words of one column without nulls, each made when it is asked for: often the first ones tell values apart."""
     array = _one_array(column)
     if pa.types.is_string(array.type) or pa.types.is_binary(array.type):
-        yield from _words_of_bytes(array, MAX_WORDS_IN_TURN)
+        yield from words_of_bytes(array, MAX_WORDS_IN_TURN)
     else:
         yield from _value_words(array)
 
@@ -296,81 +297,4 @@ def _decimal_words(array: "pa.Array[Any]", precision: int) -> list[Words]:
 
 
 def _bytes_words(array: "pa.Array[Any]") -> list[Words]:
-    return list(_words_of_bytes(array, MAX_STRING_WORDS))
-
-
-def _words_of_bytes(array: "pa.Array[Any]", most: int) -> Iterator[Words]:
-    """Words of eight bytes, or one of ranks where `most` words do not hold the longest value."""
-    rows = len(array)
-    _, offset_buffer, data = array.buffers()
-    if rows == 0 or offset_buffer is None:
-        yield np.zeros(rows, np.uint64)
-        return
-    offsets = np.frombuffer(memoryview(offset_buffer), np.int32, count=rows + 1, offset=4 * array.offset).astype(
-        np.int64
-    )
-    low, high = int(offsets[0]), int(offsets[-1])
-    if data is None or high == low:
-        yield np.zeros(rows, np.uint64)
-        return
-    lengths = np.diff(offsets)
-    shortest, longest = int(lengths.min()), int(lengths.max())
-    prefix = _common_prefix(array)
-    if longest - prefix > most * _WORD_BYTES:
-        yield _rank_words(array)
-        return
-    content = np.frombuffer(memoryview(data), np.uint8, count=high - low, offset=low)
-    if shortest == longest:
-        yield from _fixed_width_words(content.reshape(rows, longest)[:, prefix:])
-        return
-    yield from _variable_width_words(content, offsets[:-1] - low + prefix, lengths - prefix)
-    if not content.all():
-        # Zero padding makes 'a' and 'a\0' alike; the shorter one is the lesser.
-        yield lengths.astype(np.uint64)
-
-
-def _fixed_width_words(content: npt.NDArray[np.uint8]) -> Iterator[Words]:
-    rows, width = content.shape
-    count = -(-width // _WORD_BYTES)
-    if count == 0:
-        yield np.zeros(rows, np.uint64)
-        return
-    padded = np.zeros((rows, count * _WORD_BYTES), np.uint8)
-    padded[:, :width] = content
-    words = padded.view(">u8")
-    for i in range(count):
-        yield words[:, i].astype(np.uint64)
-
-
-def _variable_width_words(
-    content: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
-) -> Iterator[Words]:
-    # Eight bytes are read at any byte position through a view with stride 1; what lies behind a value's end is
-    # shifted out. The padding lets the last value's read run over.
-    padded = np.concatenate([content, np.zeros(_WORD_BYTES, np.uint8)])
-    at = np.ndarray(shape=(len(content) + 1,), dtype=">u8", buffer=padded.data, strides=(1,))
-    for position in range(0, int(lengths.max()), _WORD_BYTES):
-        read = at[np.minimum(starts + position, len(content))].astype(np.uint64)
-        have = np.clip(lengths - position, 0, _WORD_BYTES).astype(np.uint64)
-        spare = (np.uint64(_WORD_BYTES) - have) * np.uint64(8)
-        # A shift by 64 bits is undefined, hence the mask and the separate case of no byte left.
-        kept = (read >> (spare & np.uint64(63))) << (spare & np.uint64(63))
-        yield np.where(have == 0, np.uint64(0), kept)
-    if not lengths.any():
-        yield np.zeros(len(lengths), np.uint64)
-
-
-def _common_prefix(array: "pa.Array[Any]") -> int:
-    bounds = pc.min_max(array.cast(pa.binary()) if pa.types.is_string(array.type) else array)
-    least, greatest = bounds["min"].as_py(), bounds["max"].as_py()
-    length = 0
-    for a, b in zip(least, greatest, strict=False):
-        if a != b:
-            break
-        length += 1
-    return length
-
-
-def _rank_words(array: "pa.Array[Any]") -> Words:
-    ranks = pc.rank(array, sort_keys="ascending", tiebreaker="dense")
-    return np.asarray(ranks.to_numpy()).astype(np.uint64, copy=False)
+    return list(words_of_bytes(array, MAX_STRING_WORDS))

@@ -143,6 +143,11 @@ class KeyRows:
         return np.repeat(np.arange(len(self.firsts)), self.sizes)
 
     @cached_property
+    def longest(self) -> int:
+        """The most rows that a key has: one more than there are `rounds`."""
+        return int(self.sizes.max(initial=0))
+
+    @cached_property
     def rounds(self) -> list[tuple[Order, Order]]:
         """From the second oldest rows on: the keys that have such a row, and the rows."""
         found = []
@@ -152,6 +157,11 @@ class KeyRows:
             position += 1
             keys = keys.compress(self.sizes.take(keys) > position)
         return found
+
+    def of_keys(self, wanted: Mask) -> "KeyRows":
+        """The rows of some keys; `wanted` is by key."""
+        sizes = self.sizes.compress(wanted)
+        return KeyRows(self.order.compress(wanted.repeat(self.sizes)), np.cumsum(sizes) - sizes)
 
     def has(self, wanted: Mask) -> Mask:
         """Which keys have a row that is wanted; `wanted` is by row."""

@@ -79,6 +79,8 @@ def _value_of(result: Any, column: Any) -> list[Any]:
 @given(st.data())
 def test_reducing_is_adding_row_by_row(kind: str, name: str, data: st.DataObject) -> None:
     keys = data.draw(st.lists(st.lists(st.none() | VALUES[kind][2], min_size=1, max_size=7), min_size=1, max_size=6))
+    # Keys with many rows are reduced in another way.
+    keys[0] = keys[0] * data.draw(st.sampled_from([1, 1, 1, 65]))
     column = _column(kind, [value for values in keys for value in values])
     # Rows of a key are side by side in order, but lie anywhere in the block.
     order = np.random.default_rng(data.draw(st.integers(0, 99))).permutation(len(column))

@@ -73,7 +73,7 @@ class _Numbers(Fold):
             made = sums_of(ordered, keys) if sums else function.reduceat(ordered, keys.firsts, dtype=ordered.dtype)
         elif function is np.add and ordered.dtype == np.float64:
             made = _float_sums(ordered, keys)
-        elif int(keys.sizes.max()) > _MANY_ROWS:
+        elif keys.longest > _MANY_ROWS:
             # Few long keys: a loop over keys takes fewer steps than one over rounds.
             bounds = zip(keys.firsts.tolist(), keys.sizes.tolist(), strict=True)
             with np.errstate(all="ignore"):

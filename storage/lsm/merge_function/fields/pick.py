@@ -16,6 +16,8 @@ from interbed.storage.lsm.merge_function.segments import KeyRows, Picked, Slots
 from interbed.storage.lsm.merge_function.take import validity, without_nulls
 
 _NULL = -1
+_MANY_ROWS = 64
+"""Where a key has more rows than that, rounds cost more than to look at all rows at once."""
 
 
 class Pick(Fold):
@@ -177,7 +179,9 @@ class Greatest(Pick):
             if rest is None:
                 return self._greatest_of_short(first - lowest, bits, shift, keys)
             words = chain([rest], words)
-        return self._greatest_of_long(chain([first], words), keys)
+        if keys.longest > _MANY_ROWS:
+            return Picked(self._greatest_of_long(chain([first], words), keys))
+        return self._greatest_of_few(first, words, keys)
 
     def _greatest_of_short(self, words: Words, bits: int, shift: int, keys: KeyRows) -> Picked:
         """Where key, value and place fit into one number: a running maximum that begins anew with each key."""
@@ -190,7 +194,28 @@ class Greatest(Pick):
         places = np.maximum.accumulate(mixed).take(keys.lasts) & np.uint64((1 << shift) - 1)
         return Picked(keys.order.take(places.view(np.int64)))
 
-    def _greatest_of_long(self, words: Iterable[Words], keys: KeyRows) -> Picked:
+    def _greatest_of_few(self, first: Words, rest: Iterable[Words], keys: KeyRows) -> Picked:
+        """Round by round the greater first word stays; keys with two alike are looked at again, by all words."""
+        words = ~first if self.least else first
+        if self._valid is not None:
+            # Nulls are least. What halving makes alike is looked at again.
+            words = np.where(self._valid, (words >> np.uint64(1)) + np.uint64(1), np.uint64(0))
+        rows = keys.oldest.copy()
+        most = words.take(rows)
+        alike = np.zeros(len(keys), np.bool_)
+        for more, others in keys.rounds:
+            before, met = most.take(more), words.take(others)
+            greater = met > before
+            most[more] = np.maximum(met, before)
+            rows[more.compress(greater)] = others.compress(greater)
+            equal = met == before if self._valid is None else (met == before) & (met != 0)
+            if equal.any():
+                alike[more.compress(equal)] = True
+        if alike.any():
+            rows[alike] = self._greatest_of_long(chain([first], rest), keys.of_keys(alike))
+        return Picked(rows)
+
+    def _greatest_of_long(self, words: Iterable[Words], keys: KeyRows) -> Order:
         """Word by word: of a key's values those stay that have the greatest first word, then the greatest second …"""
         rows = keys.newest.copy()
         left, most = np.ones(len(keys.order), np.bool_), len(keys)
@@ -209,7 +234,7 @@ class Greatest(Pick):
         # Where no value is left, all are null, and so is the newest one.
         places = np.flatnonzero(left)
         rows[keys.keys.take(places)] = keys.order.take(places)
-        return Picked(rows)
+        return rows
 
 
 class Least(Greatest):
