@@ -8,7 +8,8 @@ Specification page: `concepts/spec/fileindex`.
 """
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from interbed.storage.errors import CorruptFileError, UnsupportedVersionError
@@ -47,6 +48,16 @@ def encode_container(columns: Mapping[str, ColumnIndexes]) -> bytes:
     return b"".join([*parts, _INT.pack(0), *body])
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexPlace:
+    """That a column has an index of a kind, and how many bytes it takes; `is_empty`: it is known to have no content."""
+
+    column: str
+    kind: str
+    length: int
+    is_empty: bool
+
+
 class IndexContainer:
     """A container whose header was read; indexes are read when they are asked for.
 
@@ -56,7 +67,7 @@ class IndexContainer:
 
     def __init__(self, source: Any, name: str) -> None:
         self._source = source
-        self._name = name
+        self.name = name
         start = self._read(0, _START.size)
         magic, version, length = _START.unpack(start)
         if magic != MAGIC:
@@ -75,6 +86,15 @@ class IndexContainer:
         """The kinds of index that each column has."""
         return {column: tuple(kinds) for column, kinds in self._places.items()}
 
+    @property
+    def places(self) -> Sequence[IndexPlace]:
+        """All indexes, in the container's order."""
+        return [
+            IndexPlace(column=column, kind=kind, length=length, is_empty=start == _NO_CONTENT)
+            for column, kinds in self._places.items()
+            for kind, (start, length) in kinds.items()
+        ]
+
     def content(self, column: str, kind: str) -> bytes | None:
         """An index; None for one without content. KeyError when there is no such index."""
         start, length = self._places[column][kind]
@@ -91,9 +111,9 @@ class IndexContainer:
             self._source.seek(start)
             content: bytes = self._source.read(length)
         except ValueError as error:
-            raise CorruptFileError(f"{self._name} has a file index that can't be decoded: {error}.") from error
+            raise CorruptFileError(f"{self.name} has a file index that can't be decoded: {error}.") from error
         if len(content) != length:
-            raise CorruptFileError(f"{self._name} ends within a file index.")
+            raise CorruptFileError(f"{self.name} ends within a file index.")
         return content
 
 

@@ -1,8 +1,9 @@
 """What the indexes of a data file say of a filter: which of its rows may match."""
 
 import struct
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -122,20 +123,32 @@ def with_indexes(
     Without `file_io` only those in the manifest are looked at. Raises CorruptFileError and UnsupportedVersionError
     naming the file.
     """
+    with open_container(file, path, file_io) as container:
+        return None if container is None else use(ColumnReaders(container, fields, container.name))
+
+
+def index_path(file: DataFileMeta, path: str) -> str | None:
+    """The path of the file with the indexes of the data file at `path`; None when there is no such file."""
+    beside = index_file_of(file)
+    return None if beside is None else f"{path.rpartition('/')[0]}/{beside}"
+
+
+@contextmanager
+def open_container(file: DataFileMeta, path: str, file_io: FileIO | None) -> Iterator[IndexContainer | None]:
+    """The container of a data file's indexes, as long as they are read; None and errors as for with_indexes."""
     if file.embedded_file_index is not None:
-        name = f"The manifest's entry of {file.file_name}"
-        embedded: Any = pa.BufferReader(file.embedded_file_index)
-        return use(ColumnReaders(IndexContainer(embedded, name), fields, name))
-    beside = None if file_io is None else index_file_of(file)
+        yield IndexContainer(pa.BufferReader(file.embedded_file_index), f"The manifest's entry of {file.file_name}")
+        return
+    beside = None if file_io is None else index_path(file, path)
     if file_io is None or beside is None:
-        return None
-    index_path = f"{path.rpartition('/')[0]}/{beside}"
+        yield None
+        return
     try:
-        with file_io.open_input(index_path) as source:
-            return use(ColumnReaders(IndexContainer(source, index_path), fields, index_path))
+        with file_io.open_input(beside) as source:
+            yield IndexContainer(source, beside)
     except FileNotFoundError:
         raise CorruptFileError(
-            f"The file index {index_path} is missing. The snapshot that names it may have expired while it was read; "
+            f"The file index {beside} is missing. The snapshot that names it may have expired while it was read; "
             "read the newest. Otherwise set 'file-index.read.enabled' to 'false' to read without it."
         ) from None
 

@@ -1,4 +1,4 @@
-"""The system tables of files: files, manifests, partitions, buckets, index files, statistics.
+"""The system tables of files: files, their key ranges, manifests, partitions, buckets, statistics.
 
 They show the newest snapshot, or the one that the scan options name. Each row is a file or a sum over files: loops go
 over metadata, which is in memory anyway.
@@ -35,7 +35,8 @@ from interbed.storage.system.column import (
 )
 
 
-def _entries(store: TableStore) -> list[ManifestEntry]:
+def current_entries(store: TableStore) -> list[ManifestEntry]:
+    """The data files of the newest snapshot, or of the one that the scan options name."""
     snapshot = starting_snapshot(store)
     if snapshot is None:
         return []
@@ -43,19 +44,24 @@ def _entries(store: TableStore) -> list[ManifestEntry]:
     return merge_entries(reader.entries(reader.data(snapshot)))
 
 
+def data_file_path(store: TableStore, entry: ManifestEntry) -> str:
+    """Where a data file is."""
+    directory = store.paths.bucket_directory(entry.partition, entry.bucket)
+    return entry.file.external_path or f"{directory}/{entry.file.file_name}"
+
+
 def _files(store: TableStore) -> Sequence[Row]:
     statistics = _Statistics(store)
     rows: list[Row] = []
-    for entry in _entries(store):
+    for entry in current_entries(store):
         file = entry.file
-        directory = store.paths.bucket_directory(entry.partition, entry.bucket)
         keys = [f.type for f in store.schemas.schema(file.schema_id).key_fields]
         nulls, least, greatest = statistics.of(file)
         rows.append(
             (
                 row_text(entry.partition, store.schema.partition_types),
                 entry.bucket,
-                file.external_path or f"{directory}/{file.file_name}",
+                data_file_path(store, entry),
                 file.format,
                 file.schema_id,
                 file.level,
@@ -103,6 +109,23 @@ FILES = SystemTableKind(
     ),
     rows=_files,
 )
+
+_KEY_RANGES = (
+    *("partition", "bucket", "file_path", "file_format", "schema_id", "level", "record_count", "file_size_in_bytes"),
+    *("min_key", "max_key", "first_row_id"),
+)
+
+
+def _chosen(kind: SystemTableKind, names: Sequence[str]) -> SystemTableKind:
+    """The same rows with fewer columns."""
+    places = [[column.name for column in kind.columns].index(name) for name in names]
+    return SystemTableKind(
+        columns=tuple(kind.columns[i] for i in places),
+        rows=lambda store: [tuple(row[i] for i in places) for row in kind.rows(store)],
+    )
+
+
+FILE_KEY_RANGES = _chosen(FILES, _KEY_RANGES)
 
 
 class _Statistics:
@@ -201,7 +224,7 @@ def _buckets(store: TableStore) -> Sequence[Row]:
     types = store.schema.partition_types
     rows = [
         (row_text(partition, types), bucket, s.records, s.bytes, s.files, noted_wall_clock(s.newest_millis))
-        for (partition, bucket), s in _sums(_entries(store), lambda e: (e.partition, e.bucket)).items()
+        for (partition, bucket), s in _sums(current_entries(store), lambda e: (e.partition, e.bucket)).items()
     ]
     return sorted(rows, key=lambda row: row[:2])
 
@@ -222,7 +245,7 @@ BUCKETS = SystemTableKind(
 def _partitions(store: TableStore) -> Sequence[Row]:
     deleted = _deleted_records(store)
     rows: list[Row] = []
-    for (partition, _), s in _sums(_entries(store), lambda e: (e.partition, 0)).items():
+    for (partition, _), s in _sums(current_entries(store), lambda e: (e.partition, 0)).items():
         spec = store.paths.partition_spec(partition)
         types = dict(zip(store.paths.partition_names, store.schema.partition_types, strict=True))
         values = decode_row(partition, store.schema.partition_types)
@@ -283,66 +306,6 @@ def _deleted_records(store: TableStore) -> dict[bytes, int | None]:
     return found
 
 
-_RANGE = pa.struct(
-    [
-        pa.field("f0", pa.string(), False),
-        pa.field("f1", pa.int32(), False),
-        pa.field("f2", pa.int32(), False),
-        pa.field("_CARDINALITY", pa.int64()),
-    ]
-)
-
-
-def _table_indexes(store: TableStore) -> Sequence[Row]:
-    snapshot = starting_snapshot(store)
-    if snapshot is None:
-        return []
-    names = {field.id: field.name for field in store.schema.fields}
-    rows: list[Row] = []
-    for entry in index_entries(ManifestReader(store.file_io, store.paths), snapshot):
-        file, index = entry.file, entry.file.global_index
-        vectors = file.deletion_vectors
-        rows.append(
-            (
-                row_text(entry.partition, store.schema.partition_types),
-                entry.bucket,
-                file.index_type,
-                file.file_name,
-                file.file_size,
-                file.row_count,
-                None
-                if vectors is None
-                else [
-                    {"f0": v.data_file_name, "f1": v.offset, "f2": v.length, "_CARDINALITY": v.cardinality}
-                    for v in vectors
-                ],
-                None if index is None else index.row_range_start,
-                None if index is None else index.row_range_end,
-                None if index is None else index.index_field_id,
-                None if index is None else names.get(index.index_field_id),
-            )
-        )
-    return rows
-
-
-TABLE_INDEXES = SystemTableKind(
-    columns=(
-        text("partition", nullable=True),
-        integer("bucket"),
-        text("index_type"),
-        text("file_name"),
-        bigint("file_size"),
-        bigint("row_count"),
-        pa.field("dv_ranges", pa.list_(_RANGE)),
-        bigint("row_range_start", nullable=True),
-        bigint("row_range_end", nullable=True),
-        integer("index_field_id", nullable=True),
-        text("index_field_name", nullable=True),
-    ),
-    rows=_table_indexes,
-)
-
-
 def _statistics(store: TableStore) -> Sequence[Row]:
     snapshot = starting_snapshot(store)
     if snapshot is None or snapshot.statistics is None:
@@ -350,7 +313,8 @@ def _statistics(store: TableStore) -> Sequence[Row]:
     path = store.paths.statistics(snapshot.statistics)
     try:
         value = json.loads(store.file_io.read_bytes(path))
-        columns = json.dumps(value.get("colStats", {}), indent=2, ensure_ascii=False)
+        # A space before the colon, too, as Java's printer has it.
+        columns = json.dumps(value.get("colStats", {}), indent=2, separators=(",", " : "), ensure_ascii=False)
         counts = (value.get("mergedRecordCount"), value.get("mergedRecordSize"))
         return [(int(value["snapshotId"]), int(value["schemaId"]), *counts, columns)]
     except (ValueError, KeyError, AttributeError, FileNotFoundError) as error:

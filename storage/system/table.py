@@ -9,7 +9,7 @@ from interbed.storage.errors import InvalidInputError
 from interbed.storage.predicate.expr import Predicate
 from interbed.storage.scan.starting_point import at_snapshot
 from interbed.storage.store import TableStore
-from interbed.storage.system import files, schemas, versions
+from interbed.storage.system import files, indexes, schemas, versions
 from interbed.storage.system.column import Row, SystemTableKind
 from interbed.storage.system.rows_table import RowsQuery, RowsTable
 
@@ -18,6 +18,8 @@ SYSTEM_TABLES: Mapping[str, SystemTableKind] = {
     "branches": versions.BRANCHES,
     "buckets": files.BUCKETS,
     "consumers": versions.CONSUMERS,
+    "file_indexes": indexes.FILE_INDEXES,
+    "file_key_ranges": files.FILE_KEY_RANGES,
     "files": files.FILES,
     "manifests": files.MANIFESTS,
     "options": schemas.OPTIONS,
@@ -25,7 +27,7 @@ SYSTEM_TABLES: Mapping[str, SystemTableKind] = {
     "schemas": schemas.SCHEMAS,
     "snapshots": versions.SNAPSHOTS,
     "statistics": files.STATISTICS,
-    "table_indexes": files.TABLE_INDEXES,
+    "table_indexes": indexes.TABLE_INDEXES,
     "tags": versions.TAGS,
 }
 """All kinds but the views of changes, by name."""
