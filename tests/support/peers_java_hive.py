@@ -133,6 +133,43 @@ class JavaHiveCatalog:
         """Drop partitions."""
         self.call("drop_partitions", table=table, partitions=[dict(s) for s in specs])
 
+    def views(self, database: str) -> list[str]:
+        """Names of the views, sorted."""
+        return sorted(self.call("view_names", database=database))
+
+    def view(self, view: str) -> dict[str, Any]:
+        """A view's query, columns (as a schema file has them), comment and options."""
+        answer: dict[str, Any] = self.call("view_get", view=view)
+        return answer
+
+    def create_view(
+        self,
+        view: str,
+        query: str,
+        columns: Sequence[tuple[str, str] | tuple[str, str, str]],
+        *,
+        options: Mapping[str, str] | None = None,
+        comment: str | None = None,
+    ) -> dict[str, Any]:
+        """Create a view of columns (name, type[, comment]); what `view` says of it."""
+        answer: dict[str, Any] = self.call(
+            "view_create",
+            view=view,
+            query=query,
+            columns=[dict(zip(("name", "type", "comment"), column, strict=False)) for column in columns],
+            view_options=dict(options or {}),
+            comment=comment,
+        )
+        return answer
+
+    def rename_view(self, view: str, to: str) -> None:
+        """Rename a view."""
+        self.call("view_rename", view=view, to=to)
+
+    def drop_view(self, view: str) -> None:
+        """Drop a view."""
+        self.call("view_drop", view=view)
+
     def close(self) -> None:
         """End the JVM."""
         with contextlib.closing(self._process):

@@ -97,6 +97,12 @@ public final class HiveCatalogPeer {
                 return MAPPER.nullNode();
             case "report_partitions":
                 return report(catalog, command);
+            case "view_names":
+            case "view_create":
+            case "view_get":
+            case "view_rename":
+            case "view_drop":
+                return ViewCommands.run(catalog, command);
             default:
                 throw new IllegalArgumentException("unknown command " + command);
         }
