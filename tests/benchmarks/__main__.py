@@ -1,6 +1,6 @@
 """`make bench`: the same work by interbed, pypaimon-rust and pypaimon on the same files in one run, with ratios;
-then Spark on interbed's tables, on Iceberg's and on Delta's, merging and compaction by Java Paimon, the same load on
-the catalog server and on Hive's metastore in Java, and a table of a million partitions.
+then Spark on interbed's tables, on Iceberg's and on Delta's, merging, compaction and buckets by Java Paimon, the same
+load on the catalog server and on Hive's metastore in Java, and a table of a million partitions.
 
     python -m tests.benchmarks [--rows 4000000] [--json] [--skip-pypaimon] [--skip-spark] [--skip-metastore]
                                 [--skip-partitions] [--skip-formats] [--skip-reads] [--skip-java] [--skip-soak]
@@ -21,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.benchmarks import (
+    buckets,
     compaction,
     data,
     deletion_vectors,
@@ -105,7 +106,7 @@ def main() -> None:
     parser.add_argument("--skip-pypaimon", action="store_true", help="leave the slowest peer out")
     parser.add_argument("--skip-formats", action="store_true")
     parser.add_argument("--skip-reads", action="store_true", help="leave lookups, planning and deletion vectors out")
-    parser.add_argument("--skip-java", action="store_true", help="leave merging and compaction in Java Paimon out")
+    parser.add_argument("--skip-java", action="store_true", help="leave out what is held against Java Paimon")
     parser.add_argument("--skip-soak", action="store_true", help="leave peaks of memory and the soak out")
     parser.add_argument("--skip-spark", action="store_true")
     parser.add_argument("--skip-metastore", action="store_true")
@@ -139,7 +140,13 @@ def main() -> None:
         merged, compacted = merge_kernels.measure(console), compaction.measure(console, arguments.rows)
         merge_kernels.show(merged, console)
         compaction.show(compacted, console)
-        in_java = {"merge": merge_kernels.as_json(merged), "compaction": compaction.as_json(compacted)}
+        spread = buckets.measure(console, arguments.rows // 4)
+        buckets.show(spread, console)
+        in_java = {
+            "merge": merge_kernels.as_json(merged),
+            "compaction": compaction.as_json(compacted),
+            "buckets": buckets.as_json(spread),
+        }
     peaks = {} if arguments.skip_soak else memory.measure(console)
     curve = [] if arguments.skip_soak else soak.measure(console)
     if curve:

@@ -1,0 +1,94 @@
+"""The same work on copies of one table, in a process of ours and in a JVM with Java Paimon.
+
+Figures are CPU seconds of all threads: `cold` of the first copy that a process works on, `warm` the least of the rest.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.support.peers_cache import built_once, fingerprint, java_jars, run
+
+REPEATS = 4
+TIMEOUT_SECONDS = 1_800
+_JAVA = Path(__file__).parent / "java"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """CPU seconds of the first run of a process and of the best later one."""
+
+    cold: float
+    warm: float
+
+    @staticmethod
+    def of(seconds: list[float]) -> "Figures":
+        """The figures of runs in turn."""
+        return Figures(cold=seconds[0], warm=min(seconds[1:]))
+
+
+Pair = tuple[Figures, Figures]
+"""Ours and Java's."""
+
+
+def copies_of(warehouse: Path, scratch: Path) -> tuple[list[Path], list[Path]]:
+    """Copies of a warehouse for us, and as many for Java; they share the data files."""
+    copies = [scratch / f"copy-{i}" for i in range(2 * REPEATS)]
+    for copy in copies:
+        shutil.copytree(warehouse, copy, copy_function=_copy)
+    return copies[:REPEATS], copies[REPEATS:]
+
+
+def _copy(source: str, target: str) -> None:
+    # Nobody changes a data file, so copies share them; hints at the newest snapshot are overwritten.
+    (os.link if source.endswith(".parquet") else shutil.copyfile)(source, target)
+
+
+def java(program: str, *arguments: object) -> Figures:
+    """What a program of the folder `java` prints: the CPU seconds of its runs, as JSON."""
+    source = _JAVA / f"{program}.java"
+
+    def build(directory: Path) -> None:
+        run("javac", "-proc:none", "-nowarn", "-d", directory, "-cp", f"{java_jars()}/*", source)
+
+    classes = built_once(f"{program.lower()}-{fingerprint(source)}", build)
+    opens = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.nio", "java.lang", "sun.nio.ch")]
+    options = ("java", "-Xms2g", "-Xmx4g", "-XX:+UseParallelGC", "-Xss4m", *opens)
+    return seconds_of([*options, "-cp", f"{classes}:{java_jars()}/*", program, *map(str, arguments)])
+
+
+def seconds_of(command: list[str]) -> Figures:
+    """What a command prints: the CPU seconds of its runs, as JSON in its last line; ends the program when it fails."""
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"{command[0]} ended with {done.returncode}:\n{done.stderr[-4000:]}")
+    return Figures.of(json.loads(done.stdout.splitlines()[-1]))
+
+
+def show_pairs(title: str, found: Mapping[str, Pair], goals: Mapping[str, float], console: Console) -> None:
+    """The figures as a table."""
+    view = Table(title=f"{title}: CPU seconds, warm (cold)", title_justify="left")
+    for name in ("work", "interbed", "Java Paimon", "ratio warm", "ratio cold", "goal"):
+        view.add_column(name, justify="left" if name == "work" else "right")
+    for name, (ours, theirs) in found.items():
+        cells = [f"{f.warm:.2f} ({f.cold:.2f})" for f in (ours, theirs)]
+        ratios = [f"{theirs.warm / ours.warm:.2f}", f"{theirs.cold / ours.cold:.2f}"]
+        view.add_row(name, *cells, *ratios, f"{goals[name]:.1f}" if name in goals else "")
+    console.print(view)
+
+
+def pairs_as_json(found: Mapping[str, Pair]) -> dict[str, Any]:
+    """The figures for `--json`."""
+    sides = ("interbed", "java")
+    return {
+        name: {side: {"cold_cpu_s": f.cold, "warm_cpu_s": f.warm} for side, f in zip(sides, figures, strict=True)}
+        for name, figures in found.items()
+    }
