@@ -10,7 +10,8 @@ import lzma
 import struct
 import sys
 import zlib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -92,8 +93,15 @@ def read_records(
     Only fields whose names are among `known` are decoded, at every depth; a field that the file lacks is absent.
     Raises CorruptFileError naming `source` for anything that is not such a file, or that `make` can't take.
     """
-    try:
+    with metadata_errors(source):
         return _read(content, frozenset(known), make)
+
+
+@contextmanager
+def metadata_errors(source: str) -> Iterator[None]:
+    """Whatever is raised for bytes that are no Avro file of metadata becomes CorruptFileError naming `source`."""
+    try:
+        yield
     except _CORRUPTION as error:
         raise CorruptFileError(f"{source} can't be read as an Avro file of metadata: {error!r}") from error
 

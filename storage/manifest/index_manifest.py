@@ -121,7 +121,7 @@ def index_record(entry: IndexManifestEntry) -> dict[str, Any]:
 
 def index_entry(value: dict[str, Any], source: str) -> IndexManifestEntry:
     """The entry of an Avro record; UnsupportedVersionError naming `source` for a version that is not known."""
-    check_version(value, VERSION, source)
+    check_version(value["_VERSION"], VERSION, source)
     vectors = value.get("_DELETIONS_VECTORS_RANGES")
     index = value.get("_GLOBAL_INDEX")
     return IndexManifestEntry(

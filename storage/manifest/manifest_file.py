@@ -12,9 +12,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interbed.storage.errors import UnsupportedVersionError
-from interbed.storage.manifest.avro import field, field_names, optional, read_records, record, write_records
+from interbed.storage.manifest.avro import (
+    field,
+    field_names,
+    metadata_errors,
+    optional,
+    read_records,
+    record,
+    write_records,
+)
 from interbed.storage.manifest.data_file import DataFileMeta, FileSource
 from interbed.storage.manifest.entry import FileKind, ManifestEntry, ManifestFileMeta
+from interbed.storage.manifest.entry_decoder import decode_entries
 from interbed.storage.manifest.stats import EMPTY_STATS, SimpleStats
 from interbed.storage.row.binary_row import decode_rows, encode_rows
 from interbed.storage.row.words import Array
@@ -84,6 +93,10 @@ def read_manifest(content: bytes, *, source: str) -> list[ManifestEntry]:
 
     Raises CorruptFileError naming `source` for other bytes, UnsupportedVersionError for a version that is not known.
     """
+    with metadata_errors(source):
+        entries = decode_entries(content, SCHEMA, lambda version: check_version(version, VERSION, source))
+    if entries is not None:
+        return entries
     return read_records(content, _KNOWN, lambda r: _entry_from_avro(r, source), source=source)
 
 
@@ -181,7 +194,7 @@ def _entry_to_avro(entry: ManifestEntry) -> dict[str, Any]:
 
 
 def _entry_from_avro(value: dict[str, Any], source: str) -> ManifestEntry:
-    check_version(value, VERSION, source)
+    check_version(value["_VERSION"], VERSION, source)
     f = value["_FILE"]
     file_source = f.get("_FILE_SOURCE")
     return ManifestEntry(
@@ -236,9 +249,9 @@ def stats_from_avro(value: dict[str, Any]) -> SimpleStats:
     )
 
 
-def check_version(value: dict[str, Any], expected: int, source: str) -> None:
+def check_version(version: int, expected: int, source: str) -> None:
     """Raise UnsupportedVersionError when a record has another version."""
-    if value["_VERSION"] != expected:
+    if version != expected:
         raise UnsupportedVersionError(
-            f"{source} has records of version {value['_VERSION']}; this version of interbed reads version {expected}."
+            f"{source} has records of version {version}; this version of interbed reads version {expected}."
         )

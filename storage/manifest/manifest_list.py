@@ -62,7 +62,7 @@ def _meta_to_avro(meta: ManifestFileMeta) -> dict[str, Any]:
 
 
 def _meta_from_avro(value: dict[str, Any], source: str) -> ManifestFileMeta:
-    check_version(value, VERSION, source)
+    check_version(value["_VERSION"], VERSION, source)
     return ManifestFileMeta(
         file_name=value["_FILE_NAME"],
         file_size=value["_FILE_SIZE"],
