@@ -29,8 +29,14 @@ from interbed.storage.errors import (
 )
 from interbed.thrift_idl.planner.ttypes import ErrorKind, PlannerError
 
+
+class RepeatedKeyError(InterbedError):
+    """Rows of which each had to have a key of its own had not; nothing was changed."""
+
+
 # In this order, because a later class may be the base of an earlier one.
 _KINDS: tuple[tuple[type[InterbedError], int], ...] = (
+    (RepeatedKeyError, ErrorKind.REPEATED_KEY),
     (CommitStateUnknownError, ErrorKind.COMMIT_STATE_UNKNOWN),
     (CommitError, ErrorKind.COMMIT_CONFLICT),
     (DatabaseNotFoundError, ErrorKind.NO_SUCH_NAMESPACE),

@@ -10,14 +10,15 @@ from collections.abc import Sequence
 
 from interbed.spark_ext.hidden_columns import OLD_ROW, needs_old_rows
 from interbed.spark_ext.predicates import Handling, conjunction_of, handling_of
+from interbed.storage.bucket.mode import BucketMode, bucket_mode
 from interbed.storage.lsm.merge_function.factory import retract_refusal
-from interbed.storage.lsm_options import MergeEngine
+from interbed.storage.lsm_options import ChangelogProducer, MergeEngine
 from interbed.storage.options import CoreOptions
 from interbed.storage.predicate.expr import AlwaysTrue, Predicate
 from interbed.storage.read.located_read import FILE_PATH, ROW_INDEX
 from interbed.storage.scan.partition_filter import PartitionFilter, partition_filter
 from interbed.storage.schema.table_schema import TableSchema
-from interbed.storage.types.data_type import AtomicType
+from interbed.storage.types.data_type import AtomicType, TypeRoot, is_atomic
 from interbed.thrift_idl.planner.ttypes import RowChanges, WriteClustering
 
 DELETE = "DELETE"
@@ -48,7 +49,27 @@ def row_changes_of(name: str, schema: TableSchema) -> RowChanges:
     told = {}
     if needs_old_rows(schema):
         told = {DELETE: [n for n in schema.names if n not in keys], MERGE: [OLD_ROW]}
-    return RowChanges(rowId=keys, toldOfRows=told, refusals=refusals(name, schema), splitsUpdates=False)
+    return RowChanges(
+        rowId=keys,
+        toldOfRows=told,
+        refusals=refusals(name, schema),
+        splitsUpdates=False,
+        upserts=_upserts(schema),
+    )
+
+
+def _upserts(schema: TableSchema) -> bool:
+    """Whether writing a row does the same whether its key is there or not, and one task gets all rows of a key."""
+    options = schema.core
+    return (
+        options.merge_engine in _UPDATABLE
+        # These make a difference between a row that comes and one that is updated.
+        and options.changelog_producer is not ChangelogProducer.INPUT
+        and options.rowkind_field is None
+        and bucket_mode(schema, options) is not BucketMode.POSTPONED
+        # Zeros of either sign are equal to Spark, and different keys.
+        and not any(is_atomic(schema.by_name[key].type, TypeRoot.FLOAT, TypeRoot.DOUBLE) for key in schema.primary_keys)
+    )
 
 
 def _spread_by(schema: TableSchema) -> list[str]:

@@ -25,6 +25,8 @@ from interbed.spark_ext.change_writer import (
     encode_marks,
     mark_messages,
 )
+from interbed.spark_ext.distinct_keys import REPEATED, DistinctKeys
+from interbed.spark_ext.errors import RepeatedKeyError
 from interbed.spark_ext.handle import TableHandle
 from interbed.spark_ext.predicates import partition_of
 from interbed.spark_ext.row_changes import partitions_scanned
@@ -50,6 +52,7 @@ class CommitToken:
 
     `mode` is a WriteMode of planner.thrift; `filters` hold the partition of a static overwrite as Spark's filters. With
     `follows` the rows were worked out from those that a scan with the filters `scanned` found at the handle's snapshot.
+    With `distinct` no two rows may have one primary key.
     """
 
     handle: TableHandle
@@ -58,6 +61,7 @@ class CommitToken:
     filters: tuple[str, ...] = ()
     follows: bool = False
     scanned: tuple[str, ...] | None = None
+    distinct: bool = False
 
     def to_bytes(self) -> bytes:
         """The token for the JVM, which gives it to the tasks, too."""
@@ -69,6 +73,7 @@ class CommitToken:
                 "filters": self.filters,
                 "follows": self.follows,
                 "scanned": self.scanned,
+                "distinct": self.distinct,
             }
         ).encode()
 
@@ -84,6 +89,7 @@ class CommitToken:
                 filters=tuple(value["filters"]),
                 follows=value["follows"],
                 scanned=None if value["scanned"] is None else tuple(value["scanned"]),
+                distinct=value["distinct"],
             )
         except (ValueError, KeyError, TypeError) as error:
             raise InvalidInputError(f"Not a write's token: {error}") from error
@@ -207,6 +213,7 @@ def plan_write(handle: TableHandle, request: Any) -> WritePlan:
         filters=tuple(request.filters),
         follows=bool(request.followsFromSnapshot),
         scanned=None if request.scanned is None else tuple(request.scanned),
+        distinct=bool(request.distinctKeys),
     )
     if token.mode == WriteMode.OVERWRITE:
         token.static_partition()
@@ -230,6 +237,7 @@ class TaskWriter:
         overwrite = replaces or self._token.handle.staged is not None
         self._write = self._table.new_write(self._token.commit_user, overwrite=overwrite)
         self._changes = self._change_writer() if self._token.mode == WriteMode.CHANGES else None
+        self._distinct = DistinctKeys(table.schema) if self._token.distinct else None
         self._prepared: list[CommitMessage] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -242,7 +250,10 @@ class TaskWriter:
         if kind is not None:
             kinds = kinds_of(batch.column(kind), told=f"The column '{kind}'")
             batch = batch.drop_columns([kind])
-        self._write.write_arrow(batch_from_spark(batch, self._arrow), kinds)
+        rows = batch_from_spark(batch, self._arrow)
+        if self._distinct is not None:
+            self._distinct.add(rows)
+        self._write.write_arrow(rows, kinds)
 
     def finish(self) -> bytes:
         """Finish the files and return what the driver has to commit, for decode_messages."""
@@ -258,6 +269,8 @@ class TaskWriter:
         if self._changes is not None and (marked := self._changes.marked()) and not replaced:
             marks = encode_marks(marked)
             content += _LENGTH.pack(len(marks)) + marks
+        if self._distinct is not None and self._distinct.repeated():
+            content += _LENGTH.pack(len(REPEATED)) + REPEATED
         return content
 
     def _change_writer(self) -> ChangeWriter:
@@ -284,7 +297,13 @@ def encode_messages(messages: Iterable[CommitMessage]) -> bytes:
 
 def decode_messages(contents: Sequence[bytes]) -> list[CommitMessage]:
     """The commit messages of what tasks returned; raises InvalidInputError."""
-    return [CommitMessage.from_bytes(p) for p in _parts(contents) if not p.startswith(MARKS)]
+    return [CommitMessage.from_bytes(p) for p in _parts(contents) if not p.startswith((MARKS, REPEATED))]
+
+
+def check_distinct(contents: Sequence[bytes]) -> None:
+    """Raise RepeatedKeyError when a task that had to see each key once saw one again."""
+    if REPEATED in _parts(contents):
+        raise RepeatedKeyError("Several rows of the source have the same primary key. Nothing was changed.")
 
 
 def decode_all_marks(contents: Sequence[bytes]) -> list[dict[str, DeletionVector]]:

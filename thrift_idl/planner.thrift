@@ -31,6 +31,8 @@ enum ErrorKind {
   FOREIGN_TABLE = 12,
   /** What is being read has expired meanwhile; the newest snapshot can be read. */
   SNAPSHOT_GONE = 13,
+  /** A write that had to bring each key once brought one again (WriteRequest.distinctKeys); nothing was changed. */
+  REPEATED_KEY = 14,
 }
 
 exception PlannerError {
@@ -104,6 +106,8 @@ struct RowChanges {
   4: required bool splitsUpdates,
   /** How changed rows are clustered; absent: as those of other writes. */
   5: optional WriteClustering clustering,
+  /** True when writing a row does the same whether its key is there or not. */
+  6: optional bool upserts,
 }
 
 struct TableInfo {
@@ -319,6 +323,8 @@ struct WriteRequest {
   6: optional bool followsFromSnapshot,
   /** Filters of the scan of those rows; absent when all of them matter. */
   7: optional list<string> scanned,
+  /** True when the commit has to fail with REPEATED_KEY if several rows have one primary key. */
+  8: optional bool distinctKeys,
 }
 
 struct WritePlan {

@@ -5,7 +5,7 @@ from typing import Any
 from interbed.spark_ext.calls.merging import MergingCalls
 from interbed.spark_ext.calls.staging import StagingCalls
 from interbed.spark_ext.handle import TableHandle
-from interbed.spark_ext.writer import CommitToken, decode_all_marks, decode_messages, plan_write
+from interbed.spark_ext.writer import CommitToken, check_distinct, decode_all_marks, decode_messages, plan_write
 from interbed.thrift_idl.planner.ttypes import CommitResult, WritePlan
 
 
@@ -17,6 +17,7 @@ class WriteCalls(StagingCalls, MergingCalls):
 
     def commitWrite(self, token: bytes, messages: list[bytes]) -> CommitResult:  # noqa: N802
         plan = CommitToken.from_bytes(token)
+        check_distinct(messages)
         if plan.handle.staged is not None:
             return CommitResult(snapshotId=self._commit_staged(plan, decode_messages(messages)))
         snapshot_id = plan.commit(self._table_of(plan.handle), decode_messages(messages), decode_all_marks(messages))

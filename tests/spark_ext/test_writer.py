@@ -26,6 +26,7 @@ class Request:
     options: dict[str, str] = field(default_factory=dict)
     followsFromSnapshot: bool = False  # noqa: N815 - Thrift's name.
     scanned: list[str] | None = None
+    distinctKeys: bool = False  # noqa: N815 - Thrift's name.
 
 
 @pytest.fixture

@@ -35,6 +35,7 @@ class ErrorKind(object):
     UNAVAILABLE = 11
     FOREIGN_TABLE = 12
     SNAPSHOT_GONE = 13
+    REPEATED_KEY = 14
 
     _VALUES_TO_NAMES = {
         0: "INTERNAL",
@@ -51,6 +52,7 @@ class ErrorKind(object):
         11: "UNAVAILABLE",
         12: "FOREIGN_TABLE",
         13: "SNAPSHOT_GONE",
+        14: "REPEATED_KEY",
     }
 
     _NAMES_TO_VALUES = {
@@ -68,6 +70,7 @@ class ErrorKind(object):
         "UNAVAILABLE": 11,
         "FOREIGN_TABLE": 12,
         "SNAPSHOT_GONE": 13,
+        "REPEATED_KEY": 14,
     }
 
 
@@ -886,16 +889,18 @@ class RowChanges(object):
      - refusals: By statement: why the table can't take it.
      - splitsUpdates: True when an updated row goes and comes, false when it takes the place of the old one.
      - clustering: How changed rows are clustered; absent: as those of other writes.
+     - upserts: True when writing a row does the same whether its key is there or not.
 
     """
 
 
-    def __init__(self, rowId=None, toldOfRows=None, refusals=None, splitsUpdates=None, clustering=None,):
+    def __init__(self, rowId=None, toldOfRows=None, refusals=None, splitsUpdates=None, clustering=None, upserts=None,):
         self.rowId = rowId
         self.toldOfRows = toldOfRows
         self.refusals = refusals
         self.splitsUpdates = splitsUpdates
         self.clustering = clustering
+        self.upserts = upserts
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -954,6 +959,11 @@ class RowChanges(object):
                     self.clustering.read(iprot)
                 else:
                     iprot.skip(ftype)
+            elif fid == 6:
+                if ftype == TType.BOOL:
+                    self.upserts = iprot.readBool()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -997,6 +1007,10 @@ class RowChanges(object):
         if self.clustering is not None:
             oprot.writeFieldBegin('clustering', TType.STRUCT, 5)
             self.clustering.write(oprot)
+            oprot.writeFieldEnd()
+        if self.upserts is not None:
+            oprot.writeFieldBegin('upserts', TType.BOOL, 6)
+            oprot.writeBool(self.upserts)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -2871,11 +2885,12 @@ class WriteRequest(object):
      - options
      - followsFromSnapshot: True when the rows follow from the table's rows at the handle's snapshot: no other writer may have changed those.
      - scanned: Filters of the scan of those rows; absent when all of them matter.
+     - distinctKeys: True when the commit has to fail with REPEATED_KEY if several rows have one primary key.
 
     """
 
 
-    def __init__(self, mode=None, filters=None, schemaJson=None, queryId=None, options=None, followsFromSnapshot=None, scanned=None,):
+    def __init__(self, mode=None, filters=None, schemaJson=None, queryId=None, options=None, followsFromSnapshot=None, scanned=None, distinctKeys=None,):
         self.mode = mode
         self.filters = filters
         self.schemaJson = schemaJson
@@ -2883,6 +2898,7 @@ class WriteRequest(object):
         self.options = options
         self.followsFromSnapshot = followsFromSnapshot
         self.scanned = scanned
+        self.distinctKeys = distinctKeys
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -2944,6 +2960,11 @@ class WriteRequest(object):
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
+            elif fid == 8:
+                if ftype == TType.BOOL:
+                    self.distinctKeys = iprot.readBool()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -2991,6 +3012,10 @@ class WriteRequest(object):
             for iter234 in self.scanned:
                 oprot.writeString(iter234.encode('utf-8') if sys.version_info[0] == 2 else iter234)
             oprot.writeListEnd()
+            oprot.writeFieldEnd()
+        if self.distinctKeys is not None:
+            oprot.writeFieldBegin('distinctKeys', TType.BOOL, 8)
+            oprot.writeBool(self.distinctKeys)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -3987,6 +4012,7 @@ RowChanges.thrift_spec = (
     (3, TType.MAP, 'refusals', (TType.STRING, 'UTF8', TType.STRING, 'UTF8', False), None, ),  # 3
     (4, TType.BOOL, 'splitsUpdates', None, None, ),  # 4
     (5, TType.STRUCT, 'clustering', [WriteClustering, None], None, ),  # 5
+    (6, TType.BOOL, 'upserts', None, None, ),  # 6
 )
 all_structs.append(TableInfo)
 TableInfo.thrift_spec = (
@@ -4168,6 +4194,7 @@ WriteRequest.thrift_spec = (
     (5, TType.MAP, 'options', (TType.STRING, 'UTF8', TType.STRING, 'UTF8', False), None, ),  # 5
     (6, TType.BOOL, 'followsFromSnapshot', None, None, ),  # 6
     (7, TType.LIST, 'scanned', (TType.STRING, 'UTF8', False), None, ),  # 7
+    (8, TType.BOOL, 'distinctKeys', None, None, ),  # 8
 )
 all_structs.append(WritePlan)
 WritePlan.thrift_spec = (

@@ -33,6 +33,7 @@ final class PlannerException extends RuntimeException {
       case UNSUPPORTED, FOREIGN_TABLE -> new UnsupportedOperationException(getMessage(), getCause());
       case COMMIT_CONFLICT -> Unchecked.rethrow(new CommitConflictException(getMessage(), getCause()));
       case SNAPSHOT_GONE -> Unchecked.rethrow(new SnapshotGoneException(getMessage(), getCause()));
+      case REPEATED_KEY -> Unchecked.rethrow(new RepeatedKeyException(getMessage(), getCause()));
       default -> Unchecked.rethrow(new QueryExecutionException(getMessage(), getCause()));
     };
   }

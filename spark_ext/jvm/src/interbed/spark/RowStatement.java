@@ -27,6 +27,7 @@ import org.apache.spark.sql.connector.catalog.procedures.BoundProcedure;
 import org.apache.spark.sql.connector.catalog.procedures.ProcedureParameter;
 import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
 import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.execution.CommandExecutionMode;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
@@ -93,8 +94,12 @@ record RowStatement(TableCatalog catalog) implements UnboundProcedure, BoundProc
     return Optional.of("CALL " + Names.quoted(owner.get().name()) + ".sys." + PROCEDURE + "('" + number + "')");
   }
 
+  private static LogicalPlan statementOf(LogicalPlan parsed) {
+    return parsed instanceof UnresolvedWith with ? with.child() : parsed;
+  }
+
   private static Optional<List<String>> targetOf(LogicalPlan parsed) {
-    LogicalPlan target = parsed instanceof UnresolvedWith with ? with.child() : parsed;
+    LogicalPlan target = statementOf(parsed);
     if (target instanceof DeleteFromTable delete) {
       target = delete.table();
     } else if (target instanceof UpdateTable update) {
@@ -121,13 +126,21 @@ record RowStatement(TableCatalog catalog) implements UnboundProcedure, BoundProc
     if (pending == null) {
       throw new IllegalStateException("This statement has run already or was never parsed; write it anew");
     }
+    boolean mayUpsert = statementOf(pending.plan()) instanceof MergeIntoTable;
     for (int retry = 0; ; retry++) {
       try {
-        run(EvolvingMerge.of(pending.plan(), catalog, pending.target()));
+        run(EvolvingMerge.of(pending.plan(), catalog, pending.target()), mayUpsert);
         return Collections.emptyIterator();
       } catch (Exception error) {
-        // A conflict is no RuntimeException, and nobody on the way says that it throws one.
-        if (!isRetryable(error) || retry >= maxRetries(pending.target())) {
+        if (mayUpsert && isOf(error, RepeatedKeyException.class)) {
+          // No retry in the sense of the bound below: this cannot happen again.
+          mayUpsert = false;
+          continue;
+        }
+        // A conflict is no RuntimeException, and nobody on the way says that it throws one. The latter is what Spark's own
+        // Parquet reader says of a file that went.
+        boolean retryable = isOf(error, RetryableException.class) || isOf(error, FileNotFoundException.class);
+        if (!retryable || retry >= maxRetries(pending.target())) {
           throw Unchecked.rethrow(error);
         }
         pause(retry);
@@ -135,7 +148,7 @@ record RowStatement(TableCatalog catalog) implements UnboundProcedure, BoundProc
     }
   }
 
-  private static void run(LogicalPlan plan) {
+  private static void run(LogicalPlan plan, boolean mayUpsert) {
     SparkSession session = (SparkSession) org.apache.spark.sql.SparkSession.active();
     boolean outer = RUNNING.get();
     RUNNING.set(true);
@@ -145,12 +158,16 @@ record RowStatement(TableCatalog catalog) implements UnboundProcedure, BoundProc
           new AbstractFunction0<>() {
             @Override
             public Object apply() {
-              return Dataset$.MODULE$.ofRows(session, plan);
+              return Dataset$.MODULE$.ofRows(session, mayUpsert ? UpsertingMerge.of(analysed(session, plan)) : plan);
             }
           });
     } finally {
       RUNNING.set(outer);
     }
+  }
+
+  private static LogicalPlan analysed(SparkSession session, LogicalPlan plan) {
+    return session.sessionState().executePlan(plan, CommandExecutionMode.SKIP()).analyzed();
   }
 
   /**
@@ -165,10 +182,9 @@ record RowStatement(TableCatalog catalog) implements UnboundProcedure, BoundProc
     return conf;
   }
 
-  private static boolean isRetryable(Throwable error) {
+  private static boolean isOf(Throwable error, Class<?> kind) {
     for (Throwable cause = error; cause != null; cause = cause.getCause()) {
-      // The latter is what Spark's own Parquet reader says of a file that went.
-      if (cause instanceof RetryableException || cause instanceof FileNotFoundException) {
+      if (kind.isInstance(cause)) {
         return true;
       }
     }

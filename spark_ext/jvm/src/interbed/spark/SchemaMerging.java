@@ -147,7 +147,8 @@ final class SchemaMerging extends Rule<LogicalPlan> {
     return with(relation, new SparkTable(table.name(), table.info()), relation.output());
   }
 
-  private static DataSourceV2Relation with(DataSourceV2Relation relation, SparkTable table, Object output) {
+  /** The relation with another table and output. */
+  static DataSourceV2Relation with(DataSourceV2Relation relation, SparkTable table, Object output) {
     // Its constructor takes more from version to version, but these two always come first.
     Object[] arguments = new Object[relation.productArity()];
     for (int i = 0; i < arguments.length; i++) {

@@ -52,6 +52,13 @@ class SparkWrite implements RequiresDistributionAndOrdering, BatchWrite {
     }
   }
 
+  /** Rows whose keys are all different: the job fails otherwise, see {@link UpsertingMerge}. */
+  static SparkWrite ofDistinctKeys(SparkTable table, LogicalWriteInfo write) {
+    SparkWrite made = new SparkWrite(table, write, WriteMode.APPEND, List.of());
+    made.request.setDistinctKeys(true);
+    return made;
+  }
+
   /** Rows of this schema will come. */
   SparkWrite(SparkTable table, StructType schema, WriteRequest request) {
     this.table = table;

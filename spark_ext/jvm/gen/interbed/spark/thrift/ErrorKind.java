@@ -33,7 +33,11 @@ public enum ErrorKind implements org.apache.thrift.TEnum {
   /**
    * What is being read has expired meanwhile; the newest snapshot can be read.
    */
-  SNAPSHOT_GONE(13);
+  SNAPSHOT_GONE(13),
+  /**
+   * A write that had to bring each key once brought one again (WriteRequest.distinctKeys); nothing was changed.
+   */
+  REPEATED_KEY(14);
 
   private final int value;
 
@@ -84,6 +88,8 @@ public enum ErrorKind implements org.apache.thrift.TEnum {
         return FOREIGN_TABLE;
       case 13:
         return SNAPSHOT_GONE;
+      case 14:
+        return REPEATED_KEY;
       default:
         return null;
     }

@@ -18,6 +18,7 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
   private static final org.apache.thrift.protocol.TField REFUSALS_FIELD_DESC = new org.apache.thrift.protocol.TField("refusals", org.apache.thrift.protocol.TType.MAP, (short)3);
   private static final org.apache.thrift.protocol.TField SPLITS_UPDATES_FIELD_DESC = new org.apache.thrift.protocol.TField("splitsUpdates", org.apache.thrift.protocol.TType.BOOL, (short)4);
   private static final org.apache.thrift.protocol.TField CLUSTERING_FIELD_DESC = new org.apache.thrift.protocol.TField("clustering", org.apache.thrift.protocol.TType.STRUCT, (short)5);
+  private static final org.apache.thrift.protocol.TField UPSERTS_FIELD_DESC = new org.apache.thrift.protocol.TField("upserts", org.apache.thrift.protocol.TType.BOOL, (short)6);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new RowChangesStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new RowChangesTupleSchemeFactory();
@@ -42,6 +43,10 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
    * How changed rows are clustered; absent: as those of other writes.
    */
   public @org.apache.thrift.annotation.Nullable WriteClustering clustering; // optional
+  /**
+   * True when writing a row does the same whether its key is there or not.
+   */
+  public boolean upserts; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
@@ -64,7 +69,11 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
     /**
      * How changed rows are clustered; absent: as those of other writes.
      */
-    CLUSTERING((short)5, "clustering");
+    CLUSTERING((short)5, "clustering"),
+    /**
+     * True when writing a row does the same whether its key is there or not.
+     */
+    UPSERTS((short)6, "upserts");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -90,6 +99,8 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
           return SPLITS_UPDATES;
         case 5: // CLUSTERING
           return CLUSTERING;
+        case 6: // UPSERTS
+          return UPSERTS;
         default:
           return null;
       }
@@ -134,8 +145,9 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
 
   // isset id assignments
   private static final int __SPLITSUPDATES_ISSET_ID = 0;
+  private static final int __UPSERTS_ISSET_ID = 1;
   private byte __isset_bitfield = 0;
-  private static final _Fields optionals[] = {_Fields.CLUSTERING};
+  private static final _Fields optionals[] = {_Fields.CLUSTERING,_Fields.UPSERTS};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -155,6 +167,8 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.BOOL)));
     tmpMap.put(_Fields.CLUSTERING, new org.apache.thrift.meta_data.FieldMetaData("clustering", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
         new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, WriteClustering.class)));
+    tmpMap.put(_Fields.UPSERTS, new org.apache.thrift.meta_data.FieldMetaData("upserts", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.BOOL)));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(RowChanges.class, metaDataMap);
   }
@@ -208,6 +222,7 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
     if (other.isSetClustering()) {
       this.clustering = new WriteClustering(other.clustering);
     }
+    this.upserts = other.upserts;
   }
 
   @Override
@@ -223,6 +238,8 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
     setSplitsUpdatesIsSet(false);
     this.splitsUpdates = false;
     this.clustering = null;
+    setUpsertsIsSet(false);
+    this.upserts = false;
   }
 
   public int getRowIdSize() {
@@ -416,6 +433,35 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
     }
   }
 
+  /**
+   * True when writing a row does the same whether its key is there or not.
+   */
+  public boolean isUpserts() {
+    return this.upserts;
+  }
+
+  /**
+   * True when writing a row does the same whether its key is there or not.
+   */
+  public RowChanges setUpserts(boolean upserts) {
+    this.upserts = upserts;
+    setUpsertsIsSet(true);
+    return this;
+  }
+
+  public void unsetUpserts() {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.clearBit(__isset_bitfield, __UPSERTS_ISSET_ID);
+  }
+
+  /** Returns true if field upserts is set (has been assigned a value) and false otherwise */
+  public boolean isSetUpserts() {
+    return org.apache.thrift.EncodingUtils.testBit(__isset_bitfield, __UPSERTS_ISSET_ID);
+  }
+
+  public void setUpsertsIsSet(boolean value) {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __UPSERTS_ISSET_ID, value);
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -459,6 +505,14 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
       }
       break;
 
+    case UPSERTS:
+      if (value == null) {
+        unsetUpserts();
+      } else {
+        setUpserts((java.lang.Boolean)value);
+      }
+      break;
+
     }
   }
 
@@ -480,6 +534,9 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
 
     case CLUSTERING:
       return getClustering();
+
+    case UPSERTS:
+      return isUpserts();
 
     }
     throw new java.lang.IllegalStateException();
@@ -503,6 +560,8 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
       return isSetSplitsUpdates();
     case CLUSTERING:
       return isSetClustering();
+    case UPSERTS:
+      return isSetUpserts();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -565,6 +624,15 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
         return false;
     }
 
+    boolean this_present_upserts = true && this.isSetUpserts();
+    boolean that_present_upserts = true && that.isSetUpserts();
+    if (this_present_upserts || that_present_upserts) {
+      if (!(this_present_upserts && that_present_upserts))
+        return false;
+      if (this.upserts != that.upserts)
+        return false;
+    }
+
     return true;
   }
 
@@ -589,6 +657,10 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
     hashCode = hashCode * 8191 + ((isSetClustering()) ? 131071 : 524287);
     if (isSetClustering())
       hashCode = hashCode * 8191 + clustering.hashCode();
+
+    hashCode = hashCode * 8191 + ((isSetUpserts()) ? 131071 : 524287);
+    if (isSetUpserts())
+      hashCode = hashCode * 8191 + ((upserts) ? 131071 : 524287);
 
     return hashCode;
   }
@@ -647,6 +719,16 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
     }
     if (isSetClustering()) {
       lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.clustering, other.clustering);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
+    lastComparison = java.lang.Boolean.compare(isSetUpserts(), other.isSetUpserts());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetUpserts()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.upserts, other.upserts);
       if (lastComparison != 0) {
         return lastComparison;
       }
@@ -710,6 +792,12 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
       } else {
         sb.append(this.clustering);
       }
+      first = false;
+    }
+    if (isSetUpserts()) {
+      if (!first) sb.append(", ");
+      sb.append("upserts:");
+      sb.append(this.upserts);
       first = false;
     }
     sb.append(")");
@@ -857,6 +945,14 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 6: // UPSERTS
+            if (schemeField.type == org.apache.thrift.protocol.TType.BOOL) {
+              struct.upserts = iprot.readBool();
+              struct.setUpsertsIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -931,6 +1027,11 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
           oprot.writeFieldEnd();
         }
       }
+      if (struct.isSetUpserts()) {
+        oprot.writeFieldBegin(UPSERTS_FIELD_DESC);
+        oprot.writeBool(struct.upserts);
+        oprot.writeFieldEnd();
+      }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
     }
@@ -983,9 +1084,15 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
       if (struct.isSetClustering()) {
         optionals.set(0);
       }
-      oprot.writeBitSet(optionals, 1);
+      if (struct.isSetUpserts()) {
+        optionals.set(1);
+      }
+      oprot.writeBitSet(optionals, 2);
       if (struct.isSetClustering()) {
         struct.clustering.write(oprot);
+      }
+      if (struct.isSetUpserts()) {
+        oprot.writeBool(struct.upserts);
       }
     }
 
@@ -1040,11 +1147,15 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
       struct.setRefusalsIsSet(true);
       struct.splitsUpdates = iprot.readBool();
       struct.setSplitsUpdatesIsSet(true);
-      java.util.BitSet incoming = iprot.readBitSet(1);
+      java.util.BitSet incoming = iprot.readBitSet(2);
       if (incoming.get(0)) {
         struct.clustering = new WriteClustering();
         struct.clustering.read(iprot);
         struct.setClusteringIsSet(true);
+      }
+      if (incoming.get(1)) {
+        struct.upserts = iprot.readBool();
+        struct.setUpsertsIsSet(true);
       }
     }
   }

@@ -17,6 +17,7 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
   private static final org.apache.thrift.protocol.TField OPTIONS_FIELD_DESC = new org.apache.thrift.protocol.TField("options", org.apache.thrift.protocol.TType.MAP, (short)5);
   private static final org.apache.thrift.protocol.TField FOLLOWS_FROM_SNAPSHOT_FIELD_DESC = new org.apache.thrift.protocol.TField("followsFromSnapshot", org.apache.thrift.protocol.TType.BOOL, (short)6);
   private static final org.apache.thrift.protocol.TField SCANNED_FIELD_DESC = new org.apache.thrift.protocol.TField("scanned", org.apache.thrift.protocol.TType.LIST, (short)7);
+  private static final org.apache.thrift.protocol.TField DISTINCT_KEYS_FIELD_DESC = new org.apache.thrift.protocol.TField("distinctKeys", org.apache.thrift.protocol.TType.BOOL, (short)8);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new WriteRequestStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new WriteRequestTupleSchemeFactory();
@@ -41,6 +42,10 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
    * Filters of the scan of those rows; absent when all of them matter.
    */
   public @org.apache.thrift.annotation.Nullable java.util.List<java.lang.String> scanned; // optional
+  /**
+   * True when the commit has to fail with REPEATED_KEY if several rows have one primary key.
+   */
+  public boolean distinctKeys; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
@@ -63,7 +68,11 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
     /**
      * Filters of the scan of those rows; absent when all of them matter.
      */
-    SCANNED((short)7, "scanned");
+    SCANNED((short)7, "scanned"),
+    /**
+     * True when the commit has to fail with REPEATED_KEY if several rows have one primary key.
+     */
+    DISTINCT_KEYS((short)8, "distinctKeys");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -93,6 +102,8 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
           return FOLLOWS_FROM_SNAPSHOT;
         case 7: // SCANNED
           return SCANNED;
+        case 8: // DISTINCT_KEYS
+          return DISTINCT_KEYS;
         default:
           return null;
       }
@@ -137,8 +148,9 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
 
   // isset id assignments
   private static final int __FOLLOWSFROMSNAPSHOT_ISSET_ID = 0;
+  private static final int __DISTINCTKEYS_ISSET_ID = 1;
   private byte __isset_bitfield = 0;
-  private static final _Fields optionals[] = {_Fields.FOLLOWS_FROM_SNAPSHOT,_Fields.SCANNED};
+  private static final _Fields optionals[] = {_Fields.FOLLOWS_FROM_SNAPSHOT,_Fields.SCANNED,_Fields.DISTINCT_KEYS};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -160,6 +172,8 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
     tmpMap.put(_Fields.SCANNED, new org.apache.thrift.meta_data.FieldMetaData("scanned", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
         new org.apache.thrift.meta_data.ListMetaData(org.apache.thrift.protocol.TType.LIST, 
             new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING))));
+    tmpMap.put(_Fields.DISTINCT_KEYS, new org.apache.thrift.meta_data.FieldMetaData("distinctKeys", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.BOOL)));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(WriteRequest.class, metaDataMap);
   }
@@ -209,6 +223,7 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
       java.util.List<java.lang.String> __this__scanned = new java.util.ArrayList<java.lang.String>(other.scanned);
       this.scanned = __this__scanned;
     }
+    this.distinctKeys = other.distinctKeys;
   }
 
   @Override
@@ -226,6 +241,8 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
     setFollowsFromSnapshotIsSet(false);
     this.followsFromSnapshot = false;
     this.scanned = null;
+    setDistinctKeysIsSet(false);
+    this.distinctKeys = false;
   }
 
   /**
@@ -470,6 +487,35 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
     }
   }
 
+  /**
+   * True when the commit has to fail with REPEATED_KEY if several rows have one primary key.
+   */
+  public boolean isDistinctKeys() {
+    return this.distinctKeys;
+  }
+
+  /**
+   * True when the commit has to fail with REPEATED_KEY if several rows have one primary key.
+   */
+  public WriteRequest setDistinctKeys(boolean distinctKeys) {
+    this.distinctKeys = distinctKeys;
+    setDistinctKeysIsSet(true);
+    return this;
+  }
+
+  public void unsetDistinctKeys() {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.clearBit(__isset_bitfield, __DISTINCTKEYS_ISSET_ID);
+  }
+
+  /** Returns true if field distinctKeys is set (has been assigned a value) and false otherwise */
+  public boolean isSetDistinctKeys() {
+    return org.apache.thrift.EncodingUtils.testBit(__isset_bitfield, __DISTINCTKEYS_ISSET_ID);
+  }
+
+  public void setDistinctKeysIsSet(boolean value) {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __DISTINCTKEYS_ISSET_ID, value);
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -529,6 +575,14 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
       }
       break;
 
+    case DISTINCT_KEYS:
+      if (value == null) {
+        unsetDistinctKeys();
+      } else {
+        setDistinctKeys((java.lang.Boolean)value);
+      }
+      break;
+
     }
   }
 
@@ -557,6 +611,9 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
     case SCANNED:
       return getScanned();
 
+    case DISTINCT_KEYS:
+      return isDistinctKeys();
+
     }
     throw new java.lang.IllegalStateException();
   }
@@ -583,6 +640,8 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
       return isSetFollowsFromSnapshot();
     case SCANNED:
       return isSetScanned();
+    case DISTINCT_KEYS:
+      return isSetDistinctKeys();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -663,6 +722,15 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
         return false;
     }
 
+    boolean this_present_distinctKeys = true && this.isSetDistinctKeys();
+    boolean that_present_distinctKeys = true && that.isSetDistinctKeys();
+    if (this_present_distinctKeys || that_present_distinctKeys) {
+      if (!(this_present_distinctKeys && that_present_distinctKeys))
+        return false;
+      if (this.distinctKeys != that.distinctKeys)
+        return false;
+    }
+
     return true;
   }
 
@@ -697,6 +765,10 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
     hashCode = hashCode * 8191 + ((isSetScanned()) ? 131071 : 524287);
     if (isSetScanned())
       hashCode = hashCode * 8191 + scanned.hashCode();
+
+    hashCode = hashCode * 8191 + ((isSetDistinctKeys()) ? 131071 : 524287);
+    if (isSetDistinctKeys())
+      hashCode = hashCode * 8191 + ((distinctKeys) ? 131071 : 524287);
 
     return hashCode;
   }
@@ -779,6 +851,16 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
         return lastComparison;
       }
     }
+    lastComparison = java.lang.Boolean.compare(isSetDistinctKeys(), other.isSetDistinctKeys());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetDistinctKeys()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.distinctKeys, other.distinctKeys);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
     return 0;
   }
 
@@ -856,6 +938,12 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
       } else {
         sb.append(this.scanned);
       }
+      first = false;
+    }
+    if (isSetDistinctKeys()) {
+      if (!first) sb.append(", ");
+      sb.append("distinctKeys:");
+      sb.append(this.distinctKeys);
       first = false;
     }
     sb.append(")");
@@ -1008,6 +1096,14 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 8: // DISTINCT_KEYS
+            if (schemeField.type == org.apache.thrift.protocol.TType.BOOL) {
+              struct.distinctKeys = iprot.readBool();
+              struct.setDistinctKeysIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -1083,6 +1179,11 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
           oprot.writeFieldEnd();
         }
       }
+      if (struct.isSetDistinctKeys()) {
+        oprot.writeFieldBegin(DISTINCT_KEYS_FIELD_DESC);
+        oprot.writeBool(struct.distinctKeys);
+        oprot.writeFieldEnd();
+      }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
     }
@@ -1126,7 +1227,10 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
       if (struct.isSetScanned()) {
         optionals.set(1);
       }
-      oprot.writeBitSet(optionals, 2);
+      if (struct.isSetDistinctKeys()) {
+        optionals.set(2);
+      }
+      oprot.writeBitSet(optionals, 3);
       if (struct.isSetFollowsFromSnapshot()) {
         oprot.writeBool(struct.followsFromSnapshot);
       }
@@ -1138,6 +1242,9 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
             oprot.writeString(_iter255);
           }
         }
+      }
+      if (struct.isSetDistinctKeys()) {
+        oprot.writeBool(struct.distinctKeys);
       }
     }
 
@@ -1174,7 +1281,7 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
         }
       }
       struct.setOptionsIsSet(true);
-      java.util.BitSet incoming = iprot.readBitSet(2);
+      java.util.BitSet incoming = iprot.readBitSet(3);
       if (incoming.get(0)) {
         struct.followsFromSnapshot = iprot.readBool();
         struct.setFollowsFromSnapshotIsSet(true);
@@ -1191,6 +1298,10 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
           }
         }
         struct.setScannedIsSet(true);
+      }
+      if (incoming.get(2)) {
+        struct.distinctKeys = iprot.readBool();
+        struct.setDistinctKeysIsSet(true);
       }
     }
   }

@@ -1,0 +1,31 @@
+"""Whether a task's rows have different keys."""
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interbed.spark_ext.distinct_keys import REPEATED, DistinctKeys
+from interbed.spark_ext.errors import RepeatedKeyError
+from interbed.spark_ext.writer import check_distinct
+from interbed.storage.schema.table_schema import Schema
+
+SCHEMA = pa.schema([pa.field("name", pa.string()), pa.field("id", pa.int64()), pa.field("v", pa.int32())])
+KEYS = st.tuples(st.sampled_from(["", "a", "b", "a longer key of a row"]), st.integers(-2, 2))
+
+
+@given(st.lists(st.lists(KEYS, max_size=5), max_size=4))
+def test_a_key_that_comes_again_in_any_batch_is_noticed(batches: list[list[tuple[str, int]]]) -> None:
+    keys = DistinctKeys(Schema.from_pyarrow_schema(SCHEMA, primary_keys=["name", "id"]).to_table_schema())
+    for batch in batches:
+        rows = [{"name": name, "id": number, "v": number} for name, number in batch]
+        keys.add(pa.RecordBatch.from_pylist(rows, schema=SCHEMA))
+    seen = [key for batch in batches for key in batch]
+    assert keys.repeated() == (len(set(seen)) < len(seen))
+
+
+def test_the_driver_refuses_what_a_task_says_of_it() -> None:
+    message = len(REPEATED).to_bytes(4) + REPEATED
+    check_distinct([b""])
+    with pytest.raises(RepeatedKeyError, match="same primary key"):
+        check_distinct([b"", message])

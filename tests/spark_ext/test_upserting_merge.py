@@ -1,0 +1,84 @@
+"""MERGE INTO that writes the source's row whether it is matched or not: without a look at the target."""
+
+import pytest
+
+from tests.spark_ext.conftest import Lake
+
+KEYED = "TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '2'"
+STARS = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+
+
+def _looks(lake: Lake, merge: str) -> bool:
+    """Whether a MERGE looks into its target; it is run."""
+    store = lake.spark._jsparkSession.sharedState().statusStore()
+    before = store.executionsCount()
+    lake.sql(merge)
+    lake.spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    plans = [
+        store.executionsList().apply(i).physicalPlanDescription()
+        for i in range(int(before), int(store.executionsCount()))
+    ]
+    (plan,) = [p for p in plans if "WriteDelta" in p or "AppendData" in p]
+    return "WriteDelta" in plan
+
+
+def test_a_merge_of_whole_rows_by_the_key_does_not_look_at_the_target(lake: Lake) -> None:
+    lake.sql(f"CREATE TABLE {{lake}}.db.t (id INT NOT NULL, v BIGINT, name STRING) {KEYED})")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (1, 10, 'a'), (2, 20, 'b')")
+    source = "(SELECT * FROM VALUES ('x', 2, 21), ('y', 3, 30) s(name, id, v)) s"
+
+    assert not _looks(lake, f"MERGE INTO {{lake}}.db.t AS t USING {source} ON s.id = t.id {STARS}")
+    assert lake.tuples("SELECT * FROM {lake}.db.t ORDER BY id") == [(1, 10, "a"), (2, 21, "x"), (3, 30, "y")]
+
+    same = (
+        "WHEN MATCHED THEN UPDATE SET v = s.v + 1, name = 'z' "
+        "WHEN NOT MATCHED THEN INSERT (id, v, name) VALUES (s.id, s.v + 1, 'z')"
+    )
+    assert not _looks(
+        lake,
+        f"WITH s AS (SELECT * FROM {source} WHERE id < 3) MERGE INTO {{lake}}.db.t t USING s ON t.id <=> s.id {same}",
+    )
+    assert lake.tuples("SELECT * FROM {lake}.db.t ORDER BY id") == [(1, 10, "a"), (2, 22, "z"), (3, 30, "y")]
+
+
+def test_a_key_that_comes_twice_is_an_error_only_where_the_target_has_it(lake: Lake) -> None:
+    lake.sql(
+        "CREATE TABLE {lake}.db.t (p INT, id INT, v INT) PARTITIONED BY (p) TBLPROPERTIES ('primary-key' = 'p,id')"
+    )
+    lake.sql("INSERT INTO {lake}.db.t VALUES (1, 1, 10)")
+    files = lake.files("db.t")
+    merge = (
+        "MERGE INTO {{lake}}.db.t t USING (SELECT * FROM VALUES {} s(p, id, v)) s ON t.p = s.p AND t.id = s.id " + STARS
+    )
+
+    with pytest.raises(Exception, match="MERGE_CARDINALITY_VIOLATION"):
+        lake.sql(merge.format("(1, 1, 11), (1, 1, 12), (2, 1, 20)"))
+    assert lake.files("db.t") == files
+    assert lake.tuples("SELECT * FROM {lake}.db.t") == [(1, 1, 10)]
+    lake.sql(merge.format("(1, 1, 11), (1, 2, 12), (1, 2, 12)"))
+    assert lake.tuples("SELECT * FROM {lake}.db.t ORDER BY id") == [(1, 1, 11), (1, 2, 12)]
+    assert len(lake.files("db.t")) == len(files) + 1
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "on", "clauses"),
+    [
+        ("id INT, v INT", ")", "t.id = s.id AND t.v > 0", STARS),
+        ("id INT, v INT", ")", "t.id = s.id + 0", STARS),
+        ("id INT, v INT", ")", "t.v = s.v", STARS),
+        ("id INT, v INT", ")", "t.id = s.id", STARS.replace("MATCHED THEN UPDATE", "MATCHED AND s.v > 0 THEN UPDATE")),
+        ("id INT, v INT", ")", "t.id = s.id", STARS.replace("INSERT *", "INSERT (id) VALUES (s.id)")),
+        ("id INT, v INT", ")", "t.id = s.id", STARS.replace("SET *", "SET v = t.v + s.v")),
+        ("id INT, v INT", ")", "t.id = s.id", "WHEN MATCHED THEN UPDATE SET *"),
+        ("id INT, v INT", ")", "t.id = s.id", f"{STARS} WHEN NOT MATCHED BY SOURCE THEN DELETE"),
+        ("id INT, v INT", ", 'changelog-producer' = 'input')", "t.id = s.id", STARS),
+        ("id DOUBLE, v INT", ")", "t.id = s.id", STARS),
+        ("id VARCHAR(9), v INT", ")", "t.id = s.id", STARS),
+    ],
+)
+def test_a_merge_that_has_to_know_what_is_there_looks(
+    lake: Lake, columns: str, options: str, on: str, clauses: str
+) -> None:
+    lake.sql(f"CREATE TABLE {{lake}}.db.t ({columns}) {KEYED}{options}")
+    source = "(SELECT 1 AS id, 1 AS v)"
+    assert _looks(lake, f"MERGE INTO {{lake}}.db.t t USING {source} s ON {on} {clauses}")
