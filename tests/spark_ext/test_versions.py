@@ -3,38 +3,24 @@
 `run_versions.py` runs all of the extension's tests there; this is the short form.
 """
 
-import os
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
 from hatch_build import INTERFACE
 
-from tests.support.peers_cache import built_once, run
+from tests.support.pyspark_versions import VERSIONS, version_variables
 from tests.support.spark_process import run_program
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = Path(__file__).with_name("version_program.py")
-# The tests' own PySpark is 4.1.
-VERSIONS = {"4.0": "4.0.5", "4.2": "4.2.1", "4.3": "4.3.0"}
 TIMEOUT_SECONDS = 300
 
 COMPILE = "import sys, hatch_build; from pathlib import Path; hatch_build.build_jar(Path(sys.argv[1]))"
 
 
-def _pyspark(version: str) -> Path:
-    exact = VERSIONS[version]
-
-    def build(directory: Path) -> None:
-        run(sys.executable, "-m", "pip", "install", "--quiet", "--target", directory, f"pyspark=={exact}")
-
-    return built_once(f"pyspark-{exact}", build)
-
-
 def _run(version: str, *arguments: str, path: list[Path]) -> None:
-    variables = {"PYTHONPATH": os.pathsep.join(str(p) for p in (_pyspark(version), *path))}
-    run_program(*arguments, variables=variables, timeout_seconds=TIMEOUT_SECONDS)
+    run_program(*arguments, variables=version_variables(version, path), timeout_seconds=TIMEOUT_SECONDS)
 
 
 # Spark 4.0 has no constraints of tables, which the sources name; the jar runs there all the same.

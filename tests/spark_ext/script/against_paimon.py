@@ -11,10 +11,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.spark_ext.script.runs import SCRIPTS, pyspark_directory, run_program, script_names
+from tests.spark_ext.script.runs import SCRIPTS, run_program, script_names
 from tests.support.peers_spark import maven_jars
 
-PYSPARK = "3.5.9"
+PYSPARK = "3.5"
 
 
 def explained(script: str) -> set[int]:
@@ -41,7 +41,7 @@ def main(names: list[str]) -> int:
             "spark.sql.catalog.lake.warehouse": f"file:{home}/lake",
             "spark.sql.warehouse.dir": f"{home}/spark",
         }
-        told = run_program(pyspark_directory(PYSPARK), settings, {"lake": ""}, {"lake": names})
+        told = run_program(PYSPARK, settings, {"lake": ""}, {"lake": names})
     unexplained = 0
     for one in told:
         difference = one.get("difference")

@@ -1,19 +1,29 @@
-"""Runs of the scripts: with which PySpark, and on which catalogs."""
+"""Runs of the scripts: with which PySpark, and on which catalogs.
+
+The installed PySpark runs them on every catalog (file system, this server, Hive's own metastore), the others on the
+file system's, and with INTERBED_TEST_ALL_CATALOGS=1 on every one; on Hive's those of `hive/` besides. A version starts
+one session, which makes its catalogs by CREATE CATALOG.
+"""
 
 import json
 import os
-import sys
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from interbed.spark_ext import spark_settings
+from interbed.testing import metastore
 from tests.support import spark_process
-from tests.support.peers_cache import built_once, run
+from tests.support.java_metastore import java_metastore
+from tests.support.pyspark_versions import INSTALLED, version_variables
 
 SCRIPTS = Path(__file__).resolve().parent
 ROOT = SCRIPTS.parents[2]
 TIMEOUT_SECONDS = 1800
+
+# What users of Paimon and of interbed set, too, who insert or retype columns.
+ANY_CHANGE = {"hive.metastore.disallow.incompatible.col.type.changes": "false"}
 
 
 def script_names(hive: bool = False) -> list[str]:
@@ -22,21 +32,11 @@ def script_names(hive: bool = False) -> list[str]:
     return sorted(str(file.relative_to(SCRIPTS).with_suffix("")) for file in files)
 
 
-def pyspark_directory(exact: str) -> Path:
-    """Where the PySpark of that version is installed, in the tests' cache."""
-
-    def build(directory: Path) -> None:
-        run(sys.executable, "-m", "pip", "install", "--quiet", "--target", directory, f"pyspark=={exact}")
-
-    return built_once(f"pyspark-{exact}", build)
-
-
 def run_program(
-    pyspark: Path | None, settings: Mapping[str, str], catalogs: Mapping[str, str], scripts: Mapping[str, list[str]]
+    version: str, settings: Mapping[str, str], catalogs: Mapping[str, str], scripts: Mapping[str, list[str]]
 ) -> list[dict[str, Any]]:
-    """What the program told, with that PySpark or the installed one; RuntimeError when it broke off."""
-    path = [*([] if pyspark is None else [str(pyspark)]), str(ROOT / "src"), str(ROOT)]
-    variables = {"PYTHONPATH": os.pathsep.join(path), "SPARK_LOCAL_IP": "127.0.0.1", "TZ": "UTC"}
+    """What the program told, with that version of PySpark; RuntimeError when it broke off."""
+    variables = {**version_variables(version, [ROOT / "src", ROOT]), "SPARK_LOCAL_IP": "127.0.0.1", "TZ": "UTC"}
     request = {"settings": dict(settings), "catalogs": dict(catalogs), "scripts": dict(scripts)}
     program = str(SCRIPTS / "program.py")
     told = spark_process.run_program(program, json.dumps(request), variables=variables, timeout_seconds=TIMEOUT_SECONDS)
@@ -53,12 +53,19 @@ def hive_options(uri: str, warehouse: Path) -> str:
     return f"'metastore' = 'hive', 'uri' = '{uri}', 'warehouse' = 'file:{warehouse}'"
 
 
-def differences(pyspark: Path | None, catalogs: Mapping[str, str], home: Path) -> list[str]:
-    """Where the scripts' answers differ, with interbed's catalogs of these options; `home` is a directory to use."""
-    statements = {name: f"CREATE CATALOG {name} WITH ({options})" for name, options in catalogs.items()}
-    scripts = {name: script_names(hive="'hive'" in options) for name, options in catalogs.items()}
-    settings = {**spark_settings(), "spark.sql.warehouse.dir": str(home / "spark")}
-    told = run_program(pyspark, settings, statements, scripts)
+def differences(version: str, home: Path) -> list[str]:
+    """Where the scripts' answers differ on a version of PySpark; `home` is a directory to use."""
+    catalogs = {"files": files_options(home / "files")}
+    with ExitStack() as stack:
+        if version == INSTALLED or os.environ.get("INTERBED_TEST_ALL_CATALOGS"):
+            own = metastore(db=f"sqlite:///{home / 'metastore.db'}", warehouse=f"file:{home}")
+            catalogs["served"] = hive_options(stack.enter_context(own), home / "served")
+            java = java_metastore(settings=ANY_CHANGE)
+            catalogs["java"] = hive_options(stack.enter_context(java), home / "java")
+        statements = {name: f"CREATE CATALOG {name} WITH ({options})" for name, options in catalogs.items()}
+        scripts = {name: script_names(hive="'hive'" in options) for name, options in catalogs.items()}
+        settings = {**spark_settings(), "spark.sql.warehouse.dir": str(home / "spark")}
+        told = run_program(version, settings, statements, scripts)
     if {one["catalog"] for one in told if "statements" in one} != set(catalogs):
         raise RuntimeError(f"not every catalog was done with: {told}")
     return [f"{one['catalog']} {one['script']}.sql {one['difference']}" for one in told if "difference" in one]
