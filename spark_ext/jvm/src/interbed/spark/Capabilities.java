@@ -22,5 +22,9 @@ final class Capabilities {
           .filter(capability -> capability.name().equals("AUTOMATIC_SCHEMA_EVOLUTION"))
           .collect(Collectors.toUnmodifiableSet());
 
+  /** That Spark gives the columns that a write by name lacks their defaults: from 4.1 on, with the constraints. */
+  static final boolean FILLS_COLUMNS =
+      OF_CATALOGS.stream().anyMatch(capability -> capability.name().equals("SUPPORT_TABLE_CONSTRAINT"));
+
   private Capabilities() {}
 }

@@ -7,6 +7,7 @@ import java.util.concurrent.atomic.AtomicReference;
 import org.apache.spark.sql.catalyst.expressions.Alias;
 import org.apache.spark.sql.catalyst.expressions.ArrayTransform;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
+import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.CreateNamedStruct;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.GetStructField;
@@ -19,6 +20,7 @@ import org.apache.spark.sql.catalyst.expressions.NamedLambdaVariable;
 import org.apache.spark.sql.catalyst.expressions.TransformValues;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.util.ResolveDefaultColumns;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.ArrayType;
 import org.apache.spark.sql.types.DataType;
@@ -32,11 +34,26 @@ import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Adds the nested fields that a query's structs lack as nulls, wherever they are nested. Spark does so for whole columns only, and
- * refuses a struct without them.
+ * Adds what a query lacks of the rows of a table: nested fields as nulls, wherever they are nested, since Spark refuses a struct
+ * without them; and whole columns by their defaults, which Spark does by itself from 4.1 on.
  */
 final class MissingFields {
   private MissingFields() {}
+
+  /** The query with the columns that it lacks, by their defaults or as nulls; those that are never null stay missing. */
+  static LogicalPlan withColumns(LogicalPlan query, List<AttributeReference> wanted) {
+    List<NamedExpression> columns = new ArrayList<>(CollectionConverters.asJava(query.output()));
+    for (AttributeReference column : wanted) {
+      if (field(query.schema(), column.name()).isEmpty()) {
+        ResolveDefaultColumns.getDefaultValueExprOrNullLit(
+                (Attribute) column, SQLConf.get().useNullsForMissingDefaultColumnValues())
+            .foreach(columns::add);
+      }
+    }
+    return columns.size() > query.output().size()
+        ? new Project(CollectionConverters.asScala(columns).toSeq(), query)
+        : query;
+  }
 
   /** The query with structs that have all the fields of the target's columns of the same name. */
   static LogicalPlan filled(LogicalPlan query, StructType target) {

@@ -92,7 +92,7 @@ final class SchemaMerging extends Rule<LogicalPlan> {
     StructType rows = write.query().schema();
     boolean asks = table.info().isMergesSchema() || options.containsKey(OPTION) || !hasAll(table.schema(), rows);
     if (!write.isByName() || !asks) {
-      return (LogicalPlan) write.withNewTable(closed(relation, table));
+      return complete(write, closed(relation, table));
     }
     TableInfo target =
         Planner.askOrThrow(
@@ -103,11 +103,20 @@ final class SchemaMerging extends Rule<LogicalPlan> {
                     options,
                     SQLConf.get().caseSensitiveAnalysis()));
     SparkTable evolved = new SparkTable(table.name(), target);
-    V2WriteCommand changed = write.withNewTable(evolved(relation, evolved));
+    V2WriteCommand changed =
+        target.isMergesSchema()
+            ? write.withNewQuery(MissingFields.filled(write.query(), evolved.schema()))
+            : write;
+    return complete(changed, evolved(relation, evolved));
+  }
+
+  /** The write into the target, with all columns of it where they are matched by name. */
+  private static LogicalPlan complete(V2WriteCommand write, DataSourceV2Relation target) {
+    V2WriteCommand into = write.withNewTable(target);
     return (LogicalPlan)
-        (target.isMergesSchema()
-            ? changed.withNewQuery(MissingFields.filled(write.query(), evolved.schema()))
-            : changed);
+        (write.isByName() && !Capabilities.FILLS_COLUMNS && hasAll(target.schema(), write.query().schema())
+            ? into.withNewQuery(MissingFields.withColumns(write.query(), CollectionConverters.asJava(target.output())))
+            : into);
   }
 
   private static boolean hasAll(StructType table, StructType rows) {
