@@ -71,8 +71,8 @@ def _rows(table: Table) -> list[tuple[int, str]]:
 
 
 def _run(path: Path, statement: str, *, fault: str) -> int:
-    places = (str(path / "lake"), str(path / "pids"))
-    return run_killed(path, "statement_program.py", *places, statement, fault=fault)
+    arguments = ("local[1]", str(path / "lake"), str(path / "pids"), statement)
+    return run_killed(path, "statement_program.py", *arguments, fault=fault)
 
 
 def _only_orphans_are_left(table: Table) -> None:

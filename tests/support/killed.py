@@ -1,4 +1,4 @@
-"""Spark applications of their own that are killed at a step which interbed.storage.fileio.faults names."""
+"""Spark applications of their own that meet a fault, most often SIGKILL, as storage.fileio.faults writes it."""
 
 import os
 import subprocess
@@ -10,10 +10,11 @@ SUPPORT = ROOT / "tests" / "support"
 TIMEOUT_SECONDS = 600
 
 
-def run_killed(path: Path, program: str, *arguments: str, fault: str | None) -> int:
+def run_killed(path: Path, program: str, *arguments: str, fault: str | None, once: Path | None = None) -> int:
     """The exit code of a program of tests/support that is killed as `fault` says, None: not at all.
 
-    The application writes its processes' ids to the file `pids` in `path`; what it says is added to `log` there.
+    The application writes its processes' ids to the file `pids` in `path`; what it says is added to `log` there. With
+    `once` the fault is met by one task, or its executor is killed, not the application; that file is made by it then.
     """
     environment = {
         **os.environ,
@@ -21,6 +22,8 @@ def run_killed(path: Path, program: str, *arguments: str, fault: str | None) -> 
         "INTERBED_TEST_FAULT": fault or "",
         "INTERBED_TEST_PIDS": str(path / "pids"),
     }
+    if once is not None:
+        environment["INTERBED_TEST_ONCE"] = str(once)
     command = [sys.executable, str(SUPPORT / program), *arguments]
     with (path / "log").open("ab") as log:
         return subprocess.run(

@@ -1,6 +1,6 @@
-"""Run by tests/spark_ext/test_statement_kills.py: carries SQL statements out, one after another.
+"""Run by the tests of statements whose processes are killed: carries SQL statements out, one after another.
 
-python statement_program.py WAREHOUSE PIDS STATEMENT…
+python statement_program.py MASTER WAREHOUSE PIDS STATEMENT…
 """
 
 import sys
@@ -8,9 +8,9 @@ import sys
 from tests.support.stream_program import small_session
 
 
-def main(warehouse: str, pids: str, *statements: str) -> None:
+def main(master: str, warehouse: str, pids: str, *statements: str) -> None:
     """Run the statements in a session whose catalog is `lake`."""
-    spark = small_session(warehouse, pids)
+    spark = small_session(warehouse, pids, master)
     for statement in statements:
         spark.sql(statement).collect()
     spark.stop()

@@ -29,10 +29,10 @@ def main(warehouse: str, checkpoints: str, pids: str) -> None:
     spark.stop()
 
 
-def small_session(warehouse: str, pids: str) -> SparkSession:
+def small_session(warehouse: str, pids: str, master: str = "local[1]") -> SparkSession:
     """A session with the catalog `lake`, whose processes' ids are in the file `pids`."""
     builder = (
-        SparkSession.builder.master("local[1]")
+        SparkSession.builder.master(master)
         .config("spark.ui.enabled", "false")
         .config("spark.driver.memory", "512m")
         .config("spark.driver.host", "127.0.0.1")

@@ -1,8 +1,9 @@
-"""Loaded by every Python that has this folder on its path: kills a whole Spark application at one step of its planner.
+"""Loaded by every Python that has this folder on its path: lets a Spark application meet a fault.
 
-INTERBED_TEST_FAULT is the step, as interbed.storage.fileio.faults writes it, INTERBED_TEST_PIDS a file with the ids of
-the application's processes. The file system is wrapped when it is first imported, since a daemon that forks must not
-import Arrow.
+INTERBED_TEST_FAULT is the fault, as interbed.storage.fileio.faults writes it. It kills the whole application, by the
+processes' ids in the file INTERBED_TEST_PIDS. With INTERBED_TEST_ONCE one process alone meets it, the one that makes
+the file of that name; where it is to be killed, its executor is. The file system is wrapped when it is first imported,
+since a daemon that forks must not import Arrow.
 """
 
 import importlib.abc
@@ -16,6 +17,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+ONCE = os.environ.get("INTERBED_TEST_ONCE")
 RESOLVE = "interbed.storage.fileio.resolve"
 
 
@@ -35,12 +37,17 @@ class _Loader(importlib.abc.Loader):
         resolve: Any = module
         inner = resolve.file_io_for
 
+        class MetOnce(faults.FaultyFileIO):
+            def _due(self, operation: str, path: str) -> faults.Fault | None:
+                due = super()._due(operation, path)
+                return due if due is not None and _is_first() else None
+
         def file_io_for(*arguments: Any) -> Any:
             file_io, path = inner(*arguments)
-            return faults.FaultyFileIO(file_io, [fault]), path
+            return MetOnce(file_io, [fault]), path
 
         resolve.file_io_for = file_io_for
-        faults._kill = _kill_application
+        faults._kill = _kill_executor if ONCE else _kill_application
 
 
 class _Finder(importlib.abc.MetaPathFinder):
@@ -54,6 +61,26 @@ class _Finder(importlib.abc.MetaPathFinder):
         if spec is not None:
             spec.loader = _Loader(spec.loader)
         return spec
+
+
+def _is_first() -> bool:
+    """Whether no other process has met the fault that one is to meet."""
+    if ONCE is None:
+        return True
+    try:
+        os.close(os.open(ONCE, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True
+
+
+def _kill_executor() -> None:
+    """Kill this worker, the daemon that forked it and the JVM that started that."""
+    daemon = os.getppid()
+    # The fields after the command, which may hold blanks: state, parent.
+    executor = Path(f"/proc/{daemon}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[1]
+    for pid in (int(executor), daemon, os.getpid()):
+        os.kill(pid, signal.SIGKILL)
 
 
 def _kill_application() -> None:
