@@ -7,6 +7,7 @@ object container files.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import IO, Any, cast
 
 from interbed.storage.format.avro_codec import decompressor
@@ -20,8 +21,8 @@ _LOGICAL = ("logicalType", "precision", "scale")
 class PlainBlocks:
     """The blocks of an Avro file, plain.
 
-    `field_types` are the types of the outermost record's fields by name, as the file has them. Raises ValueError for
-    bytes that are no such file, ArrowNotImplementedError for an unknown codec.
+    `schema_text` is the file's schema in JSON. Raises ValueError for bytes that are no such file,
+    ArrowNotImplementedError for an unknown codec.
     """
 
     def __init__(self, source: Any) -> None:
@@ -30,12 +31,21 @@ class PlainBlocks:
             raise ValueError("it does not begin as an Avro file does")
         metadata = self._read_metadata()
         self._sync = self._exactly(SYNC_BYTES)
-        schema = json.loads(metadata["avro.schema"])
+        self.schema_text = metadata["avro.schema"].decode()
+        self._decompress = decompressor(metadata.get("avro.codec", b"null").decode())
+
+    @cached_property
+    def schema(self) -> Mapping[str, Any]:
+        """The schema of the file's records; raises ValueError when it is none."""
+        schema = json.loads(self.schema_text)
         if not isinstance(schema, Mapping) or schema.get("type") != "record":
             raise ValueError("its schema is not a record")
-        self._decompress = decompressor(metadata.get("avro.codec", b"null").decode())
-        self.field_types: dict[str, Any] = {f["name"]: f["type"] for f in schema["fields"]}
-        self._header = header_bytes(_without_logical(schema), "null", self._sync)
+        return schema
+
+    @cached_property
+    def field_types(self) -> dict[str, Any]:
+        """The types of the outermost record's fields by name; raises ValueError when the schema is of no record."""
+        return {f["name"]: f["type"] for f in self.schema["fields"]}
 
     def windows(self, size: int) -> Iterator[list[Block]]:
         """The blocks in order, as many together as have about so many plain bytes."""
@@ -52,7 +62,7 @@ class PlainBlocks:
 
     def container(self, blocks: Sequence[Block]) -> bytes:
         """A file of these blocks, without codec and logical types."""
-        parts = [self._header]
+        parts = [header_bytes(_without_logical(self.schema), "null", self._sync)]
         for rows, content in blocks:
             parts += [long_bytes(rows), long_bytes(len(content)), content, self._sync]
         return b"".join(parts)

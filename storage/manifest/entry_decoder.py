@@ -7,7 +7,9 @@ specification page `spec/manifest`.
 """
 
 import io
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, TypeAlias, TypeVar
 
 import pyarrow as pa
@@ -29,10 +31,8 @@ _MORE = 0x80
 _LONG_BITS = 64
 
 
-def decode_entries(
-    content: bytes, schema: Mapping[str, Any], check_version: CheckVersion
-) -> list[ManifestEntry] | None:
-    """The entries of a manifest; None when its fields are others than those of `schema`.
+def decode_entries(content: bytes, schema: str, check_version: CheckVersion) -> list[ManifestEntry] | None:
+    """The entries of a manifest; None when its fields are others than those of `schema`, which is in JSON.
 
     Names of records and logical types do not matter. Raises ValueError, IndexError and KeyError for bytes that are no
     such entries, what `check_version` raises, and what the codec's library raises.
@@ -41,9 +41,7 @@ def decode_entries(
         blocks = PlainBlocks(io.BytesIO(content))
     except pa.ArrowNotImplementedError:
         return None
-    if list(blocks.field_types) != [f["name"] for f in schema["fields"]]:
-        return None
-    if [_shape(of) for of in blocks.field_types.values()] != [_shape(f["type"]) for f in schema["fields"]]:
+    if _shape_of(blocks.schema_text) != _shape_of(schema):
         return None
     entries: list[ManifestEntry] = []
     for window in blocks.windows(_WINDOW_BYTES):
@@ -52,11 +50,16 @@ def decode_entries(
     return entries
 
 
+@lru_cache(maxsize=64)
+def _shape_of(schema: str) -> Any:
+    return _shape(json.loads(schema))
+
+
 def _shape(of: Any) -> Any:
     """A type without what its bytes do not depend on."""
     if isinstance(of, list):
         return [_shape(branch) for branch in of]
-    if not isinstance(of, Mapping):
+    if not isinstance(of, dict):
         return of
     match of["type"]:
         case "record":

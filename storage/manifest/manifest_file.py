@@ -4,6 +4,7 @@ Version 2; each record holds _VERSION, _KIND (0 add, 1 delete), _PARTITION (a se
 _TOTAL_BUCKETS and _FILE, the data file's metadata.
 """
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -81,6 +82,7 @@ SCHEMA = record(
     ],
 )
 _KNOWN = frozenset(field_names(SCHEMA))
+_SCHEMA_TEXT = json.dumps(SCHEMA)
 
 
 def write_manifest(entries: Sequence[ManifestEntry], partition_types: Sequence[DataType], codec: str) -> bytes:
@@ -94,7 +96,7 @@ def read_manifest(content: bytes, *, source: str) -> list[ManifestEntry]:
     Raises CorruptFileError naming `source` for other bytes, UnsupportedVersionError for a version that is not known.
     """
     with metadata_errors(source):
-        entries = decode_entries(content, SCHEMA, lambda version: check_version(version, VERSION, source))
+        entries = decode_entries(content, _SCHEMA_TEXT, lambda version: check_version(version, VERSION, source))
     if entries is not None:
         return entries
     return read_records(content, _KNOWN, lambda r: _entry_from_avro(r, source), source=source)
