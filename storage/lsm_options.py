@@ -180,6 +180,16 @@ class LsmOptions(OptionReader):
         return self.number("compaction.small-file-ratio", 0.7)
 
     @property
+    def compaction_min_file_num(self) -> int:
+        """How many small files of an append table are waited for before a compaction that is not full joins them."""
+        return self.integer("compaction.min.file-num", 5)
+
+    @property
+    def compaction_delete_ratio_threshold(self) -> float:
+        """From which part of its rows on, deleted, a file of an append table is written anew."""
+        return self.number("compaction.delete-ratio-threshold", 0.2)
+
+    @property
     def record_expire_millis(self) -> int | None:
         """How old rows get before a compaction leaves them out; None for any age."""
         return self.optional_duration_millis("record-level.expire-time")

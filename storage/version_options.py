@@ -65,6 +65,11 @@ class VersionOptions(OptionReader):
         return self.optional_duration_millis("tag.default-time-retained")
 
     @property
+    def consumer_expire_millis(self) -> int | None:
+        """How long a consumer that does not come on is kept; None for ever."""
+        return self.optional_duration_millis("consumer.expiration-time")
+
+    @property
     def tag_time_expire_enabled(self) -> bool:
         """Whether tags whose time is over go."""
         return self.boolean("tag.time-expire-enabled", True)

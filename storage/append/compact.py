@@ -1,6 +1,6 @@
 """Compaction of append tables: small files of a bucket are written anew as larger ones, row for row."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import pyarrow as pa
 
@@ -17,21 +17,34 @@ FileGroup = tuple[DataFileMeta, ...]
 
 
 def plan_append_compaction(
-    files: Sequence[DataFileMeta], *, small_file_bytes: int, keep_order: bool
+    files: Sequence[DataFileMeta],
+    *,
+    small_file_bytes: int,
+    keep_order: bool,
+    thinned: Collection[str] = (),
+    least_files: int = 2,
+    enough_bytes: int | None = None,
 ) -> tuple[FileGroup, ...]:
-    """Groups of at least two files, each to be concatenated in its order. Pure.
+    """Groups of files, each to be concatenated in its order. Pure.
 
-    With `keep_order` (tables with buckets, whose files are ordered by their sequence numbers) only neighbours form a
-    group; otherwise all small files of the bucket form one.
+    A file takes part that is small, or that is among those `thinned`, from which rows were deleted. With `keep_order`
+    (tables with buckets, whose files are ordered by their sequence numbers) only neighbours form a group; otherwise all
+    files of the bucket that take part form one. A group has a thinned file, or at least `least_files` files, or some of
+    `enough_bytes` together.
     """
+
+    def is_worth_it(group: Sequence[DataFileMeta]) -> bool:
+        enough = enough_bytes is not None and sum(f.file_size for f in group) >= enough_bytes
+        return any(f.file_name in thinned for f in group) or len(group) >= (2 if enough else least_files)
+
     ordered = sorted(files, key=lambda f: (f.min_sequence_number, f.creation_time_millis, f.file_name))
     groups: list[list[DataFileMeta]] = [[]]
     for file in ordered:
-        if file.file_size < small_file_bytes:
+        if file.file_size < small_file_bytes or file.file_name in thinned:
             groups[-1].append(file)
         elif keep_order and groups[-1]:
             groups.append([])
-    return tuple(tuple(group) for group in groups if len(group) > 1)
+    return tuple(tuple(group) for group in groups if is_worth_it(group))
 
 
 class FileConcatenator:

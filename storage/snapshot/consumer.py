@@ -68,6 +68,22 @@ class ConsumerManager:
             self.delete(consumer_id)
         return chosen
 
+    def expire(self, before_millis: int) -> list[str]:
+        """Forget the consumers whose progress was last noted before that time, since the epoch; their ids.
+
+        Where the store tells no times of files nobody is forgotten.
+        """
+        gone = [
+            found.name.removeprefix(_PREFIX)
+            for found in self._file_io.list(self._directory)
+            if found.name.startswith(_PREFIX)
+            and found.modified_millis is not None
+            and found.modified_millis < before_millis
+        ]
+        for consumer_id in gone:
+            self.delete(consumer_id)
+        return gone
+
     def _path(self, consumer_id: str) -> str:
         if not consumer_id.strip() or "/" in consumer_id or not consumer_id.isprintable():
             raise InvalidInputError(f"Not a consumer id: {consumer_id!r}. It is not blank and has no slashes.")

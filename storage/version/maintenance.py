@@ -1,4 +1,5 @@
-"""What follows a commit: automatic tags are made, and old snapshots and tags go, unless the table is `write-only`.
+"""What follows a commit: automatic tags are made, and old snapshots, tags and consumers go; nothing of that in
+`write-only` tables.
 
 Source: documentation page `maintenance/manage-snapshots`, paimon-core's TableCommitImpl.
 """
@@ -9,6 +10,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from interbed.storage.errors import InterbedError
+from interbed.storage.snapshot.consumer import ConsumerManager
 from interbed.storage.store import TableStore
 from interbed.storage.version.automatic_tags import create_automatic_tags
 from interbed.storage.version.changelog_expiry import expire_changelogs
@@ -27,6 +29,10 @@ def maintain(store: TableStore, clock: Callable[[], float] = time.time) -> None:
     try:
         # Tags first: a snapshot that is due for one stays readable by it when it expires.
         create_automatic_tags(store)
+        lifetime = store.options.consumer_expire_millis
+        if lifetime is not None:
+            # Before snapshots, which consumers keep.
+            ConsumerManager(store.file_io, store.paths).expire(int(clock() * 1000) - lifetime)
         gone = SnapshotExpiry(store, clock=clock).run().snapshots
         if store.options.changelog_outlives_snapshots:
             expire_changelogs(store, clock)

@@ -82,7 +82,7 @@ def plan_table_compaction(
     plans = [_planned_take_up(store, p) for p in waiting_partitions(store, restored, partition, whole=bucket is None)]
     for place in restored.buckets():
         if not store.schema.has_primary_key:
-            plans += _planned_concatenation(store, restored, *place)
+            plans += _planned_concatenation(store, restored, *place, full=full)
             continue
         levels = planner.levels(restored.files(*place))
         due = _due(planner, restored, levels, *place, full=full)
@@ -102,7 +102,7 @@ def compact_buckets(
     if store.schema.has_primary_key:
         work = partial(_merge_bucket, store, CompactionPlanner(store), full)
     else:
-        work = partial(_concatenate_bucket, store, FileConcatenator(store))
+        work = partial(_concatenate_bucket, store, FileConcatenator(store), full)
     futures: list[Future[CommitMessage | None]] = []
     pool = ThreadPoolExecutor(COMPACTION_THREADS, thread_name_prefix="compact")
     try:
@@ -172,13 +172,30 @@ def is_due(store: TableStore, restored: RestoredBuckets, partition: bytes, bucke
 
 
 def concatenated_groups(
-    store: TableStore, restored: RestoredBuckets, partition: bytes, bucket: int
+    store: TableStore, restored: RestoredBuckets, partition: bytes, bucket: int, *, full: bool
 ) -> tuple[FileGroup, ...]:
-    """The files of a bucket of an append table that are to become one, by groups."""
+    """The files of a bucket of an append table that are to become one, by groups.
+
+    A full compaction takes any two small files, and every file of which rows were deleted; another one waits for as
+    many files, and for as many deleted rows, as the options say.
+    """
+    options = store.options
+    files = restored.files(partition, bucket)
+    part = 0.0 if full else options.compaction_delete_ratio_threshold
+    rows = {f.file_name: f.row_count for f in files}
+    thinned = {
+        vector.data_file_name
+        for index_file in restored.index_files(partition, bucket)
+        for vector in index_file.deletion_vectors or ()
+        if vector.cardinality is None or vector.cardinality > part * rows.get(vector.data_file_name, 0)
+    }
     return plan_append_compaction(
-        restored.files(partition, bucket),
+        files,
         small_file_bytes=_small_file_bytes(store),
-        keep_order=store.options.bucket > 0,
+        keep_order=options.bucket > 0,
+        thinned=thinned,
+        least_files=2 if full else options.compaction_min_file_num,
+        enough_bytes=2 * options.target_file_size_for(primary_key=False),
     )
 
 
@@ -226,9 +243,14 @@ def _merge_bucket(
 
 
 def _concatenate_bucket(
-    store: TableStore, concatenator: FileConcatenator, restored: RestoredBuckets, partition: bytes, bucket: int
+    store: TableStore,
+    concatenator: FileConcatenator,
+    full: bool,
+    restored: RestoredBuckets,
+    partition: bytes,
+    bucket: int,
 ) -> CommitMessage | None:
-    groups = concatenated_groups(store, restored, partition, bucket)
+    groups = concatenated_groups(store, restored, partition, bucket, full=full)
     if not groups:
         return None
     total = total_buckets(store, restored, partition)
@@ -286,10 +308,10 @@ def _planned_take_up(store: TableStore, waiting: PostponedPartition) -> PlannedC
 
 
 def _planned_concatenation(
-    store: TableStore, restored: RestoredBuckets, partition: bytes, bucket: int
+    store: TableStore, restored: RestoredBuckets, partition: bytes, bucket: int, *, full: bool
 ) -> list[PlannedCompaction]:
     files = restored.files(partition, bucket)
-    groups = concatenated_groups(store, restored, partition, bucket)
+    groups = concatenated_groups(store, restored, partition, bucket, full=full)
     rewritten = [f for group in groups for f in group]
     if not rewritten:
         return []
@@ -298,7 +320,7 @@ def _planned_concatenation(
             partition=store.paths.partition_spec(partition),
             bucket=bucket,
             reason="small files",
-            detail=f"{len(rewritten)} files smaller than {_small_file_bytes(store)} bytes",
+            detail=f"{len(rewritten)} files smaller than {_small_file_bytes(store)} bytes, or with deleted rows",
             output_level=0,
             files_rewritten=len(rewritten),
             bytes_rewritten=sum(f.file_size for f in rewritten),

@@ -151,7 +151,7 @@ def plan_tasks(
     others = restored.without({p.partition for p in waiting}) if waiting else restored
     for place in others.buckets():
         if not store.schema.has_primary_key:
-            tasks += _concatenations(store, others, *place)
+            tasks += _concatenations(store, others, *place, full=full)
         elif is_due(store, others, *place, full=full):
             whole = _of_bucket(store, others, *place, kind=TaskKind.MERGE, files=tuple(others.files(*place)))
             tasks.append(replace(whole, full=full))
@@ -249,9 +249,10 @@ def _take_up(waiting: PostponedPartition, *, full: bool) -> CompactionTask:
 
 
 def _concatenations(
-    store: TableStore, restored: RestoredBuckets, partition: bytes, bucket: int
+    store: TableStore, restored: RestoredBuckets, partition: bytes, bucket: int, *, full: bool
 ) -> Iterator[CompactionTask]:
-    groups = concatenated_groups(store, restored, partition, bucket)
+    # What a task is given it concatenates, as in a full compaction: the decision is made here.
+    groups = concatenated_groups(store, restored, partition, bucket, full=full)
     if groups and restored.index_files(partition, bucket):
         # The deletion vectors of a partition change together; which files are small is found again.
         packs = [list(restored.files(partition, bucket))]
@@ -260,5 +261,5 @@ def _concatenations(
         most = 2 * store.options.target_file_size_for(primary_key=False)
         packs = [pack for group in groups for pack in pack_in_order(group, lambda f: f.file_size, most)]
     for pack in packs:
-        if len(pack) > 1:
+        if len(pack) > 1 or restored.index_files(partition, bucket):
             yield _of_bucket(store, restored, partition, bucket, kind=TaskKind.CONCATENATE, files=tuple(pack))

@@ -5,9 +5,11 @@ from pathlib import Path
 import pyarrow as pa
 
 from interbed.storage.append.compact import plan_append_compaction
+from interbed.storage.append.delete import delete_rows
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.lsm.compact.table_compact import compact_table
 from interbed.storage.manifest.data_file import DataFileMeta
+from interbed.storage.predicate.parse import parse_filter
 from interbed.storage.read.table_read import TableRead
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.schema.table_schema import Schema
@@ -82,3 +84,31 @@ def test_a_bucket_keeps_the_order_and_the_sequence_numbers_of_its_rows(tmp_path:
     assert (entry.file.min_sequence_number, entry.file.max_sequence_number) == (0, 29)
     append(store, range(5))
     assert max(e.file.max_sequence_number for e in TableScan(store).entries()) == 34
+
+
+def test_a_compaction_that_is_not_full_waits_for_five_small_files(tmp_path: Path) -> None:
+    store = create(tmp_path, bucket="-1")
+    for start in range(0, 40, 10):
+        append(store, range(start, start + 10))
+    assert compact_table(store, "c", full=False).snapshot_id is None
+    fewer = store.with_options({"compaction.min.file-num": "4"})
+    assert compact_table(fewer, "c", full=False).snapshot_id is not None
+    assert sorted(ids_of(store)) == list(range(40))
+
+
+def test_a_file_that_lost_many_rows_is_written_anew(tmp_path: Path) -> None:
+    options = {"bucket": "-1", "deletion-vectors.enabled": "true", "target-file-size": "1 b"}
+    store = create(tmp_path, **options)
+    append(store, range(100))
+    append(store, range(100, 200))
+    delete_rows(store, parse_filter("id < 10 or id in (100, 120)", store.schema.fields), "d")
+    before = {f.file_name for s in TableScan(store).plan().splits for f in s.files}
+    assert compact_table(store, "c", full=False).snapshot_id is None
+    sooner = store.with_options({"compaction.delete-ratio-threshold": "0.05"})
+    assert compact_table(sooner, "c", full=False).snapshot_id is not None
+    after = {f.file_name for s in TableScan(store).plan().splits for f in s.files}
+    assert len(before & after) == 1
+    assert compact_table(store, "c", full=True).snapshot_id is not None
+    splits = TableScan(store).plan().splits
+    assert not any(split.deletion_files for split in splits)
+    assert sorted(ids_of(store)) == [i for i in range(10, 200) if i not in (100, 120)]

@@ -1,6 +1,7 @@
 """What tags, branches, rollback, expiry and the removal of orphan files answer, and what they refuse."""
 
 import json
+import os
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -23,6 +24,7 @@ from interbed.storage.errors import (
 from interbed.storage.snapshot.snapshot import Snapshot
 from interbed.storage.table import Table
 from interbed.storage.version.expire import Retention, first_kept
+from interbed.storage.version.maintenance import maintain
 from interbed.storage.version.tag import Tag
 
 LATER = 4_102_444_800
@@ -212,6 +214,18 @@ def test_expiry_keeps_what_consumers_have_yet_to_read(table: Table) -> None:
     assert table.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER).snapshots == (1, 2)
     table.reset_consumer("job")
     assert table.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER).snapshots == (3, 4)
+
+
+def test_consumers_that_do_not_come_on_are_forgotten_after_a_commit(table: Table) -> None:
+    filled(table, 2)
+    table.reset_consumer("gone", 1)
+    table.reset_consumer("here", 1)
+    file = Path(table.location.removeprefix("file:"), "consumer", "consumer-gone")
+    os.utime(file, (0, 0))
+    maintain(table.copy({"write-only": "false"}).store)
+    assert set(table.consumers()) == {"gone", "here"}
+    maintain(table.copy({"write-only": "false", "consumer.expiration-time": "1 d"}).store)
+    assert set(table.consumers()) == {"here"}
 
 
 def test_arguments_and_options_that_contradict_are_refused(table: Table) -> None:
