@@ -15,7 +15,7 @@ from interbed.catalog.errors import (
     TableExistsError,
     TableNotFoundError,
 )
-from interbed.catalog.identifier import DB_SUFFIX, Identifier, check_database_name
+from interbed.catalog.identifier import DB_SUFFIX, Identifier, branch_to_alter, check_database_name
 from interbed.catalog.options import CatalogOptions
 from interbed.catalog.staging import Fill, publish_replacement
 from interbed.catalog.table_files import check_no_remains, delete_table_files, take_back_schema
@@ -162,6 +162,11 @@ class FileSystemCatalog(Catalog):
         changes: Sequence[SchemaChange] | SchemaChange,
         ignore_if_not_exists: bool = False,
     ) -> None:
+        branch = branch_to_alter(identifier)
+        if branch is not None:
+            # No metastore knows of branches.
+            self.get_table(branch).store.schemas.change(list(changes) if isinstance(changes, Sequence) else [changes])
+            return
         name = parse_table_name(identifier)
         try:
             table = self._load_table(name)

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 
 from interbed.storage.errors import InvalidInputError, NotSupportedError
+from interbed.storage.paths import MAIN_BRANCH
 
 DEFAULT_DATABASE = "default"
 DB_SUFFIX = ".db"
@@ -99,6 +100,17 @@ def parse_table_name(identifier: "str | Identifier") -> Identifier:
     if name.branch is not None or name.system is not None:
         raise NotSupportedError(f"A branch or a system table is not a table of its own: {identifier!r}.")
     return name.identifier
+
+
+def branch_to_alter(identifier: "str | Identifier") -> str | None:
+    """The name of the branch that is meant, which has a schema of its own; None for a table itself.
+
+    Raises NotSupportedError for system tables, InvalidInputError for no name at all.
+    """
+    name = TableName.parse(identifier)
+    if name.system is not None or name.branch in (None, MAIN_BRANCH):
+        return None
+    return name.of_table
 
 
 def check_not_system_database(name: str) -> None:

@@ -6,6 +6,7 @@ tables have `__paimon_file_path` and `__paimon_row_index`, which say where a row
 
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -78,6 +79,8 @@ def read_with_hidden(
     table: Table, columns: Sequence[str], predicate: Predicate | None, split: Split
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a split with the columns asked for, some of which may be hidden; raises as TableRead does."""
+    if split.branch is not None:
+        table, split = table.branch(split.branch), replace(split, branch=None)
     own = tuple(c for c in columns if c in table.schema.by_name)
     if len(own) == len(columns):
         yield from table.new_read(own, predicate).to_batches(split)

@@ -37,7 +37,7 @@ class NativeFiles:
 
     def of(self, split: Split) -> list[NativeFile]:
         """The files for Spark's reader; none when the split has to be read by Python."""
-        if not self._readable or not split.raw_convertible or not split.files:
+        if not self._readable or not split.raw_convertible or not split.files or split.branch is not None:
             return []
         files = []
         for file in split.files:

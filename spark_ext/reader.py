@@ -24,6 +24,7 @@ from interbed.storage.predicate.expr import Predicate
 from interbed.storage.read.audit_read import AuditRead
 from interbed.storage.read.deletions import deletions_in
 from interbed.storage.read_optimized import ReadOptimizedTable
+from interbed.storage.scan.fallback import fallback_of, plan_rows
 from interbed.storage.scan.plan import Plan
 from interbed.storage.scan.split import Split
 from interbed.storage.scan.starting_point import starting_snapshot
@@ -88,7 +89,7 @@ def plan_scan(handle: TableHandle, request: Any) -> ScanPlan:
     task = task_of(handle, request)
     if handle.view is not None:
         return _plan_view(task, request.limit)
-    if handle.snapshot_id is None:
+    if handle.snapshot_id is None and fallback_of(handle.open().store) is None:
         nothing = _description(None, [], task.columns, request.limit)
         return ScanPlan(task=task.to_bytes(), splits=[], rowCount=0, byteSize=0, description=nothing)
     table, plan = planned(handle, predicate, request.limit)
@@ -110,14 +111,16 @@ def plan_scan(handle: TableHandle, request: Any) -> ScanPlan:
 
 
 def planned(handle: TableHandle, predicate: Predicate | None, limit: int | None = None) -> tuple[Table, Plan]:
-    """The table of a handle that has a snapshot, and the plan of a read."""
+    """The table of a handle, and the plan of a read."""
     table = handle.open()
     if handle.is_read_optimized:
         table = ReadOptimizedTable.of(table)
     # Other modes than a snapshot's look at the files of several; these see the newest when the read is planned.
     snapshot_id = handle.snapshot_id if table.options.startup_mode in OF_ONE_SNAPSHOT else None
     with handle.being_read():
-        return table, table.new_scan(predicate=predicate, limit=limit, snapshot_id=snapshot_id).plan()
+        if isinstance(table, ReadOptimizedTable):
+            return table, table.new_scan(predicate=predicate, limit=limit, snapshot_id=snapshot_id).plan()
+        return table, plan_rows(table.store, predicate=predicate, limit=limit, snapshot_id=snapshot_id)
 
 
 def _plan_view(task: ReadTask, limit: int | None) -> ScanPlan:

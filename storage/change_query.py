@@ -10,6 +10,7 @@ from functools import cached_property
 
 import pyarrow as pa
 
+from interbed.storage.errors import InvalidInputError, SnapshotNotFoundError
 from interbed.storage.predicate.expr import Predicate
 from interbed.storage.read.arrow_rows import ArrowRows
 from interbed.storage.read.change_read import ROW_KIND, ChangeRead
@@ -79,6 +80,15 @@ class ChangeQuery(ArrowRows):
         manager = self.store.snapshots
         first = manager.earliest_id() if self.from_snapshot is None else self.from_snapshot
         last = manager.latest_id() if self.to_snapshot is None else self.to_snapshot
-        if first is None or last is None or last < first:
+        if first is None or last is None:
+            return None
+        if self.from_snapshot is not None and self.to_snapshot is not None and last < first:
+            raise InvalidInputError(f"Changes from snapshot {first} to {last} end before they begin.")
+        newest = manager.latest_id() or 0
+        if first > newest + 1:
+            raise SnapshotNotFoundError(
+                f"There is no snapshot {first} at {self.store.location}: the newest is {newest}."
+            )
+        if last < first:
             return None
         return Between(first=first - 1, last=last)

@@ -10,6 +10,7 @@ from interbed.storage.errors import InvalidInputError
 from interbed.storage.predicate.expr import Predicate
 from interbed.storage.read.arrow_rows import ArrowRows, limited
 from interbed.storage.read.table_read import TableRead
+from interbed.storage.scan.fallback import plan_rows
 from interbed.storage.scan.plan import Plan
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.store import TableStore
@@ -37,6 +38,8 @@ class TableQuery(ArrowRows):
     @cached_property
     def plan(self) -> Plan:
         """The splits to read and what was pruned."""
+        if self.level_filter is None:
+            return plan_rows(self.store, predicate=self.predicate, limit=self.limit, snapshot_id=self.snapshot_id)
         return TableScan(
             self.store,
             predicate=self.predicate,

@@ -19,6 +19,7 @@ SCAN_VERSION = "scan.version"
 SCAN_TAG_NAME = "scan.tag-name"
 SCAN_FILE_CREATION_TIME = "scan.file-creation-time-millis"
 SCAN_CREATION_TIME = "scan.creation-time-millis"
+FALLBACK_BRANCH = "scan.fallback-branch"
 INCREMENTAL_BETWEEN = "incremental-between"
 INCREMENTAL_BETWEEN_TIMESTAMP = "incremental-between-timestamp"
 
@@ -140,6 +141,11 @@ class StreamOptions(OptionReader):
     def epoch_note_retained_millis(self) -> int:
         """For how long it is known what a stream into the table committed last; Paimon has no such notes."""
         return self.duration_millis("stream.epoch-note.time-retained", 30 * 24 * 3_600_000)
+
+    @property
+    def fallback_branch(self) -> str | None:
+        """The branch from which batch reads take partitions that the table lacks."""
+        return self.text(FALLBACK_BRANCH, "").strip() or None
 
     @property
     def consumer_id(self) -> str | None:

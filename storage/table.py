@@ -28,6 +28,7 @@ from interbed.storage.predicate.parse import bound_filter
 from interbed.storage.query import TableQuery
 from interbed.storage.read.table_read import TableRead
 from interbed.storage.row.kind import RowKind
+from interbed.storage.scan.fallback import plan_rows
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.starting_point import at_snapshot
 from interbed.storage.schema.merge import MergeRules
@@ -35,6 +36,7 @@ from interbed.storage.schema.merging import arrow_fields, merge_into
 from interbed.storage.schema.table_schema import TableSchema
 from interbed.storage.snapshot.snapshot import Snapshot
 from interbed.storage.store import TableStore, open_store
+from interbed.storage.stream_options import FALLBACK_BRANCH
 from interbed.storage.table_changes import TableChanges
 from interbed.storage.table_upkeep import TableUpkeep
 from interbed.storage.table_versions import TableVersions
@@ -261,7 +263,7 @@ class Table(TableChanges, TableVersions, TableUpkeep):
         """What a scan with that filter would read and why: what was pruned, levels, splits."""
         store = self.store if snapshot_id is None else at_snapshot(self.store, snapshot_id)
         predicate = None if filter is None else _bound(filter, store)
-        return explain_plan(self.name, TableScan(store, predicate=predicate, snapshot_id=snapshot_id).plan())
+        return explain_plan(self.name, plan_rows(store, predicate=predicate, snapshot_id=snapshot_id))
 
     # -- parts -----------------------------------------------------------------------------------------------------
 
@@ -329,8 +331,12 @@ class Table(TableChanges, TableVersions, TableUpkeep):
         ids = FileStoreCommit(self.store, user, new_user=True).commit(messages)
         return ids[-1] if ids else None
 
+    def _without_fallback(self) -> TableStore:
+        # What is read from another branch is not this one's to delete.
+        return self.store if self.options.fallback_branch is None else self.store.with_options({FALLBACK_BRANCH: ""})
+
     def _delete_once(self, predicate: Predicate) -> int | None:
-        query = TableQuery(self.store, predicate=predicate)
+        query = TableQuery(self._without_fallback(), predicate=predicate)
         user = _new_commit_user()
         with self.new_write(user) as write:
             rows = 0

@@ -25,7 +25,7 @@ from interbed.catalog.hive.repair import MetastoreRepair
 from interbed.catalog.hive.settings import hive_settings
 from interbed.catalog.hive.tables import HiveTables
 from interbed.catalog.hive.views import HiveViews
-from interbed.catalog.identifier import Identifier
+from interbed.catalog.identifier import Identifier, branch_to_alter
 from interbed.catalog.options import CatalogOptions
 from interbed.catalog.partition import PartitionStatistics
 from interbed.catalog.repair_report import RepairReport
@@ -136,6 +136,11 @@ class HiveCatalog(Catalog):
         changes: Sequence[SchemaChange] | SchemaChange,
         ignore_if_not_exists: bool = False,
     ) -> None:
+        branch = branch_to_alter(identifier)
+        if branch is not None:
+            # No metastore knows of branches.
+            self.get_table(branch).store.schemas.change(list(changes) if isinstance(changes, Sequence) else [changes])
+            return
         name = parse_table_name(identifier)
         if ignore_if_not_exists and not self._entries.has_table(name):
             return

@@ -13,6 +13,7 @@ from interbed.catalog.identifier import (
     SYSTEM_DATABASE,
     Identifier,
     TableName,
+    branch_to_alter,
     parse_table_name,
 )
 from interbed.spark_ext.calls.base import Calls, identifier_of
@@ -83,7 +84,8 @@ class TableCalls(Calls):
 
     def alterTable(self, table: Any, changes: list[Any]) -> TableInfo:  # noqa: N802
         catalog = self._catalog(table.catalog)
-        identifier = parse_table_name(identifier_of(table))
+        name = identifier_of(table)
+        identifier = branch_to_alter(name) or parse_table_name(name)
         translated = schema_changes(changes, catalog.get_table(identifier).schema.by_name)
         if translated:
             catalog.alter_table(identifier, translated)

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from interbed.storage.bucket.dynamic import rules_of
 from interbed.storage.bucket.key_locations import NOWHERE, KeyHashes, KeyLocations, Locations
+from interbed.storage.bucket.partition_buckets import DynamicBucketRules
 from interbed.storage.bucket.room import MAX_BUCKET, take_room, too_many_buckets
 from interbed.storage.errors import SnapshotNotFoundError
 from interbed.storage.format.data_file_writer import wall_clock_millis
@@ -61,7 +61,7 @@ class CrossPartition:
         self._keys = schema.primary_keys
         self._key_types = [f.type for f in schema.fields_named(schema.primary_keys)]
         self._partitions = _Partitions(store)
-        self._target = rules_of(store.options).target_rows
+        self._target = DynamicBucketRules.of(store.options).target_rows
         self._index: KeyLocations | None = None
         self._counts: list[dict[int, int]] = []
         self._as_of = 0

@@ -15,9 +15,7 @@ from interbed.storage.bucket.choose import Numbers
 from interbed.storage.bucket.hash_index import Hashes, read_hashes, write_hashes
 from interbed.storage.bucket.mode import DYNAMIC_BUCKETS
 from interbed.storage.bucket.partition_buckets import DynamicBucketRules, PartitionBuckets
-from interbed.storage.errors import InvalidOptionError
 from interbed.storage.manifest.index_file import HASH_INDEX, IndexFileMeta
-from interbed.storage.options import CoreOptions
 from interbed.storage.read.file_read import FileRead, block_rows
 from interbed.storage.row.hash import murmur_hash, murmur_hash_bytes
 from interbed.storage.store import TableStore
@@ -95,7 +93,7 @@ class DynamicBuckets:
     def __init__(self, store: TableStore, restored: Callable[[], BucketRestore]) -> None:
         self._store = store
         self._restored = restored
-        self._rules = rules_of(store.options)
+        self._rules = DynamicBucketRules.of(store.options)
         self._names = [f.name for f in store.schema.key_fields]
         self._types = store.schema.key_types
         self._partitions: dict[bytes, _Partition] = {}
@@ -199,19 +197,6 @@ class DynamicBuckets:
                 hashes = murmur_hash([batch.column(name) for name in self._names], self._types)
                 found = [np.unique(np.concatenate([*found, hashes]))]
         return found[0]
-
-
-def rules_of(options: CoreOptions) -> DynamicBucketRules:
-    """The rules that a table's options make; raises InvalidOptionError."""
-    target, most = options.dynamic_bucket_target_rows, options.dynamic_bucket_max_buckets
-    if target < 1:
-        raise InvalidOptionError(f"Option 'dynamic-bucket.target-row-num' takes a positive number, not {target}.")
-    if most == 0 or most < -1:
-        raise InvalidOptionError(f"Option 'dynamic-bucket.max-buckets' takes a positive number or -1, not {most}.")
-    initial = options.dynamic_bucket_initial_buckets
-    if initial < 1:
-        raise InvalidOptionError(f"Option 'dynamic-bucket.initial-buckets' takes a positive number, not {initial}.")
-    return DynamicBucketRules(target_rows=target, max_buckets=None if most == -1 else most, initial_buckets=initial)
 
 
 def _hash_files(restored: BucketRestore, partition: bytes) -> dict[int, IndexFileMeta]:

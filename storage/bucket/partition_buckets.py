@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from interbed.storage.bucket.room import MAX_BUCKET, take_room, too_many_buckets
+from interbed.storage.errors import InvalidOptionError
+from interbed.storage.lsm_options import LsmOptions
 
 Hashes = npt.NDArray[np.int32]
 Buckets = npt.NDArray[np.int16]
@@ -32,6 +34,19 @@ class DynamicBucketRules:
     target_rows: int
     max_buckets: int | None = None
     initial_buckets: int = 1
+
+    @staticmethod
+    def of(options: LsmOptions) -> "DynamicBucketRules":
+        """The rules that a table's options make; raises InvalidOptionError."""
+        target, most = options.dynamic_bucket_target_rows, options.dynamic_bucket_max_buckets
+        if target < 1:
+            raise InvalidOptionError(f"Option 'dynamic-bucket.target-row-num' takes a positive number, not {target}.")
+        if most == 0 or most < -1:
+            raise InvalidOptionError(f"Option 'dynamic-bucket.max-buckets' takes a positive number or -1, not {most}.")
+        initial = options.dynamic_bucket_initial_buckets
+        if initial < 1:
+            raise InvalidOptionError(f"Option 'dynamic-bucket.initial-buckets' takes a positive number, not {initial}.")
+        return DynamicBucketRules(target_rows=target, max_buckets=None if most == -1 else most, initial_buckets=initial)
 
     @property
     def groups(self) -> int:

@@ -1,7 +1,8 @@
 """pypaimon's read builder: filter, projection and limit first, then scan and read."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -11,8 +12,8 @@ from interbed.storage.errors import InvalidInputError
 from interbed.storage.predicate.expr import Predicate, bind
 from interbed.storage.read.arrow_rows import SplitsRead, limited
 from interbed.storage.read.table_read import TableRead
+from interbed.storage.scan.fallback import plan_rows
 from interbed.storage.scan.plan import Plan
-from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.split import Split
 from interbed.storage.store import TableStore
 from interbed.storage.types.data_type import DataField
@@ -40,14 +41,14 @@ class BuiltPlan:
 
 @dataclass(frozen=True, slots=True)
 class BuiltScan:
-    """pypaimon's form of a scan."""
+    """pypaimon's form of a scan; `scan` makes its plan."""
 
-    scan: TableScan
+    scan: Callable[[], Plan]
     shard: tuple[int, int] | None = None
 
     def plan(self) -> BuiltPlan:
         """The splits of the newest snapshot, or of this shard's part of them."""
-        plan = self.scan.plan()
+        plan = self.scan()
         if self.shard is not None:
             index, count = self.shard
             plan = replace(plan, splits=tuple(plan.splits[index::count]))
@@ -149,7 +150,7 @@ class ReadBuilder:
 
     def new_scan(self) -> BuiltScan:
         """The planner."""
-        return BuiltScan(TableScan(self._store, predicate=self._predicate, limit=self._limit))
+        return BuiltScan(partial(plan_rows, self._store, predicate=self._predicate, limit=self._limit))
 
     def new_read(self) -> BuiltRead:
         """The reader."""

@@ -17,7 +17,7 @@ class ViewReadBuilder(ReadBuilder):
     def new_scan(self) -> BuiltScan:
         """The planner."""
         own = None if self._predicate is None else restrict_to(self._predicate, self._store.schema.names)
-        return BuiltScan(TableScan(self._store, predicate=own))
+        return BuiltScan(TableScan(self._store, predicate=own).plan)
 
     def new_read(self) -> BuiltRead:
         """The reader."""

@@ -49,7 +49,7 @@ class ManifestWriter:
             part = rest
             while len(content) > self._target_size * _ROLL_SLACK and len(part) > 1:
                 fewer = math.ceil(len(part) * self._target_size * _ROLL_AIM / len(content))
-                shorter = part[: min(fewer, len(part) - 1)]
+                shorter = part[: max(1, min(fewer, len(part) - 1))]
                 shortened = write_manifest(shorter, self._partition_types, self._codec)
                 if len(shortened) < self._target_size:
                     break

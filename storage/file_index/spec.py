@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from interbed.storage.errors import InvalidOptionError
 from interbed.storage.file_index import bloom_filter
-from interbed.storage.file_index.kinds import check_type
+from interbed.storage.file_index.kinds import KINDS, check_type
 from interbed.storage.file_index.values import ValueForm
 from interbed.storage.option_reader import OptionReader
 from interbed.storage.row.values import type_name
@@ -36,6 +36,13 @@ class IndexedColumn:
     def name(self) -> str:
         """What the column is called in the container."""
         return self.column if self.key is None else f"{self.column}[{self.key}]"
+
+    def check_options(self) -> None:
+        """Raise InvalidOptionError, naming the column, for options that its kind of index does not take."""
+        try:
+            KINDS[self.kind].writer(self.form, self.options)
+        except InvalidOptionError as error:
+            raise InvalidOptionError(f"Options '{PREFIX}{self.kind}.{self.name}.…' are wrong: {error}") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 
 import pyarrow as pa
@@ -25,7 +26,7 @@ from interbed.storage.read.merge_read import (
 from interbed.storage.read.parallel import read_ahead
 from interbed.storage.scan.split import Split
 from interbed.storage.schema.table_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, TableSchema
-from interbed.storage.store import TableStore
+from interbed.storage.store import TableStore, open_store
 
 MAX_DEFAULT_THREADS = 4
 """Threads of a read unless the caller says how many: each holds blocks and a mapped file in memory."""
@@ -46,6 +47,8 @@ class TableRead:
         self._predicate = self._columns.predicate
         self._files = FileRead(store, self._columns.fields)
         self._changes = ChangeRead(store, columns, predicate)
+        self._asked = (columns, predicate)
+        self._branches: dict[str, TableRead] = {}
         self._merge: MergeRead | None = None
         if store.schema.has_primary_key:
             self._merge = MergeRead(store, self._columns.fields, merge_function_for(store, drop_deletes=True))
@@ -63,6 +66,13 @@ class TableRead:
 
         Raises CorruptFileError for a file that can't be decoded and StorageAccessError for one that is gone.
         """
+        if split.branch is not None:
+            for batch in self._of_branch(split.branch).to_batches(
+                replace(split, branch=None), use_threads=use_threads, readers=readers
+            ):
+                # What is never null in one branch may be null in the other.
+                yield pa.RecordBatch.from_arrays(batch.columns, schema=self.schema) if batch.columns else batch
+            return
         names = self._columns.names
         for batch in self._unfiltered(split, use_threads, readers):
             rows = self._columns.kept(batch)
@@ -80,6 +90,17 @@ class TableRead:
         readers = min(count, len(splits))
         sources = [partial(self.to_batches, split, use_threads=use_threads, readers=readers) for split in splits]
         return pa.RecordBatchReader.from_batches(self.schema, read_ahead(sources, readers))
+
+    def _of_branch(self, name: str) -> "TableRead":
+        found = self._branches.get(name)
+        if found is None:
+            # Threads may make it twice, which does no harm.
+            store = self._store
+            branch = open_store(
+                store.location, store.file_io, dynamic_options={"branch": name}, environment=store.environment
+            )
+            found = self._branches[name] = TableRead(branch, *self._asked)
+        return found
 
     def _unfiltered(self, split: Split, use_threads: bool, readers: int) -> Iterator[pa.RecordBatch]:
         if split.tells_changes:

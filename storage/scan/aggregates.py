@@ -183,6 +183,7 @@ def _holds_rows(split: Split) -> bool:
         split.raw_convertible
         and not split.tells_changes
         and split.deleted_row_count is not None
+        and split.branch is None
         and all(file.write_cols is None for file in split.files)
     )
 

@@ -82,7 +82,7 @@ def estimate_scan(
     known: dict[str, ColumnEstimate] = {}
     if statistics is not None:
         known |= {name: _analyzed(found) for name, found in statistics.columns.items()}
-    if files_too:
+    if files_too and all(split.branch is None for split in plan.splits):
         for name, found in _of_files(store, [file for split in plan.splits for file in split.files], planned).items():
             known[name] = found if name not in known else _narrowed(known[name], found)
     known |= _of_partitions(store, plan, planned)

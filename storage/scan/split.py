@@ -33,6 +33,8 @@ class Split:
     the order of the files. With `streaming` and `before` the rows that the files `before` amount to are taken back, and
     those of `files` are added. With `before` alone the rows are the difference between the two.
     `before_deletion_files` are the deletion vectors of the files `before`.
+
+    `branch` is given for files of another branch than the one that is read: they are merged by its schema and options.
     """
 
     snapshot_id: int
@@ -46,6 +48,7 @@ class Split:
     streaming: bool = False
     before: tuple[DataFileMeta, ...] | None = None
     before_deletion_files: Mapping[str, DeletionFile] = field(default_factory=dict)
+    branch: str | None = None
 
     @property
     def tells_changes(self) -> bool:
@@ -87,6 +90,7 @@ class Split:
                 "before": None if self.before is None else [data_file_to_json(f) for f in self.before],
                 "deletions": _deletions_to_json(self.deletion_files),
                 "beforeDeletions": _deletions_to_json(self.before_deletion_files),
+                "branch": self.branch,
             },
             separators=(",", ":"),
         ).encode()
@@ -108,6 +112,7 @@ class Split:
                 before=None if value["before"] is None else tuple(data_file_from_json(f) for f in value["before"]),
                 deletion_files=_deletions_from_json(value["deletions"]),
                 before_deletion_files=_deletions_from_json(value["beforeDeletions"]),
+                branch=value["branch"],
             )
         except (ValueError, KeyError, TypeError) as error:
             raise InvalidInputError(f"Not a split: {error}") from error

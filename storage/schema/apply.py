@@ -11,6 +11,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from interbed.storage.errors import InvalidInputError, NotSupportedError
+from interbed.storage.options import PARTITION, PRIMARY_KEY
 from interbed.storage.schema.change import (
     AddColumn,
     ColumnPath,
@@ -30,9 +31,9 @@ from interbed.storage.schema.change import (
 from interbed.storage.schema.column_options import naming, renamed
 from interbed.storage.schema.evolution import conform
 from interbed.storage.schema.nested import Fields, edit_field, edit_fields, find, path_of, replaced, told
-from interbed.storage.schema.option_changes import check_option
+from interbed.storage.schema.option_changes import KEYS, check_option
 from interbed.storage.schema.option_rules import check_options
-from interbed.storage.schema.table_schema import TableSchema, validate_schema
+from interbed.storage.schema.table_schema import Schema, TableSchema, validate_schema
 from interbed.storage.schema.widening import is_widening
 from interbed.storage.types.arrow import type_to_arrow
 from interbed.storage.types.data_type import ArrayType, DataField, DataType, MapType, MultisetType, RowType
@@ -64,7 +65,7 @@ def apply_changes(
             check_option(result, change.key, change.value if isinstance(change, SetOption) else None, has_snapshots)
         result = _apply(result, change)
     result = replace(
-        result,
+        _with_keys_of_options(result),
         id=schema.id + 1 if schema_id is None else schema_id,
         time_millis=int(time.time() * 1000) if time_millis is None else time_millis,
         # What is marked is one version, not those that come of it.
@@ -73,6 +74,25 @@ def apply_changes(
     validate_schema(result)
     check_options(result, before=schema)
     return result
+
+
+def _with_keys_of_options(schema: TableSchema) -> TableSchema:
+    """The schema with the keys that its options name, as when a table is made."""
+    if KEYS.isdisjoint(schema.options):
+        return schema
+    made = Schema(
+        fields=schema.fields,
+        partition_keys=() if PARTITION in schema.options else schema.partition_keys,
+        primary_keys=() if PRIMARY_KEY in schema.options else schema.primary_keys,
+        options=schema.options,
+    ).to_table_schema()
+    return replace(
+        schema,
+        fields=made.fields,
+        partition_keys=made.partition_keys,
+        primary_keys=made.primary_keys,
+        options=made.options,
+    )
 
 
 def _apply(schema: TableSchema, change: SchemaChange) -> TableSchema:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from threading import Lock
 
-from interbed.storage.errors import CommitFailedError, CorruptFileError, InvalidInputError
+from interbed.storage.errors import CommitFailedError, CorruptFileError, InvalidInputError, InvalidOptionError
 from interbed.storage.fileio.api import FileIO
 from interbed.storage.paths import TablePaths
 from interbed.storage.schema.apply import apply_changes
@@ -12,6 +12,7 @@ from interbed.storage.schema.option_rules import check_options
 from interbed.storage.schema.replacement import is_replacement
 from interbed.storage.schema.table_schema import Schema, TableSchema
 from interbed.storage.snapshot.manager import SnapshotManager
+from interbed.storage.stream_options import FALLBACK_BRANCH
 
 _PREFIX = "schema-"
 _COMMIT_RETRIES = 20
@@ -103,12 +104,25 @@ class SchemaManager:
             raise InvalidInputError(f"There is a table already: {self._paths.schema(0)} exists.")
         return first
 
+    def _check_fallback(self, schema: TableSchema, before: TableSchema | None) -> None:
+        """Refuse to fall back to a branch that there is not; InvalidOptionError."""
+        name = schema.core.fallback_branch
+        if name is None or (before is not None and before.core.fallback_branch == name):
+            return
+        directory = f"{self._paths.branch_directory(name)}/schema"
+        if not any(s.name.startswith(_PREFIX) for s in self._file_io.list(directory)):
+            raise InvalidOptionError(
+                f"Option '{FALLBACK_BRANCH}' names the branch '{name}', which there is not; create it first."
+            )
+
     def _has_snapshots(self) -> bool:
         directory = self._paths.snapshot(0).rpartition("/")[0]
         return any(s.name.startswith("snapshot-") for s in self._file_io.list(directory))
 
     def commit(self, schema: TableSchema) -> bool:
         """Create the schema file; False when another writer took the id."""
+        if schema.id == 0:
+            self._check_fallback(schema, None)
         return self._file_io.create_exclusive(self._paths.schema(schema.id), schema.to_json().encode())
 
     def change(
@@ -128,6 +142,7 @@ class SchemaManager:
             if current is None:
                 raise InvalidInputError(f"There is no table: {self._directory} has no schema.")
             changed = apply_changes(current, changes, has_snapshots=self._has_snapshots(), schema_id=schema_id)
+            self._check_fallback(changed, current)
             if check is not None:
                 check(current, changed)
             if self.commit(changed):

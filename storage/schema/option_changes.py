@@ -38,8 +38,8 @@ IMMUTABLE_OPTIONS = frozenset(
 """Options that existing files depend on. The two of partition directories can be altered in Paimon, which then loses
 sight of the files in them; interbed refuses."""
 
-_OF_THE_SCHEMA = frozenset({PATH, PRIMARY_KEY, PARTITION})
-"""Options that say what the schema says otherwise, or where it lies."""
+KEYS = frozenset({PRIMARY_KEY, PARTITION})
+"""Options that stand in for keys of the schema; a table without keys and files may be given some."""
 
 
 def check_option(schema: TableSchema, key: str, value: str | None, has_snapshots: bool = True) -> None:
@@ -47,8 +47,14 @@ def check_option(schema: TableSchema, key: str, value: str | None, has_snapshots
     old = schema.options.get(key)
     if old == value:
         return
-    if key in _OF_THE_SCHEMA:
+    if key == PATH:
         raise InvalidOptionError(f"Option '{key}' can't be changed: make a new table.")
+    if key in KEYS:
+        keys = schema.primary_keys if key == PRIMARY_KEY else schema.partition_keys
+        same = value is not None and CoreOptions({key: value}).names(key) == keys
+        if not same and (has_snapshots or keys or value is None):
+            raise InvalidOptionError(f"Option '{key}' can't be changed: make a new table.")
+        return
     if not has_snapshots:
         return
     if key in IMMUTABLE_OPTIONS:

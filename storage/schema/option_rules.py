@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from interbed.storage.bucket.fixed import BucketFunction, bucket_function
 from interbed.storage.bucket.mode import crosses_partitions
+from interbed.storage.bucket.partition_buckets import DynamicBucketRules
 from interbed.storage.errors import InvalidOptionError
 from interbed.storage.file_index.spec import FileIndexSpec
 from interbed.storage.format.file_kind import FileKinds
@@ -47,7 +48,18 @@ def check_options(schema: TableSchema, before: TableSchema | None = None) -> Non
     if schema.has_primary_key:
         check_merge_options(schema, options)
     FileKinds.of(options, schema.fields, schema.key_fields)
-    FileIndexSpec.of(schema.fields, options.raw, in_manifest_threshold=0)
+    indexes = FileIndexSpec.of(schema.fields, options.raw, in_manifest_threshold=0)
+    if before is None:
+        for column in indexes.columns:
+            column.check_options()
+        DynamicBucketRules.of(options)
+        _named_columns(schema, options)
+
+
+def _named_columns(schema: TableSchema, options: CoreOptions) -> None:
+    """Columns that Java Paimon does not look for; who makes a table is told of a slip all the same."""
+    key = "changelog-producer.row-deduplicate-ignore-fields"
+    _in_table(schema, key, options.changelog_row_deduplicate_ignored)
 
 
 def _without_key(schema: TableSchema, options: CoreOptions) -> None:

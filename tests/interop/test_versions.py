@@ -212,3 +212,21 @@ def test_changelogs_that_outlive_snapshots_are_read_by_the_other(
     assert sorted(kinds_and_values) == [(0, "b"), (0, "b"), (0, "c"), (0, "c")]
     streamed = table.stream(options={"scan.mode": "from-snapshot", "scan.snapshot-id": "2"})
     assert "b" in str(streamed)
+
+
+def test_partitions_that_a_table_lacks_come_from_the_same_branch(java_paimon: JavaPaimon, tmp_path: Path) -> None:
+    table, ours = java_paimon.table(tmp_path, "d.t"), interbed_table(tmp_path, "d.t")
+    columns = [("dt", "STRING"), ("name", "STRING"), ("amount", "INT")]
+    table.create(columns, partition_keys=["dt"])
+    ours.load().create_branch("live")
+    table.alter({"op": "set_option", "key": "scan.fallback-branch", "value": "live"})
+    live = java_paimon.table(tmp_path, "d.t$branch_live")
+    keys = {"primary-key": "dt,name", "bucket": "2"}
+    live.alter(*({"op": "set_option", "key": key, "value": value} for key, value in keys.items()))
+    live.write([["1", "x", 1], ["2", "x", 2], ["2", "y", 3]])
+    interbed_table(tmp_path, "d.t$branch_live").write([["2", "y", 4]])
+    assert table.read().comparable() == ours.read().comparable() == [["1", "x", 1], ["2", "x", 2], ["2", "y", 4]]
+    ours.write([["1", "z", 9]])
+    assert table.read().comparable() == ours.read().comparable() == [["1", "z", 9], ["2", "x", 2], ["2", "y", 4]]
+    some = {"op": "=", "field": "name", "value": "x"}
+    assert table.read(filter=some).rows == [["2", "x", 2]]

@@ -117,3 +117,28 @@ SELECT * FROM days;
 -- 2, 2999-01-01
 CALL sys.mark_partition_done(table => 'versions.days', partitions => 'dt=2999-01-01');
 -- true
+
+CREATE TABLE daily (dt STRING, name STRING, amount BIGINT) PARTITIONED BY (dt);
+CALL sys.create_branch(table => 'versions.daily', branch => 'live');
+ALTER TABLE `daily$branch_live` SET TBLPROPERTIES ('primary-key' = 'dt,name', 'bucket' = '2', 'changelog-producer' = 'lookup');
+ALTER TABLE daily SET TBLPROPERTIES ('scan.fallback-branch' = 'live');
+INSERT INTO `daily$branch_live` VALUES ('25', 'apple', 4), ('25', 'peach', 10), ('26', 'cherry', 3), ('26', 'pear', 6);
+SELECT count(*) FROM daily;
+-- 4
+INSERT INTO daily VALUES ('25', 'apple', 5), ('25', 'banana', 7);
+INSERT INTO `daily$branch_live` VALUES ('26', 'pear', 8);
+SELECT * FROM daily;
+-- 25, apple, 5
+-- 25, banana, 7
+-- 26, cherry, 3
+-- 26, pear, 8
+SELECT count(*), max(amount) FROM daily;
+-- 4, 8
+DELETE FROM daily WHERE amount > 6;
+SELECT name FROM daily;
+-- apple
+-- cherry
+-- pear
+ALTER TABLE daily UNSET TBLPROPERTIES ('scan.fallback-branch');
+SELECT name FROM daily;
+-- apple

@@ -211,6 +211,5 @@ def test_a_damaged_index_is_named_with_the_way_out(tmp_path: Path, damage: str) 
     ],
 )
 def test_impossible_options_are_refused(tmp_path: Path, option: str, value: str) -> None:
-    table = make_table(tmp_path, {option: value})
     with pytest.raises(InvalidOptionError, match=option):
-        table.upsert(rows([1]))
+        make_table(tmp_path, {option: value})

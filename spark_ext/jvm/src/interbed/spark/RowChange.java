@@ -2,7 +2,9 @@ package interbed.spark;
 
 import interbed.spark.thrift.RowChanges;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.write.DeltaWrite;
@@ -51,7 +53,10 @@ final class RowChange implements SupportsDelta {
 
   @Override
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
-    SparkScanBuilder scan = new SparkScanBuilder(table, options);
+    // What is read from another branch is not this one's to change.
+    Map<String, String> own = new HashMap<>(options.asCaseSensitiveMap());
+    own.put("scan.fallback-branch", "");
+    SparkScanBuilder scan = new SparkScanBuilder(table, new CaseInsensitiveStringMap(own));
     scans.add(scan);
     return scan;
   }

@@ -1,0 +1,88 @@
+"""Partitions that a table lacks, read from one of its branches: `scan.fallback-branch`.
+
+A batch read takes each partition as a whole from one place: from the table where it has rows of it at that snapshot,
+else from the branch. Streams, changes and writers know nothing of it. Source: documentation page
+`maintenance/manage-branches`, paimon-core's FallbackReadFileStoreTable.
+"""
+
+import logging
+from dataclasses import replace
+
+from interbed.storage.errors import BranchNotFoundError, InvalidOptionError, SnapshotNotFoundError
+from interbed.storage.predicate.expr import Predicate, restrict_to
+from interbed.storage.scan.plan import Plan
+from interbed.storage.scan.scan import TableScan
+from interbed.storage.scan.starting_point import PINNED, starting_snapshot
+from interbed.storage.snapshot.snapshot import Snapshot
+from interbed.storage.store import TableStore, open_store
+from interbed.storage.stream_options import FALLBACK_BRANCH, OF_ONE_SNAPSHOT
+
+_log = logging.getLogger(__name__)
+
+
+def plan_rows(
+    store: TableStore, *, predicate: Predicate | None = None, limit: int | None = None, snapshot_id: int | None = None
+) -> Plan:
+    """The splits that hold a table's rows, with those of the branch that it falls back to; see TableScan.plan.
+
+    Raises InvalidOptionError when the branch has other columns.
+    """
+    plan = TableScan(store, predicate=predicate, limit=limit, snapshot_id=snapshot_id).plan()
+    branch = fallback_of(store)
+    if branch is None:
+        return plan
+    snapshot = starting_snapshot(store, snapshot_id)
+    newest = store.snapshots.latest()
+    at = None
+    if snapshot is not None and newest is not None and snapshot.id != newest.id:
+        at = _at_time(branch, snapshot)
+        if at is None:
+            return plan
+    meant = None if predicate is None else restrict_to(predicate, store.schema.partition_keys)
+    own: frozenset[bytes] = frozenset() if snapshot is None else _partitions(store, snapshot.id, meant)
+    # A limit could be met by partitions that are not read from there.
+    found = TableScan(branch, predicate=predicate, limit=None if own else limit, snapshot_id=at).plan().splits
+    splits = (replace(split, branch=branch.paths.branch) for split in found if split.partition not in own)
+    return replace(plan, splits=(*plan.splits, *splits))
+
+
+def fallback_of(store: TableStore) -> TableStore | None:
+    """The branch that batch reads of the table fall back to; None without one. InvalidOptionError as plan_rows."""
+    name = store.options.fallback_branch
+    if name is None or name == store.paths.branch or store.options.startup_mode not in (*OF_ONE_SNAPSHOT, *PINNED):
+        return None
+    try:
+        # Where the table is read is told by its own snapshot, and how its rows lie by the branch's schema.
+        branch = open_store(
+            store.location, store.file_io, dynamic_options={"branch": name}, environment=store.environment
+        )
+    except BranchNotFoundError:
+        # As Java Paimon does: the branch may be deleted while the option names it.
+        _log.warning(
+            "Option '%s' of %s names the branch '%s', which there is not.", FALLBACK_BRANCH, store.location, name
+        )
+        return None
+    if _shape(store) != _shape(branch):
+        raise InvalidOptionError(
+            f"Option '{FALLBACK_BRANCH}' of {store.location} names the branch '{name}', which has the columns "
+            f"{', '.join(branch.schema.names)} instead of {', '.join(store.schema.names)}, or some of other types. "
+            "Give both the same columns and partition keys, or remove the option."
+        )
+    return branch
+
+
+def _shape(store: TableStore) -> object:
+    """What the splits of both have to have in common."""
+    return [(f.name, f.type.with_nullable(True)) for f in store.schema.fields], store.schema.partition_keys
+
+
+def _at_time(branch: TableStore, snapshot: Snapshot) -> int | None:
+    """The branch's snapshot at the time of the table's; None when it had none."""
+    try:
+        return branch.snapshots.by_time_millis(snapshot.time_millis).id
+    except SnapshotNotFoundError:
+        return None
+
+
+def _partitions(store: TableStore, snapshot_id: int, meant: Predicate | None) -> frozenset[bytes]:
+    return frozenset(e.partition for e in TableScan(store, predicate=meant, snapshot_id=snapshot_id).entries())

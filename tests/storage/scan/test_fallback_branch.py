@@ -1,0 +1,112 @@
+"""`scan.fallback-branch`: partitions that a table lacks are read from a branch, whatever keys that has."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import interbed
+from interbed.storage.errors import InvalidOptionError
+from interbed.storage.scan.split import Split
+from interbed.storage.schema.change import AddColumn, SetOption
+from interbed.storage.table import Table
+from interbed.storage.types.data_type import AtomicType, TypeRoot
+
+COLUMNS = pa.schema([pa.field("dt", pa.string()), pa.field("name", pa.string()), ("amount", pa.int64())])
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> interbed.Catalog:
+    catalog = interbed.load_catalog("lake", warehouse=f"file:{tmp_path}")
+    catalog.create_database("db")
+    return catalog
+
+
+@pytest.fixture
+def table(lake: interbed.Catalog) -> Table:
+    """Batch results in the table, today's upserts in the branch."""
+    lake.create_table("db.t", COLUMNS, partition_keys=["dt"])
+    lake.get_table("db.t").create_branch("live")
+    keys = {"primary-key": "dt,name", "bucket": "2", "changelog-producer": "lookup"}
+    lake.get_table("db.t$branch_live").store.alter([SetOption(key, value) for key, value in keys.items()])
+    live = lake.get_table("db.t$branch_live")
+    assert live.primary_keys == ["dt", "name"]
+    live.upsert(rows(("25", "apple", 4), ("25", "peach", 10), ("26", "cherry", 3), ("26", "pear", 6)))
+    live.upsert(rows(("26", "pear", 7)))
+    lake.get_table("db.t").store.alter([SetOption("scan.fallback-branch", "live")])
+    found = lake.get_table("db.t")
+    found.append(rows(("25", "apple", 5), ("25", "banana", 7)))
+    return found
+
+
+def rows(*values: tuple[str, str, int]) -> pa.Table:
+    return pa.Table.from_pylist([dict(zip(COLUMNS.names, row, strict=True)) for row in values])
+
+
+def read(of: Table, filter: str | None = None) -> list[tuple[object, ...]]:  # noqa: A002 - as scan calls it
+    return sorted(tuple(row.values()) for row in of.scan(filter=filter).to_arrow().to_pylist())
+
+
+BATCH = [("25", "apple", 5), ("25", "banana", 7)]
+LIVE = [("26", "cherry", 3), ("26", "pear", 7)]
+
+
+def test_each_partition_is_read_from_one_place(table: Table) -> None:
+    assert read(table) == [*BATCH, *LIVE]
+    assert table.scan().count() == 4
+    assert table.scan(limit=3).to_arrow().num_rows == 3
+    builder = table.new_read_builder()
+    assert builder.new_read().to_arrow(builder.new_scan().plan().splits()).num_rows == 4
+    assert table.scan(columns=["amount"], filter="name = 'pear'").to_arrow().to_pylist() == [{"amount": 7}]
+
+
+def test_a_partition_whose_rows_do_not_match_is_not_looked_for_elsewhere(table: Table) -> None:
+    assert read(table, "name = 'peach'") == []
+    assert read(table, "dt = '26' and amount > 5") == [("26", "pear", 7)]
+
+
+def test_splits_tell_their_branch_to_other_processes(table: Table) -> None:
+    splits = table.scan().plan.splits
+    assert {split.branch for split in splits} == {None, "live"}
+    assert [Split.from_bytes(split.to_bytes()) for split in splits] == list(splits)
+
+
+def test_an_empty_table_is_all_of_the_branch(lake: interbed.Catalog) -> None:
+    empty = lake.create_table("db.e", COLUMNS, partition_keys=["dt"])
+    empty.create_branch("later")
+    empty = empty.copy({"scan.fallback-branch": "later"})
+    assert read(empty) == []
+    lake.get_table("db.e$branch_later").append(rows(("1", "a", 1)))
+    assert read(empty) == [("1", "a", 1)]
+    empty.delete_branch("later")
+    assert read(empty) == []
+
+
+def test_a_branch_that_there_is_not_is_refused(lake: interbed.Catalog) -> None:
+    options = {"scan.fallback-branch": "nope"}
+    with pytest.raises(InvalidOptionError, match="the branch 'nope', which there is not; create it first"):
+        lake.create_table("db.n", COLUMNS, partition_keys=["dt"], options=options)
+    plain = lake.create_table("db.n", COLUMNS, partition_keys=["dt"])
+    with pytest.raises(InvalidOptionError, match="the branch 'nope', which there is not; create it first"):
+        plain.store.alter([SetOption(*next(iter(options.items())))])
+
+
+def test_an_older_snapshot_is_met_by_the_branch_of_that_time(table: Table, lake: interbed.Catalog) -> None:
+    lake.get_table("db.t$branch_live").upsert(rows(("27", "plum", 1)))
+    table.append(rows(("26", "fig", 9)))
+    assert read(table) == [*BATCH, ("26", "fig", 9), ("27", "plum", 1)]
+    assert read(table.copy({"scan.snapshot-id": "1"})) == [*BATCH, *LIVE]
+    assert read(table.copy({"scan.fallback-branch": ""})) == [*BATCH, ("26", "fig", 9)]
+
+
+def test_rows_of_the_branch_are_not_the_tables_to_change(table: Table, lake: interbed.Catalog) -> None:
+    assert table.delete("name = 'pear'") is None
+    assert table.delete("name = 'banana'") is not None
+    assert read(table) == [BATCH[0], *LIVE]
+    assert read(lake.get_table("db.t$branch_live"))[0] == ("25", "apple", 4)
+
+
+def test_a_branch_with_other_columns_is_refused(table: Table, lake: interbed.Catalog) -> None:
+    table.store.alter([AddColumn(("more",), AtomicType(TypeRoot.INT))])
+    with pytest.raises(InvalidOptionError, match=r"'scan.fallback-branch'.*'live'.*Give both the same columns"):
+        read(lake.get_table("db.t"))
