@@ -17,6 +17,7 @@ from interbed.spark_ext.session_options import without_pins
 from interbed.storage.change_view import ChangeView
 from interbed.storage.errors import FileGoneError, InvalidInputError, SnapshotGoneError, SnapshotNotFoundError
 from interbed.storage.read_optimized import READ_OPTIMIZED, ReadOptimizedTable
+from interbed.storage.scan.starting_point import snapshot_or_tagged
 from interbed.storage.schema.table_schema import TableSchema
 from interbed.storage.system.table import SystemTable
 from interbed.storage.table import Table, load_table
@@ -149,9 +150,17 @@ class TableHandle:
         try:
             yield
         except (FileNotFoundError, FileGoneError, SnapshotNotFoundError) as error:
-            if self.snapshot_id is None or self.open().store.snapshots.exists(self.snapshot_id):
+            if self.snapshot_id is None or self._keeps(self.snapshot_id):
                 raise
             raise SnapshotGoneError(
                 f"Snapshot {self.snapshot_id} of '{self.database}.{self.table}' expired while it was being read. Run "
                 "the statement again; 'snapshot.time-retained' and 'snapshot.num-retained.min' keep snapshots longer."
             ) from error
+
+    def _keeps(self, snapshot_id: int) -> bool:
+        """Whether a snapshot is still there, or a tag that keeps its files."""
+        try:
+            snapshot_or_tagged(self.open().store, snapshot_id)
+        except SnapshotNotFoundError:
+            return False
+        return True

@@ -1,5 +1,6 @@
-"""Tables that Java writes: Spark reads their rows, streams and versions; and Java tidies up what Spark wrote."""
+"""Tables that Java writes: Spark reads their rows, streams and versions; and each tidies up what the other wrote."""
 
+import os
 import random
 from pathlib import Path
 
@@ -111,3 +112,34 @@ def test_java_tidies_up_what_spark_wrote_and_named_versions_stay(witness: Witnes
     assert witness.agree("db.t$branch_side", pypaimon=False) == kept
     java.version("rollback", name="kept")
     assert witness.agree("db.t") == kept
+
+
+def test_spark_tidies_up_what_java_wrote_and_named_versions_stay(witness: Witness) -> None:
+    java = witness.table("db.t")
+    java.create(COLUMNS, primary_keys=["id"], options={"bucket": "1", "changelog-producer": "lookup"})
+    for number in range(5):
+        java.write([[1, "a", number, "x"], [number, "b", 0, "y"]])
+        if number == 1:
+            java.version("create_tag", name="kept", snapshot=java.snapshots()[-1]["id"])
+            java.version("create_branch", name="side", tag="kept")
+    kept, now = witness.agree("db.t", version="kept"), witness.agree("db.t")
+    stray = witness.lake.warehouse / "db.db" / "t" / "bucket-0" / "data-stray-0.parquet"
+    stray.write_bytes(b"left")
+    os.utime(stray, (1, 1))
+    witness.sql("CALL {lake}.sys.expire_snapshots(table => 'db.t', retain_max => 1, retain_min => 1)")
+    removed = witness.sql("CALL {lake}.sys.remove_orphan_files(table => 'db.t', older_than => '2000-01-01 00:00:00')")
+    assert (tuple(removed[0]), stray.exists()) == ((1, 4), False)
+    # Nothing is left for Java but the file by which writers on one machine take turns.
+    assert set(java.version("orphans")["files"]) <= {".commit-turn"}
+    assert len(java.snapshots()) == 1
+    assert witness.agree("db.t") == now
+    assert witness.agree("db.t", version="kept") == kept
+    assert witness.agree("db.t$branch_side", pypaimon=False) == kept
+    witness.sql("CALL {lake}.sys.rollback('db.t', 'kept')")
+    assert witness.agree("db.t") == kept
+    witness.sql("CALL {lake}.sys.delete_branch('db.t', 'side')")
+    witness.sql("CALL {lake}.sys.delete_tag('db.t', 'kept')")
+    answer = java.version("tags")
+    assert (answer["tags"], answer["branches"]) == ({}, [])
+    java.write([[9, "c", 9, "z"]])
+    assert len(witness.agree("db.t")) == len(kept) + 1
