@@ -1,6 +1,7 @@
 """Scans: planned on the driver, read by workers in Arrow batches of exactly the schema that Spark expects."""
 
 import json
+import time
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ from interbed.spark_ext.estimates import estimate_for_spark
 from interbed.spark_ext.global_scan import global_rows
 from interbed.spark_ext.handle import TableHandle
 from interbed.spark_ext.hidden_columns import read_with_hidden
+from interbed.spark_ext.metrics import scan_metrics
 from interbed.spark_ext.narrowed import NarrowedFields
 from interbed.spark_ext.native import NativeFiles
 from interbed.spark_ext.partitioning import partitioning_of
@@ -92,7 +94,9 @@ def plan_scan(handle: TableHandle, request: Any) -> ScanPlan:
     if handle.snapshot_id is None and fallback_of(handle.open().store) is None:
         nothing = _description(None, [], task.columns, request.limit)
         return ScanPlan(task=task.to_bytes(), splits=[], rowCount=0, byteSize=0, description=nothing)
+    start = time.monotonic()
     table, plan = planned(handle, predicate, request.limit)
+    planning_millis = round((time.monotonic() - start) * 1000)
     native = NativeFiles(table.schema, task.columns, lambda schema_id: table.store.schemas.schema(schema_id).fields)
     splits = [split_for_spark(split, native) for split in plan.splits]
     partitioned = partitioning_of(table.schema, plan.splits) if request.partitioned else None
@@ -107,6 +111,7 @@ def plan_scan(handle: TableHandle, request: Any) -> ScanPlan:
         description=_description(handle.snapshot_id, splits, task.columns, request.limit),
         partitioning=None if partitioned is None else partitioned[0],
         estimate=estimate_for_spark(handle, table, plan, request),
+        metrics=scan_metrics(plan, planning_millis),
     )
 
 

@@ -8,6 +8,7 @@ mark after its last file is written: whichever is later deletes the files.
 
 import json
 import struct
+import time
 import uuid
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,17 +29,19 @@ from interbed.spark_ext.change_writer import (
 from interbed.spark_ext.distinct_keys import REPEATED, DistinctKeys
 from interbed.spark_ext.errors import RepeatedKeyError
 from interbed.spark_ext.handle import TableHandle
+from interbed.spark_ext.metrics import commit_metrics
 from interbed.spark_ext.predicates import partition_of
 from interbed.spark_ext.row_changes import partitions_scanned
 from interbed.spark_ext.session_options import table_options
 from interbed.spark_ext.spark_types import batch_from_spark
+from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.commit.ground import RowsRead
 from interbed.storage.deletion.vector import DeletionVector
 from interbed.storage.errors import CommitFailedError, InvalidInputError, NotSupportedError
 from interbed.storage.table import Table
 from interbed.storage.write.commit_message import CommitMessage
 from interbed.storage.write.row_kinds import kinds_of
-from interbed.thrift_idl.planner.ttypes import WriteMode, WritePlan
+from interbed.thrift_idl.planner.ttypes import CommitResult, WriteMode, WritePlan
 
 _LENGTH = struct.Struct("!i")
 _PREFIX = "data-file.prefix"
@@ -127,8 +130,8 @@ class CommitToken:
         table: Table,
         messages: Sequence[CommitMessage],
         marks: Sequence[Mapping[str, DeletionVector]] = (),
-    ) -> int | None:
-        """Commit once, however often it is called; returns the id of the last snapshot made, None without changes.
+    ) -> CommitResult:
+        """Commit once, however often it is called; the answer has no snapshot when there were no changes.
 
         `marks` are rows of append tables that go, by the path of their file.
         """
@@ -163,21 +166,30 @@ class CommitToken:
         """What the names of the job's data files and of its changelog files begin with."""
         return self.file_prefix(table), f"{table.options.changelog_file_prefix}{self.commit_user}-"
 
-    def _commit(self, table: Table, messages: Sequence[CommitMessage]) -> int | None:
+    def _commit(self, table: Table, messages: Sequence[CommitMessage]) -> CommitResult:
         commit = table.new_commit(self.commit_user)
+        start = time.monotonic()
+        ids = self._committed(commit, messages)
+        metrics = commit_metrics(
+            messages,
+            attempts=commit.attempts,
+            commit_millis=round((time.monotonic() - start) * 1000),
+            copies_rows=self.mode == WriteMode.CHANGES and not table.schema.has_primary_key,
+        )
+        return CommitResult(snapshotId=ids[-1] if ids else None, metrics=metrics)
+
+    def _committed(self, commit: FileStoreCommit, messages: Sequence[CommitMessage]) -> list[int]:
+        """The ids of the snapshots that the commit made."""
         staged = self.handle.staged
         if staged is not None and staged.replaces:
-            ids = commit.overwrite(messages)
-        elif self.mode in (WriteMode.APPEND, WriteMode.CHANGES) or staged is not None:
-            if not messages:
-                return None
-            ids = commit.commit(messages, follows_from=self._rows_read() if self.follows else None)
-        else:
-            dynamic = self.mode == WriteMode.OVERWRITE_DYNAMIC
-            if dynamic and not messages:
-                return None
-            ids = commit.overwrite(messages, partition={} if dynamic else self.static_partition(), dynamic=dynamic)
-        return ids[-1] if ids else None
+            return commit.overwrite(messages)
+        if self.mode in (WriteMode.APPEND, WriteMode.CHANGES) or staged is not None:
+            follows = self._rows_read() if self.follows else None
+            return commit.commit(messages, follows_from=follows) if messages else []
+        dynamic = self.mode == WriteMode.OVERWRITE_DYNAMIC
+        if dynamic and not messages:
+            return []
+        return commit.overwrite(messages, partition={} if dynamic else self.static_partition(), dynamic=dynamic)
 
     def _rows_read(self) -> RowsRead:
         partitions = partitions_scanned(self.handle.schema, self.scanned)

@@ -242,6 +242,8 @@ struct ScanPlan {
   6: optional ScanPartitioning partitioning,
   /** Absent: the rows and bytes of the plan are all that is known. */
   20: optional ScanEstimate estimate,
+  /** What the planning found, by name; shown in Spark's UI. */
+  21: optional map<string, i64> metrics,
 }
 
 /** What is known of a column that is read; each absent when it is not known. */
@@ -339,6 +341,8 @@ struct WritePlan {
 struct CommitResult {
   /** Absent when there was nothing to commit. */
   1: optional i64 snapshotId,
+  /** What the commit did, by name; shown in Spark's UI. */
+  2: optional map<string, i64> metrics,
 }
 
 struct ProcedureParameter {

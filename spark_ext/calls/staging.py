@@ -13,7 +13,7 @@ from interbed.spark_ext.writer import CommitToken
 from interbed.storage.errors import InvalidInputError
 from interbed.storage.table import Table
 from interbed.storage.write.commit_message import CommitMessage
-from interbed.thrift_idl.planner.ttypes import TableInfo
+from interbed.thrift_idl.planner.ttypes import CommitResult, TableInfo
 
 
 class StagingCalls(Calls):
@@ -49,11 +49,11 @@ class StagingCalls(Calls):
             replaces=handle.staged.replaces,
         )
 
-    def _commit_staged(self, token: CommitToken, messages: list[CommitMessage]) -> int | None:
-        made: list[int | None] = []
+    def _commit_staged(self, token: CommitToken, messages: list[CommitMessage]) -> CommitResult:
+        made: list[CommitResult] = []
 
         def fill(table: Table) -> None:
             made.append(token.commit(table, messages))
 
         self._staged(token.handle).commit(fill)
-        return made[-1] if made else None
+        return made[-1] if made else CommitResult()

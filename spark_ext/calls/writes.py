@@ -19,9 +19,8 @@ class WriteCalls(StagingCalls, MergingCalls):
         plan = CommitToken.from_bytes(token)
         check_distinct(messages)
         if plan.handle.staged is not None:
-            return CommitResult(snapshotId=self._commit_staged(plan, decode_messages(messages)))
-        snapshot_id = plan.commit(self._table_of(plan.handle), decode_messages(messages), decode_all_marks(messages))
-        return CommitResult(snapshotId=snapshot_id)
+            return self._commit_staged(plan, decode_messages(messages))
+        return plan.commit(self._table_of(plan.handle), decode_messages(messages), decode_all_marks(messages))
 
     def abortWrite(self, token: bytes, messages: list[bytes]) -> None:  # noqa: N802
         plan = CommitToken.from_bytes(token)

@@ -228,6 +228,11 @@ class FileStoreCommit:
         last = self._store.snapshots.latest_of_user(self._user)
         return [i for i in identifiers if last is None or i > last.commit_identifier]
 
+    @property
+    def attempts(self) -> int:
+        """How often this object has tried to create a snapshot; more than once for one when others were faster."""
+        return self._publication.attempts
+
     # -- parts -----------------------------------------------------------------------------------------------------
 
     def _facts(

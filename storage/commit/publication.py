@@ -53,6 +53,8 @@ class Publication:
         self._user = commit_user
         self._reader = reader
         self._retry = retry
+        self.attempts = 0
+        """How often snapshots were tried to be created."""
         self._committed = CommittedParts(reader, store.snapshots, commit_user, new_user=new_user)
 
     def make(self, parts: Sequence[SnapshotPart], messages: Sequence[CommitMessage]) -> list[int]:
@@ -153,6 +155,7 @@ class Publication:
                 index_manifest=indexes.after(latest),
                 changelog=part.changelog,
             )
+            self.attempts += 1
             if self._created(snapshot):
                 return snapshot.id
             _log.info("Snapshot %d was taken by another writer; retry %d.", snapshot.id, retries.count + 1)

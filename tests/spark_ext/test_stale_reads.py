@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql.functions import col, concat, expr
 from pyspark.sql.types import BooleanType
 
 from interbed import load_catalog
@@ -51,6 +53,33 @@ def test_a_statement_whose_files_expire_while_a_task_rewrites_them_runs_again(me
 
     assert meddling.tuples("SELECT id, v FROM {lake}.db.t ORDER BY id") == [(1, "a+"), (2, "b+")]
     assert [s.commit_kind for s in _table(meddling).snapshots()] == ["COMPACT", "OVERWRITE"]
+
+
+def _merge(lake: Lake, source: DataFrame) -> None:
+    """Appends the source's `w` to the values of its keys; meanwhile `meddled` replaces the target's files."""
+    matches = (col("t.id") == source["id"]) & expr("meddled(t.id)")
+    changed = {"v": concat(col("t.v"), source["w"])}
+    source.mergeInto(f"{lake.name}.db.t", matches).whenMatched().update(changed).merge()
+
+
+def test_a_merge_of_a_frame_runs_again(meddling: Lake) -> None:
+    _merge(meddling, meddling.spark.createDataFrame([(1, "x"), (2, "y")], "id BIGINT, w STRING"))
+
+    assert meddling.tuples("SELECT id, v FROM {lake}.db.t ORDER BY id") == [(1, "ax"), (2, "by")]
+    assert [s.commit_kind for s in _table(meddling).snapshots()] == ["COMPACT", "OVERWRITE"]
+    # One that is explained does not run.
+    meddling.sql("EXPLAIN MERGE INTO {lake}.db.t t USING (SELECT 1 AS id) s ON t.id = s.id WHEN MATCHED THEN DELETE")
+    assert meddling.tuples("SELECT count(*) FROM {lake}.db.t") == [(2,)]
+
+
+def test_a_merge_of_a_frame_that_was_read_from_its_target_does_not_run_again(meddling: Lake) -> None:
+    # The frame below the last step stays as it was analysed when it was made.
+    source = meddling.frame("SELECT id + 0 AS id, concat(v, v) AS w FROM {lake}.db.t").select("id", "w")
+
+    with pytest.raises(Exception, match=r"expired while it was being read|[Cc]onflict"):
+        _merge(meddling, source)
+    assert meddling.tuples("SELECT id, v FROM {lake}.db.t ORDER BY id") == [(1, "a"), (2, "b")]
+    assert [s.commit_kind for s in _table(meddling).snapshots()] == ["COMPACT"]
 
 
 def test_a_query_whose_files_expire_says_so(meddling: Lake) -> None:

@@ -68,7 +68,7 @@ def test_two_tasks_are_one_snapshot_however_often_the_commit_is_sent(table: Tabl
     messages = decode_messages([_written(plan.task, 1), _written(plan.task, 2, 3)])
     token = CommitToken.from_bytes(plan.token)
 
-    assert token.commit(table, messages) == 1
+    assert token.commit(table, messages).snapshotId == 1
     token.commit(table, messages)
 
     assert len(table.snapshots()) == 1
@@ -106,7 +106,7 @@ def test_an_abort_finds_the_files_of_tasks_whose_messages_were_dropped(table: Ta
     CommitToken.from_bytes(plan.token).abort(table, [])
 
     assert [f.name for f in _files(table)] == [f.file_name for m in kept for f in m.new_files]
-    assert CommitToken.from_bytes(other.token).commit(table, kept) == 1
+    assert CommitToken.from_bytes(other.token).commit(table, kept).snapshotId == 1
 
 
 @pytest.mark.parametrize("options", [{}, {"index-file-in-data-file-dir": "true"}, {"bucket": "-2"}])
@@ -154,7 +154,7 @@ def test_a_task_without_rows_has_nothing_to_commit(table: Table) -> None:
     message = TaskWriter(plan.task).finish()
 
     assert decode_messages([message]) == []
-    assert CommitToken.from_bytes(plan.token).commit(table, []) is None
+    assert CommitToken.from_bytes(plan.token).commit(table, []).snapshotId is None
 
 
 def test_an_overwrite_of_other_than_partitions_is_refused_when_it_is_planned(table: Table) -> None:

@@ -15,11 +15,10 @@ final class CommitSender {
   private volatile boolean outcomeUnknown;
 
   /** The question has to be one that may be asked again, since a job commits once however often it is sent. */
-  void send(Planner.Question<?> commit) {
+  <T> T send(Planner.Question<T> commit) {
     for (int attempt = 1; ; attempt++) {
       try {
-        Planner.ask(commit);
-        return;
+        return Planner.ask(commit);
       } catch (PlannerException error) {
         outcomeUnknown = outcomeUnknown || error.kind() == ErrorKind.COMMIT_STATE_UNKNOWN;
         throw error.translated();

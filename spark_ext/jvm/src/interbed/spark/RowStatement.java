@@ -22,6 +22,7 @@ import org.apache.spark.sql.catalyst.trees.TreePattern;
 import org.apache.spark.sql.classic.Dataset$;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.catalog.Identifier;
+import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.connector.catalog.procedures.BoundProcedure;
 import org.apache.spark.sql.connector.catalog.procedures.ProcedureParameter;
@@ -140,7 +141,7 @@ record RowStatement(TableCatalog catalog) implements UnboundProcedure, BoundProc
         // A conflict is no RuntimeException, and nobody on the way says that it throws one. The latter is what Spark's own
         // Parquet reader says of a file that went.
         boolean retryable = isOf(error, RetryableException.class) || isOf(error, FileNotFoundException.class);
-        if (!retryable || retry >= maxRetries(pending.target())) {
+        if (!retryable || retry >= maxRetries(pending)) {
           throw Unchecked.rethrow(error);
         }
         pause(retry);
@@ -191,9 +192,13 @@ record RowStatement(TableCatalog catalog) implements UnboundProcedure, BoundProc
     return false;
   }
 
-  private int maxRetries(Identifier target) {
+  private int maxRetries(Pending statement) {
     try {
-      return Integer.parseInt(catalog.loadTable(target).properties().getOrDefault(MAX_RETRIES, MAX_RETRIES_DEFAULT));
+      Table table = catalog.loadTable(statement.target());
+      if (FrameMerge.readsItsTarget(statement.plan(), table)) {
+        return 0;
+      }
+      return Integer.parseInt(table.properties().getOrDefault(MAX_RETRIES, MAX_RETRIES_DEFAULT));
     } catch (NoSuchTableException dropped) {
       return 0;
     }

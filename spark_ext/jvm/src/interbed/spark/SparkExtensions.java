@@ -44,6 +44,7 @@ public final class SparkExtensions extends AbstractFunction1<SparkSessionExtensi
     extensions.injectResolutionRule(
         session -> new ViewResolution((org.apache.spark.sql.classic.SparkSession) session));
     extensions.injectResolutionRule(session -> new SchemaMerging());
+    extensions.injectHintResolutionRule(session -> new FrameMerge((org.apache.spark.sql.classic.SparkSession) session));
     return BoxedUnit.UNIT;
   }
 

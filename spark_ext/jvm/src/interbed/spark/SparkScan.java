@@ -8,6 +8,7 @@ import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.LinkedHashSet;
 import java.util.List;
+import java.util.Map;
 import java.util.Objects;
 import java.util.Optional;
 import java.util.Set;
@@ -16,6 +17,8 @@ import org.apache.spark.sql.connector.expressions.Expression;
 import org.apache.spark.sql.connector.expressions.Expressions;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
+import org.apache.spark.sql.connector.metric.CustomMetric;
+import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
@@ -45,6 +48,8 @@ final class SparkScan
   /** What Spark learned while it ran the query; null until then. */
   private List<String> runtimeFilters;
   private List<ScanSplit> splits;
+  /** Of the last planning. */
+  private Map<String, Long> metrics = Map.of();
 
   SparkScan(SparkTable table, StructType readSchema, ScanRequest request, Predicate[] pushed) {
     this.pushed = pushed;
@@ -55,9 +60,15 @@ final class SparkScan
 
   private synchronized ScanPlan plan() {
     if (plan == null) {
-      plan = Planner.askOrThrow(planner -> planner.planScan(table.info().bufferForHandle(), request));
+      plan = planned(request);
     }
     return plan;
+  }
+
+  private ScanPlan planned(ScanRequest asked) {
+    ScanPlan planned = Planner.askOrThrow(planner -> planner.planScan(table.info().bufferForHandle(), asked));
+    metrics = planned.isSetMetrics() ? planned.getMetrics() : Map.of();
+    return planned;
   }
 
   @Override
@@ -140,8 +151,7 @@ final class SparkScan
     }
     ScanRequest narrowed = request.deepCopy();
     filters.forEach(narrowed::addToFilters);
-    splits =
-        Planner.askOrThrow(planner -> planner.planScan(table.info().bufferForHandle(), narrowed)).getSplits();
+    splits = planned(narrowed).getSplits();
     runtimeFilters = filters;
   }
 
@@ -178,6 +188,16 @@ final class SparkScan
         plan().getSplits().stream()
             .anyMatch(split -> !split.getNativeFiles().isEmpty() && split.isHasDeletions() == ofDeletions);
     return any ? NativeParquet.create(table.schema(), readSchema, pushed, ofDeletions) : null;
+  }
+
+  @Override
+  public CustomMetric[] supportedCustomMetrics() {
+    return Metrics.ofScans();
+  }
+
+  @Override
+  public synchronized CustomTaskMetric[] reportDriverMetrics() {
+    return Metrics.told(metrics);
   }
 
   /** Scans that would read the same are the same to Spark, which then runs them once. */

@@ -1,5 +1,6 @@
 package interbed.spark;
 
+import interbed.spark.thrift.CommitResult;
 import interbed.spark.thrift.WriteClustering;
 import interbed.spark.thrift.WriteMode;
 import interbed.spark.thrift.WritePlan;
@@ -8,11 +9,14 @@ import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 import org.apache.spark.sql.connector.distributions.Distribution;
 import org.apache.spark.sql.connector.distributions.Distributions;
 import org.apache.spark.sql.connector.expressions.Expression;
 import org.apache.spark.sql.connector.expressions.Expressions;
 import org.apache.spark.sql.connector.expressions.SortOrder;
+import org.apache.spark.sql.connector.metric.CustomMetric;
+import org.apache.spark.sql.connector.metric.CustomTaskMetric;
 import org.apache.spark.sql.connector.write.BatchWrite;
 import org.apache.spark.sql.connector.write.DataWriterFactory;
 import org.apache.spark.sql.connector.write.LogicalWriteInfo;
@@ -35,6 +39,8 @@ class SparkWrite implements RequiresDistributionAndOrdering, BatchWrite {
   private final WriteRequest request;
   private final CommitSender commit = new CommitSender();
   private WritePlan plan;
+  // Of the commit, once it succeeded.
+  private volatile Map<String, Long> metrics = Map.of();
 
   SparkWrite(SparkTable table, LogicalWriteInfo write, WriteMode mode, List<String> filters) {
     this(
@@ -157,7 +163,18 @@ class SparkWrite implements RequiresDistributionAndOrdering, BatchWrite {
   @Override
   public void commit(WriterCommitMessage[] messages) {
     List<ByteBuffer> committables = CommitSender.committables(messages);
-    commit.send(planner -> planner.commitWrite(plan().bufferForToken(), committables));
+    CommitResult result = commit.send(planner -> planner.commitWrite(plan().bufferForToken(), committables));
+    metrics = result.isSetMetrics() ? result.getMetrics() : Map.of();
+  }
+
+  @Override
+  public CustomMetric[] supportedCustomMetrics() {
+    return Metrics.ofWrites();
+  }
+
+  @Override
+  public CustomTaskMetric[] reportDriverMetrics() {
+    return Metrics.told(metrics);
   }
 
   @Override

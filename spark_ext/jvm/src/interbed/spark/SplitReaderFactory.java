@@ -49,6 +49,10 @@ final class SplitReaderFactory implements PartitionReaderFactory {
   @Override
   public PartitionReader<ColumnarBatch> createColumnarReader(InputPartition partition) {
     SplitPartition split = partition instanceof KeyedSplit keyed ? keyed.split() : (SplitPartition) partition;
+    return new MeteredReader(reader(split), split.byteSize());
+  }
+
+  private PartitionReader<ColumnarBatch> reader(SplitPartition split) {
     if (split.isNative() && split.hasDeletions() && locatedParquet != null) {
       return new UndeletedRows(locatedParquet, split, deletedPositions(split), readSchema.length());
     }

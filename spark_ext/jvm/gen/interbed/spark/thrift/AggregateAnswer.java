@@ -341,13 +341,13 @@ public class AggregateAnswer implements org.apache.thrift.TBase<AggregateAnswer,
           case 1: // ROWS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list232 = iprot.readListBegin();
-                struct.rows = new java.util.ArrayList<java.lang.String>(_list232.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem233;
-                for (int _i234 = 0; _i234 < _list232.size; ++_i234)
+                org.apache.thrift.protocol.TList _list242 = iprot.readListBegin();
+                struct.rows = new java.util.ArrayList<java.lang.String>(_list242.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem243;
+                for (int _i244 = 0; _i244 < _list242.size; ++_i244)
                 {
-                  _elem233 = iprot.readString();
-                  struct.rows.add(_elem233);
+                  _elem243 = iprot.readString();
+                  struct.rows.add(_elem243);
                 }
                 iprot.readListEnd();
               }
@@ -377,9 +377,9 @@ public class AggregateAnswer implements org.apache.thrift.TBase<AggregateAnswer,
           oprot.writeFieldBegin(ROWS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.rows.size()));
-            for (java.lang.String _iter235 : struct.rows)
+            for (java.lang.String _iter245 : struct.rows)
             {
-              oprot.writeString(_iter235);
+              oprot.writeString(_iter245);
             }
             oprot.writeListEnd();
           }
@@ -412,9 +412,9 @@ public class AggregateAnswer implements org.apache.thrift.TBase<AggregateAnswer,
       if (struct.isSetRows()) {
         {
           oprot.writeI32(struct.rows.size());
-          for (java.lang.String _iter236 : struct.rows)
+          for (java.lang.String _iter246 : struct.rows)
           {
-            oprot.writeString(_iter236);
+            oprot.writeString(_iter246);
           }
         }
       }
@@ -426,13 +426,13 @@ public class AggregateAnswer implements org.apache.thrift.TBase<AggregateAnswer,
       java.util.BitSet incoming = iprot.readBitSet(1);
       if (incoming.get(0)) {
         {
-          org.apache.thrift.protocol.TList _list237 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-          struct.rows = new java.util.ArrayList<java.lang.String>(_list237.size);
-          @org.apache.thrift.annotation.Nullable java.lang.String _elem238;
-          for (int _i239 = 0; _i239 < _list237.size; ++_i239)
+          org.apache.thrift.protocol.TList _list247 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+          struct.rows = new java.util.ArrayList<java.lang.String>(_list247.size);
+          @org.apache.thrift.annotation.Nullable java.lang.String _elem248;
+          for (int _i249 = 0; _i249 < _list247.size; ++_i249)
           {
-            _elem238 = iprot.readString();
-            struct.rows.add(_elem238);
+            _elem248 = iprot.readString();
+            struct.rows.add(_elem248);
           }
         }
         struct.setRowsIsSet(true);

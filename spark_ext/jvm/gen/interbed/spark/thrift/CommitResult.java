@@ -11,6 +11,7 @@ public class CommitResult implements org.apache.thrift.TBase<CommitResult, Commi
   private static final org.apache.thrift.protocol.TStruct STRUCT_DESC = new org.apache.thrift.protocol.TStruct("CommitResult");
 
   private static final org.apache.thrift.protocol.TField SNAPSHOT_ID_FIELD_DESC = new org.apache.thrift.protocol.TField("snapshotId", org.apache.thrift.protocol.TType.I64, (short)1);
+  private static final org.apache.thrift.protocol.TField METRICS_FIELD_DESC = new org.apache.thrift.protocol.TField("metrics", org.apache.thrift.protocol.TType.MAP, (short)2);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new CommitResultStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new CommitResultTupleSchemeFactory();
@@ -19,13 +20,21 @@ public class CommitResult implements org.apache.thrift.TBase<CommitResult, Commi
    * Absent when there was nothing to commit.
    */
   public long snapshotId; // optional
+  /**
+   * What the commit did, by name; shown in Spark's UI.
+   */
+  public @org.apache.thrift.annotation.Nullable java.util.Map<java.lang.String,java.lang.Long> metrics; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
     /**
      * Absent when there was nothing to commit.
      */
-    SNAPSHOT_ID((short)1, "snapshotId");
+    SNAPSHOT_ID((short)1, "snapshotId"),
+    /**
+     * What the commit did, by name; shown in Spark's UI.
+     */
+    METRICS((short)2, "metrics");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -43,6 +52,8 @@ public class CommitResult implements org.apache.thrift.TBase<CommitResult, Commi
       switch(fieldId) {
         case 1: // SNAPSHOT_ID
           return SNAPSHOT_ID;
+        case 2: // METRICS
+          return METRICS;
         default:
           return null;
       }
@@ -88,12 +99,16 @@ public class CommitResult implements org.apache.thrift.TBase<CommitResult, Commi
   // isset id assignments
   private static final int __SNAPSHOTID_ISSET_ID = 0;
   private byte __isset_bitfield = 0;
-  private static final _Fields optionals[] = {_Fields.SNAPSHOT_ID};
+  private static final _Fields optionals[] = {_Fields.SNAPSHOT_ID,_Fields.METRICS};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
     tmpMap.put(_Fields.SNAPSHOT_ID, new org.apache.thrift.meta_data.FieldMetaData("snapshotId", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.I64)));
+    tmpMap.put(_Fields.METRICS, new org.apache.thrift.meta_data.FieldMetaData("metrics", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.MapMetaData(org.apache.thrift.protocol.TType.MAP, 
+            new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING), 
+            new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.I64))));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(CommitResult.class, metaDataMap);
   }
@@ -107,6 +122,10 @@ public class CommitResult implements org.apache.thrift.TBase<CommitResult, Commi
   public CommitResult(CommitResult other) {
     __isset_bitfield = other.__isset_bitfield;
     this.snapshotId = other.snapshotId;
+    if (other.isSetMetrics()) {
+      java.util.Map<java.lang.String,java.lang.Long> __this__metrics = new java.util.HashMap<java.lang.String,java.lang.Long>(other.metrics);
+      this.metrics = __this__metrics;
+    }
   }
 
   @Override
@@ -118,6 +137,7 @@ public class CommitResult implements org.apache.thrift.TBase<CommitResult, Commi
   public void clear() {
     setSnapshotIdIsSet(false);
     this.snapshotId = 0;
+    this.metrics = null;
   }
 
   /**
@@ -149,6 +169,48 @@ public class CommitResult implements org.apache.thrift.TBase<CommitResult, Commi
     __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __SNAPSHOTID_ISSET_ID, value);
   }
 
+  public int getMetricsSize() {
+    return (this.metrics == null) ? 0 : this.metrics.size();
+  }
+
+  public void putToMetrics(java.lang.String key, long val) {
+    if (this.metrics == null) {
+      this.metrics = new java.util.HashMap<java.lang.String,java.lang.Long>();
+    }
+    this.metrics.put(key, val);
+  }
+
+  /**
+   * What the commit did, by name; shown in Spark's UI.
+   */
+  @org.apache.thrift.annotation.Nullable
+  public java.util.Map<java.lang.String,java.lang.Long> getMetrics() {
+    return this.metrics;
+  }
+
+  /**
+   * What the commit did, by name; shown in Spark's UI.
+   */
+  public CommitResult setMetrics(@org.apache.thrift.annotation.Nullable java.util.Map<java.lang.String,java.lang.Long> metrics) {
+    this.metrics = metrics;
+    return this;
+  }
+
+  public void unsetMetrics() {
+    this.metrics = null;
+  }
+
+  /** Returns true if field metrics is set (has been assigned a value) and false otherwise */
+  public boolean isSetMetrics() {
+    return this.metrics != null;
+  }
+
+  public void setMetricsIsSet(boolean value) {
+    if (!value) {
+      this.metrics = null;
+    }
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -157,6 +219,14 @@ public class CommitResult implements org.apache.thrift.TBase<CommitResult, Commi
         unsetSnapshotId();
       } else {
         setSnapshotId((java.lang.Long)value);
+      }
+      break;
+
+    case METRICS:
+      if (value == null) {
+        unsetMetrics();
+      } else {
+        setMetrics((java.util.Map<java.lang.String,java.lang.Long>)value);
       }
       break;
 
@@ -169,6 +239,9 @@ public class CommitResult implements org.apache.thrift.TBase<CommitResult, Commi
     switch (field) {
     case SNAPSHOT_ID:
       return getSnapshotId();
+
+    case METRICS:
+      return getMetrics();
 
     }
     throw new java.lang.IllegalStateException();
@@ -184,6 +257,8 @@ public class CommitResult implements org.apache.thrift.TBase<CommitResult, Commi
     switch (field) {
     case SNAPSHOT_ID:
       return isSetSnapshotId();
+    case METRICS:
+      return isSetMetrics();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -210,6 +285,15 @@ public class CommitResult implements org.apache.thrift.TBase<CommitResult, Commi
         return false;
     }
 
+    boolean this_present_metrics = true && this.isSetMetrics();
+    boolean that_present_metrics = true && that.isSetMetrics();
+    if (this_present_metrics || that_present_metrics) {
+      if (!(this_present_metrics && that_present_metrics))
+        return false;
+      if (!this.metrics.equals(that.metrics))
+        return false;
+    }
+
     return true;
   }
 
@@ -220,6 +304,10 @@ public class CommitResult implements org.apache.thrift.TBase<CommitResult, Commi
     hashCode = hashCode * 8191 + ((isSetSnapshotId()) ? 131071 : 524287);
     if (isSetSnapshotId())
       hashCode = hashCode * 8191 + org.apache.thrift.TBaseHelper.hashCode(snapshotId);
+
+    hashCode = hashCode * 8191 + ((isSetMetrics()) ? 131071 : 524287);
+    if (isSetMetrics())
+      hashCode = hashCode * 8191 + metrics.hashCode();
 
     return hashCode;
   }
@@ -238,6 +326,16 @@ public class CommitResult implements org.apache.thrift.TBase<CommitResult, Commi
     }
     if (isSetSnapshotId()) {
       lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.snapshotId, other.snapshotId);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
+    lastComparison = java.lang.Boolean.compare(isSetMetrics(), other.isSetMetrics());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetMetrics()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.metrics, other.metrics);
       if (lastComparison != 0) {
         return lastComparison;
       }
@@ -269,6 +367,16 @@ public class CommitResult implements org.apache.thrift.TBase<CommitResult, Commi
     if (isSetSnapshotId()) {
       sb.append("snapshotId:");
       sb.append(this.snapshotId);
+      first = false;
+    }
+    if (isSetMetrics()) {
+      if (!first) sb.append(", ");
+      sb.append("metrics:");
+      if (this.metrics == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.metrics);
+      }
       first = false;
     }
     sb.append(")");
@@ -326,6 +434,26 @@ public class CommitResult implements org.apache.thrift.TBase<CommitResult, Commi
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 2: // METRICS
+            if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
+              {
+                org.apache.thrift.protocol.TMap _map276 = iprot.readMapBegin();
+                struct.metrics = new java.util.HashMap<java.lang.String,java.lang.Long>(2*_map276.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _key277;
+                long _val278;
+                for (int _i279 = 0; _i279 < _map276.size; ++_i279)
+                {
+                  _key277 = iprot.readString();
+                  _val278 = iprot.readI64();
+                  struct.metrics.put(_key277, _val278);
+                }
+                iprot.readMapEnd();
+              }
+              struct.setMetricsIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -346,6 +474,21 @@ public class CommitResult implements org.apache.thrift.TBase<CommitResult, Commi
         oprot.writeFieldBegin(SNAPSHOT_ID_FIELD_DESC);
         oprot.writeI64(struct.snapshotId);
         oprot.writeFieldEnd();
+      }
+      if (struct.metrics != null) {
+        if (struct.isSetMetrics()) {
+          oprot.writeFieldBegin(METRICS_FIELD_DESC);
+          {
+            oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.I64, struct.metrics.size()));
+            for (java.util.Map.Entry<java.lang.String, java.lang.Long> _iter280 : struct.metrics.entrySet())
+            {
+              oprot.writeString(_iter280.getKey());
+              oprot.writeI64(_iter280.getValue());
+            }
+            oprot.writeMapEnd();
+          }
+          oprot.writeFieldEnd();
+        }
       }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
@@ -369,19 +512,47 @@ public class CommitResult implements org.apache.thrift.TBase<CommitResult, Commi
       if (struct.isSetSnapshotId()) {
         optionals.set(0);
       }
-      oprot.writeBitSet(optionals, 1);
+      if (struct.isSetMetrics()) {
+        optionals.set(1);
+      }
+      oprot.writeBitSet(optionals, 2);
       if (struct.isSetSnapshotId()) {
         oprot.writeI64(struct.snapshotId);
+      }
+      if (struct.isSetMetrics()) {
+        {
+          oprot.writeI32(struct.metrics.size());
+          for (java.util.Map.Entry<java.lang.String, java.lang.Long> _iter281 : struct.metrics.entrySet())
+          {
+            oprot.writeString(_iter281.getKey());
+            oprot.writeI64(_iter281.getValue());
+          }
+        }
       }
     }
 
     @Override
     public void read(org.apache.thrift.protocol.TProtocol prot, CommitResult struct) throws org.apache.thrift.TException {
       org.apache.thrift.protocol.TTupleProtocol iprot = (org.apache.thrift.protocol.TTupleProtocol) prot;
-      java.util.BitSet incoming = iprot.readBitSet(1);
+      java.util.BitSet incoming = iprot.readBitSet(2);
       if (incoming.get(0)) {
         struct.snapshotId = iprot.readI64();
         struct.setSnapshotIdIsSet(true);
+      }
+      if (incoming.get(1)) {
+        {
+          org.apache.thrift.protocol.TMap _map282 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.I64); 
+          struct.metrics = new java.util.HashMap<java.lang.String,java.lang.Long>(2*_map282.size);
+          @org.apache.thrift.annotation.Nullable java.lang.String _key283;
+          long _val284;
+          for (int _i285 = 0; _i285 < _map282.size; ++_i285)
+          {
+            _key283 = iprot.readString();
+            _val284 = iprot.readI64();
+            struct.metrics.put(_key283, _val284);
+          }
+        }
+        struct.setMetricsIsSet(true);
       }
     }
   }

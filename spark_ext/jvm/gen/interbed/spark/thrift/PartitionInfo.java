@@ -449,15 +449,15 @@ public class PartitionInfo implements org.apache.thrift.TBase<PartitionInfo, Par
           case 2: // FIGURES
             if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
               {
-                org.apache.thrift.protocol.TMap _map274 = iprot.readMapBegin();
-                struct.figures = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map274.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _key275;
-                @org.apache.thrift.annotation.Nullable java.lang.String _val276;
-                for (int _i277 = 0; _i277 < _map274.size; ++_i277)
+                org.apache.thrift.protocol.TMap _map294 = iprot.readMapBegin();
+                struct.figures = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map294.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _key295;
+                @org.apache.thrift.annotation.Nullable java.lang.String _val296;
+                for (int _i297 = 0; _i297 < _map294.size; ++_i297)
                 {
-                  _key275 = iprot.readString();
-                  _val276 = iprot.readString();
-                  struct.figures.put(_key275, _val276);
+                  _key295 = iprot.readString();
+                  _val296 = iprot.readString();
+                  struct.figures.put(_key295, _val296);
                 }
                 iprot.readMapEnd();
               }
@@ -491,10 +491,10 @@ public class PartitionInfo implements org.apache.thrift.TBase<PartitionInfo, Par
         oprot.writeFieldBegin(FIGURES_FIELD_DESC);
         {
           oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.figures.size()));
-          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter278 : struct.figures.entrySet())
+          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter298 : struct.figures.entrySet())
           {
-            oprot.writeString(_iter278.getKey());
-            oprot.writeString(_iter278.getValue());
+            oprot.writeString(_iter298.getKey());
+            oprot.writeString(_iter298.getValue());
           }
           oprot.writeMapEnd();
         }
@@ -521,10 +521,10 @@ public class PartitionInfo implements org.apache.thrift.TBase<PartitionInfo, Par
       oprot.writeString(struct.valuesJson);
       {
         oprot.writeI32(struct.figures.size());
-        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter279 : struct.figures.entrySet())
+        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter299 : struct.figures.entrySet())
         {
-          oprot.writeString(_iter279.getKey());
-          oprot.writeString(_iter279.getValue());
+          oprot.writeString(_iter299.getKey());
+          oprot.writeString(_iter299.getValue());
         }
       }
     }
@@ -535,15 +535,15 @@ public class PartitionInfo implements org.apache.thrift.TBase<PartitionInfo, Par
       struct.valuesJson = iprot.readString();
       struct.setValuesJsonIsSet(true);
       {
-        org.apache.thrift.protocol.TMap _map280 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-        struct.figures = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map280.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _key281;
-        @org.apache.thrift.annotation.Nullable java.lang.String _val282;
-        for (int _i283 = 0; _i283 < _map280.size; ++_i283)
+        org.apache.thrift.protocol.TMap _map300 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+        struct.figures = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map300.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _key301;
+        @org.apache.thrift.annotation.Nullable java.lang.String _val302;
+        for (int _i303 = 0; _i303 < _map300.size; ++_i303)
         {
-          _key281 = iprot.readString();
-          _val282 = iprot.readString();
-          struct.figures.put(_key281, _val282);
+          _key301 = iprot.readString();
+          _val302 = iprot.readString();
+          struct.figures.put(_key301, _val302);
         }
       }
       struct.setFiguresIsSet(true);

@@ -11099,13 +11099,13 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list318 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<java.lang.String>(_list318.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem319;
-                  for (int _i320 = 0; _i320 < _list318.size; ++_i320)
+                  org.apache.thrift.protocol.TList _list338 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<java.lang.String>(_list338.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem339;
+                  for (int _i340 = 0; _i340 < _list338.size; ++_i340)
                   {
-                    _elem319 = iprot.readString();
-                    struct.success.add(_elem319);
+                    _elem339 = iprot.readString();
+                    struct.success.add(_elem339);
                   }
                   iprot.readListEnd();
                 }
@@ -11143,9 +11143,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.success.size()));
-            for (java.lang.String _iter321 : struct.success)
+            for (java.lang.String _iter341 : struct.success)
             {
-              oprot.writeString(_iter321);
+              oprot.writeString(_iter341);
             }
             oprot.writeListEnd();
           }
@@ -11185,9 +11185,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (java.lang.String _iter322 : struct.success)
+            for (java.lang.String _iter342 : struct.success)
             {
-              oprot.writeString(_iter322);
+              oprot.writeString(_iter342);
             }
           }
         }
@@ -11202,13 +11202,13 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list323 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.success = new java.util.ArrayList<java.lang.String>(_list323.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem324;
-            for (int _i325 = 0; _i325 < _list323.size; ++_i325)
+            org.apache.thrift.protocol.TList _list343 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.success = new java.util.ArrayList<java.lang.String>(_list343.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem344;
+            for (int _i345 = 0; _i345 < _list343.size; ++_i345)
             {
-              _elem324 = iprot.readString();
-              struct.success.add(_elem324);
+              _elem344 = iprot.readString();
+              struct.success.add(_elem344);
             }
           }
           struct.setSuccessIsSet(true);
@@ -13593,14 +13593,14 @@ public class Planner {
             case 3: // CHANGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list326 = iprot.readListBegin();
-                  struct.changes = new java.util.ArrayList<NamespaceChange>(_list326.size);
-                  @org.apache.thrift.annotation.Nullable NamespaceChange _elem327;
-                  for (int _i328 = 0; _i328 < _list326.size; ++_i328)
+                  org.apache.thrift.protocol.TList _list346 = iprot.readListBegin();
+                  struct.changes = new java.util.ArrayList<NamespaceChange>(_list346.size);
+                  @org.apache.thrift.annotation.Nullable NamespaceChange _elem347;
+                  for (int _i348 = 0; _i348 < _list346.size; ++_i348)
                   {
-                    _elem327 = new NamespaceChange();
-                    _elem327.read(iprot);
-                    struct.changes.add(_elem327);
+                    _elem347 = new NamespaceChange();
+                    _elem347.read(iprot);
+                    struct.changes.add(_elem347);
                   }
                   iprot.readListEnd();
                 }
@@ -13639,9 +13639,9 @@ public class Planner {
           oprot.writeFieldBegin(CHANGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.changes.size()));
-            for (NamespaceChange _iter329 : struct.changes)
+            for (NamespaceChange _iter349 : struct.changes)
             {
-              _iter329.write(oprot);
+              _iter349.write(oprot);
             }
             oprot.writeListEnd();
           }
@@ -13685,9 +13685,9 @@ public class Planner {
         if (struct.isSetChanges()) {
           {
             oprot.writeI32(struct.changes.size());
-            for (NamespaceChange _iter330 : struct.changes)
+            for (NamespaceChange _iter350 : struct.changes)
             {
-              _iter330.write(oprot);
+              _iter350.write(oprot);
             }
           }
         }
@@ -13708,14 +13708,14 @@ public class Planner {
         }
         if (incoming.get(2)) {
           {
-            org.apache.thrift.protocol.TList _list331 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-            struct.changes = new java.util.ArrayList<NamespaceChange>(_list331.size);
-            @org.apache.thrift.annotation.Nullable NamespaceChange _elem332;
-            for (int _i333 = 0; _i333 < _list331.size; ++_i333)
+            org.apache.thrift.protocol.TList _list351 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+            struct.changes = new java.util.ArrayList<NamespaceChange>(_list351.size);
+            @org.apache.thrift.annotation.Nullable NamespaceChange _elem352;
+            for (int _i353 = 0; _i353 < _list351.size; ++_i353)
             {
-              _elem332 = new NamespaceChange();
-              _elem332.read(iprot);
-              struct.changes.add(_elem332);
+              _elem352 = new NamespaceChange();
+              _elem352.read(iprot);
+              struct.changes.add(_elem352);
             }
           }
           struct.setChangesIsSet(true);
@@ -15974,13 +15974,13 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list334 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<java.lang.String>(_list334.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem335;
-                  for (int _i336 = 0; _i336 < _list334.size; ++_i336)
+                  org.apache.thrift.protocol.TList _list354 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<java.lang.String>(_list354.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem355;
+                  for (int _i356 = 0; _i356 < _list354.size; ++_i356)
                   {
-                    _elem335 = iprot.readString();
-                    struct.success.add(_elem335);
+                    _elem355 = iprot.readString();
+                    struct.success.add(_elem355);
                   }
                   iprot.readListEnd();
                 }
@@ -16018,9 +16018,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.success.size()));
-            for (java.lang.String _iter337 : struct.success)
+            for (java.lang.String _iter357 : struct.success)
             {
-              oprot.writeString(_iter337);
+              oprot.writeString(_iter357);
             }
             oprot.writeListEnd();
           }
@@ -16060,9 +16060,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (java.lang.String _iter338 : struct.success)
+            for (java.lang.String _iter358 : struct.success)
             {
-              oprot.writeString(_iter338);
+              oprot.writeString(_iter358);
             }
           }
         }
@@ -16077,13 +16077,13 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list339 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.success = new java.util.ArrayList<java.lang.String>(_list339.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem340;
-            for (int _i341 = 0; _i341 < _list339.size; ++_i341)
+            org.apache.thrift.protocol.TList _list359 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.success = new java.util.ArrayList<java.lang.String>(_list359.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem360;
+            for (int _i361 = 0; _i361 < _list359.size; ++_i361)
             {
-              _elem340 = iprot.readString();
-              struct.success.add(_elem340);
+              _elem360 = iprot.readString();
+              struct.success.add(_elem360);
             }
           }
           struct.setSuccessIsSet(true);
@@ -18493,14 +18493,14 @@ public class Planner {
             case 2: // CHANGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list342 = iprot.readListBegin();
-                  struct.changes = new java.util.ArrayList<TableChange>(_list342.size);
-                  @org.apache.thrift.annotation.Nullable TableChange _elem343;
-                  for (int _i344 = 0; _i344 < _list342.size; ++_i344)
+                  org.apache.thrift.protocol.TList _list362 = iprot.readListBegin();
+                  struct.changes = new java.util.ArrayList<TableChange>(_list362.size);
+                  @org.apache.thrift.annotation.Nullable TableChange _elem363;
+                  for (int _i364 = 0; _i364 < _list362.size; ++_i364)
                   {
-                    _elem343 = new TableChange();
-                    _elem343.read(iprot);
-                    struct.changes.add(_elem343);
+                    _elem363 = new TableChange();
+                    _elem363.read(iprot);
+                    struct.changes.add(_elem363);
                   }
                   iprot.readListEnd();
                 }
@@ -18534,9 +18534,9 @@ public class Planner {
           oprot.writeFieldBegin(CHANGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.changes.size()));
-            for (TableChange _iter345 : struct.changes)
+            for (TableChange _iter365 : struct.changes)
             {
-              _iter345.write(oprot);
+              _iter365.write(oprot);
             }
             oprot.writeListEnd();
           }
@@ -18574,9 +18574,9 @@ public class Planner {
         if (struct.isSetChanges()) {
           {
             oprot.writeI32(struct.changes.size());
-            for (TableChange _iter346 : struct.changes)
+            for (TableChange _iter366 : struct.changes)
             {
-              _iter346.write(oprot);
+              _iter366.write(oprot);
             }
           }
         }
@@ -18593,14 +18593,14 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list347 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-            struct.changes = new java.util.ArrayList<TableChange>(_list347.size);
-            @org.apache.thrift.annotation.Nullable TableChange _elem348;
-            for (int _i349 = 0; _i349 < _list347.size; ++_i349)
+            org.apache.thrift.protocol.TList _list367 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+            struct.changes = new java.util.ArrayList<TableChange>(_list367.size);
+            @org.apache.thrift.annotation.Nullable TableChange _elem368;
+            for (int _i369 = 0; _i369 < _list367.size; ++_i369)
             {
-              _elem348 = new TableChange();
-              _elem348.read(iprot);
-              struct.changes.add(_elem348);
+              _elem368 = new TableChange();
+              _elem368.read(iprot);
+              struct.changes.add(_elem368);
             }
           }
           struct.setChangesIsSet(true);
@@ -21851,14 +21851,14 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list350 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<PartitionInfo>(_list350.size);
-                  @org.apache.thrift.annotation.Nullable PartitionInfo _elem351;
-                  for (int _i352 = 0; _i352 < _list350.size; ++_i352)
+                  org.apache.thrift.protocol.TList _list370 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<PartitionInfo>(_list370.size);
+                  @org.apache.thrift.annotation.Nullable PartitionInfo _elem371;
+                  for (int _i372 = 0; _i372 < _list370.size; ++_i372)
                   {
-                    _elem351 = new PartitionInfo();
-                    _elem351.read(iprot);
-                    struct.success.add(_elem351);
+                    _elem371 = new PartitionInfo();
+                    _elem371.read(iprot);
+                    struct.success.add(_elem371);
                   }
                   iprot.readListEnd();
                 }
@@ -21896,9 +21896,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.success.size()));
-            for (PartitionInfo _iter353 : struct.success)
+            for (PartitionInfo _iter373 : struct.success)
             {
-              _iter353.write(oprot);
+              _iter373.write(oprot);
             }
             oprot.writeListEnd();
           }
@@ -21938,9 +21938,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (PartitionInfo _iter354 : struct.success)
+            for (PartitionInfo _iter374 : struct.success)
             {
-              _iter354.write(oprot);
+              _iter374.write(oprot);
             }
           }
         }
@@ -21955,14 +21955,14 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list355 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-            struct.success = new java.util.ArrayList<PartitionInfo>(_list355.size);
-            @org.apache.thrift.annotation.Nullable PartitionInfo _elem356;
-            for (int _i357 = 0; _i357 < _list355.size; ++_i357)
+            org.apache.thrift.protocol.TList _list375 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+            struct.success = new java.util.ArrayList<PartitionInfo>(_list375.size);
+            @org.apache.thrift.annotation.Nullable PartitionInfo _elem376;
+            for (int _i377 = 0; _i377 < _list375.size; ++_i377)
             {
-              _elem356 = new PartitionInfo();
-              _elem356.read(iprot);
-              struct.success.add(_elem356);
+              _elem376 = new PartitionInfo();
+              _elem376.read(iprot);
+              struct.success.add(_elem376);
             }
           }
           struct.setSuccessIsSet(true);
@@ -22410,13 +22410,13 @@ public class Planner {
             case 2: // SPECS_JSON
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list358 = iprot.readListBegin();
-                  struct.specsJson = new java.util.ArrayList<java.lang.String>(_list358.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem359;
-                  for (int _i360 = 0; _i360 < _list358.size; ++_i360)
+                  org.apache.thrift.protocol.TList _list378 = iprot.readListBegin();
+                  struct.specsJson = new java.util.ArrayList<java.lang.String>(_list378.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem379;
+                  for (int _i380 = 0; _i380 < _list378.size; ++_i380)
                   {
-                    _elem359 = iprot.readString();
-                    struct.specsJson.add(_elem359);
+                    _elem379 = iprot.readString();
+                    struct.specsJson.add(_elem379);
                   }
                   iprot.readListEnd();
                 }
@@ -22450,9 +22450,9 @@ public class Planner {
           oprot.writeFieldBegin(SPECS_JSON_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.specsJson.size()));
-            for (java.lang.String _iter361 : struct.specsJson)
+            for (java.lang.String _iter381 : struct.specsJson)
             {
-              oprot.writeString(_iter361);
+              oprot.writeString(_iter381);
             }
             oprot.writeListEnd();
           }
@@ -22490,9 +22490,9 @@ public class Planner {
         if (struct.isSetSpecsJson()) {
           {
             oprot.writeI32(struct.specsJson.size());
-            for (java.lang.String _iter362 : struct.specsJson)
+            for (java.lang.String _iter382 : struct.specsJson)
             {
-              oprot.writeString(_iter362);
+              oprot.writeString(_iter382);
             }
           }
         }
@@ -22508,13 +22508,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list363 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.specsJson = new java.util.ArrayList<java.lang.String>(_list363.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem364;
-            for (int _i365 = 0; _i365 < _list363.size; ++_i365)
+            org.apache.thrift.protocol.TList _list383 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.specsJson = new java.util.ArrayList<java.lang.String>(_list383.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem384;
+            for (int _i385 = 0; _i385 < _list383.size; ++_i385)
             {
-              _elem364 = iprot.readString();
-              struct.specsJson.add(_elem364);
+              _elem384 = iprot.readString();
+              struct.specsJson.add(_elem384);
             }
           }
           struct.setSpecsJsonIsSet(true);
@@ -23337,13 +23337,13 @@ public class Planner {
             case 2: // SPECS_JSON
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list366 = iprot.readListBegin();
-                  struct.specsJson = new java.util.ArrayList<java.lang.String>(_list366.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem367;
-                  for (int _i368 = 0; _i368 < _list366.size; ++_i368)
+                  org.apache.thrift.protocol.TList _list386 = iprot.readListBegin();
+                  struct.specsJson = new java.util.ArrayList<java.lang.String>(_list386.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem387;
+                  for (int _i388 = 0; _i388 < _list386.size; ++_i388)
                   {
-                    _elem367 = iprot.readString();
-                    struct.specsJson.add(_elem367);
+                    _elem387 = iprot.readString();
+                    struct.specsJson.add(_elem387);
                   }
                   iprot.readListEnd();
                 }
@@ -23377,9 +23377,9 @@ public class Planner {
           oprot.writeFieldBegin(SPECS_JSON_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.specsJson.size()));
-            for (java.lang.String _iter369 : struct.specsJson)
+            for (java.lang.String _iter389 : struct.specsJson)
             {
-              oprot.writeString(_iter369);
+              oprot.writeString(_iter389);
             }
             oprot.writeListEnd();
           }
@@ -23417,9 +23417,9 @@ public class Planner {
         if (struct.isSetSpecsJson()) {
           {
             oprot.writeI32(struct.specsJson.size());
-            for (java.lang.String _iter370 : struct.specsJson)
+            for (java.lang.String _iter390 : struct.specsJson)
             {
-              oprot.writeString(_iter370);
+              oprot.writeString(_iter390);
             }
           }
         }
@@ -23435,13 +23435,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list371 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.specsJson = new java.util.ArrayList<java.lang.String>(_list371.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem372;
-            for (int _i373 = 0; _i373 < _list371.size; ++_i373)
+            org.apache.thrift.protocol.TList _list391 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.specsJson = new java.util.ArrayList<java.lang.String>(_list391.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem392;
+            for (int _i393 = 0; _i393 < _list391.size; ++_i393)
             {
-              _elem372 = iprot.readString();
-              struct.specsJson.add(_elem372);
+              _elem392 = iprot.readString();
+              struct.specsJson.add(_elem392);
             }
           }
           struct.setSpecsJsonIsSet(true);
@@ -24264,13 +24264,13 @@ public class Planner {
             case 2: // SPECS_JSON
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list374 = iprot.readListBegin();
-                  struct.specsJson = new java.util.ArrayList<java.lang.String>(_list374.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem375;
-                  for (int _i376 = 0; _i376 < _list374.size; ++_i376)
+                  org.apache.thrift.protocol.TList _list394 = iprot.readListBegin();
+                  struct.specsJson = new java.util.ArrayList<java.lang.String>(_list394.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem395;
+                  for (int _i396 = 0; _i396 < _list394.size; ++_i396)
                   {
-                    _elem375 = iprot.readString();
-                    struct.specsJson.add(_elem375);
+                    _elem395 = iprot.readString();
+                    struct.specsJson.add(_elem395);
                   }
                   iprot.readListEnd();
                 }
@@ -24304,9 +24304,9 @@ public class Planner {
           oprot.writeFieldBegin(SPECS_JSON_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.specsJson.size()));
-            for (java.lang.String _iter377 : struct.specsJson)
+            for (java.lang.String _iter397 : struct.specsJson)
             {
-              oprot.writeString(_iter377);
+              oprot.writeString(_iter397);
             }
             oprot.writeListEnd();
           }
@@ -24344,9 +24344,9 @@ public class Planner {
         if (struct.isSetSpecsJson()) {
           {
             oprot.writeI32(struct.specsJson.size());
-            for (java.lang.String _iter378 : struct.specsJson)
+            for (java.lang.String _iter398 : struct.specsJson)
             {
-              oprot.writeString(_iter378);
+              oprot.writeString(_iter398);
             }
           }
         }
@@ -24362,13 +24362,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list379 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.specsJson = new java.util.ArrayList<java.lang.String>(_list379.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem380;
-            for (int _i381 = 0; _i381 < _list379.size; ++_i381)
+            org.apache.thrift.protocol.TList _list399 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.specsJson = new java.util.ArrayList<java.lang.String>(_list399.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem400;
+            for (int _i401 = 0; _i401 < _list399.size; ++_i401)
             {
-              _elem380 = iprot.readString();
-              struct.specsJson.add(_elem380);
+              _elem400 = iprot.readString();
+              struct.specsJson.add(_elem400);
             }
           }
           struct.setSpecsJsonIsSet(true);
@@ -25191,13 +25191,13 @@ public class Planner {
             case 2: // FILTERS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list382 = iprot.readListBegin();
-                  struct.filters = new java.util.ArrayList<java.lang.String>(_list382.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem383;
-                  for (int _i384 = 0; _i384 < _list382.size; ++_i384)
+                  org.apache.thrift.protocol.TList _list402 = iprot.readListBegin();
+                  struct.filters = new java.util.ArrayList<java.lang.String>(_list402.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem403;
+                  for (int _i404 = 0; _i404 < _list402.size; ++_i404)
                   {
-                    _elem383 = iprot.readString();
-                    struct.filters.add(_elem383);
+                    _elem403 = iprot.readString();
+                    struct.filters.add(_elem403);
                   }
                   iprot.readListEnd();
                 }
@@ -25231,9 +25231,9 @@ public class Planner {
           oprot.writeFieldBegin(FILTERS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.filters.size()));
-            for (java.lang.String _iter385 : struct.filters)
+            for (java.lang.String _iter405 : struct.filters)
             {
-              oprot.writeString(_iter385);
+              oprot.writeString(_iter405);
             }
             oprot.writeListEnd();
           }
@@ -25271,9 +25271,9 @@ public class Planner {
         if (struct.isSetFilters()) {
           {
             oprot.writeI32(struct.filters.size());
-            for (java.lang.String _iter386 : struct.filters)
+            for (java.lang.String _iter406 : struct.filters)
             {
-              oprot.writeString(_iter386);
+              oprot.writeString(_iter406);
             }
           }
         }
@@ -25289,13 +25289,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list387 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.filters = new java.util.ArrayList<java.lang.String>(_list387.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem388;
-            for (int _i389 = 0; _i389 < _list387.size; ++_i389)
+            org.apache.thrift.protocol.TList _list407 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.filters = new java.util.ArrayList<java.lang.String>(_list407.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem408;
+            for (int _i409 = 0; _i409 < _list407.size; ++_i409)
             {
-              _elem388 = iprot.readString();
-              struct.filters.add(_elem388);
+              _elem408 = iprot.readString();
+              struct.filters.add(_elem408);
             }
           }
           struct.setFiltersIsSet(true);
@@ -25719,15 +25719,15 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list390 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<FilterHandling>(_list390.size);
-                  @org.apache.thrift.annotation.Nullable FilterHandling _elem391;
-                  for (int _i392 = 0; _i392 < _list390.size; ++_i392)
+                  org.apache.thrift.protocol.TList _list410 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<FilterHandling>(_list410.size);
+                  @org.apache.thrift.annotation.Nullable FilterHandling _elem411;
+                  for (int _i412 = 0; _i412 < _list410.size; ++_i412)
                   {
-                    _elem391 = interbed.spark.thrift.FilterHandling.findByValue(iprot.readI32());
-                    if (_elem391 != null)
+                    _elem411 = interbed.spark.thrift.FilterHandling.findByValue(iprot.readI32());
+                    if (_elem411 != null)
                     {
-                      struct.success.add(_elem391);
+                      struct.success.add(_elem411);
                     }
                   }
                   iprot.readListEnd();
@@ -25766,9 +25766,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.I32, struct.success.size()));
-            for (FilterHandling _iter393 : struct.success)
+            for (FilterHandling _iter413 : struct.success)
             {
-              oprot.writeI32(_iter393.getValue());
+              oprot.writeI32(_iter413.getValue());
             }
             oprot.writeListEnd();
           }
@@ -25808,9 +25808,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (FilterHandling _iter394 : struct.success)
+            for (FilterHandling _iter414 : struct.success)
             {
-              oprot.writeI32(_iter394.getValue());
+              oprot.writeI32(_iter414.getValue());
             }
           }
         }
@@ -25825,15 +25825,15 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list395 = iprot.readListBegin(org.apache.thrift.protocol.TType.I32);
-            struct.success = new java.util.ArrayList<FilterHandling>(_list395.size);
-            @org.apache.thrift.annotation.Nullable FilterHandling _elem396;
-            for (int _i397 = 0; _i397 < _list395.size; ++_i397)
+            org.apache.thrift.protocol.TList _list415 = iprot.readListBegin(org.apache.thrift.protocol.TType.I32);
+            struct.success = new java.util.ArrayList<FilterHandling>(_list415.size);
+            @org.apache.thrift.annotation.Nullable FilterHandling _elem416;
+            for (int _i417 = 0; _i417 < _list415.size; ++_i417)
             {
-              _elem396 = interbed.spark.thrift.FilterHandling.findByValue(iprot.readI32());
-              if (_elem396 != null)
+              _elem416 = interbed.spark.thrift.FilterHandling.findByValue(iprot.readI32());
+              if (_elem416 != null)
               {
-                struct.success.add(_elem396);
+                struct.success.add(_elem416);
               }
             }
           }
@@ -27371,14 +27371,14 @@ public class Planner {
             case 3: // AGGREGATES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list398 = iprot.readListBegin();
-                  struct.aggregates = new java.util.ArrayList<Aggregate>(_list398.size);
-                  @org.apache.thrift.annotation.Nullable Aggregate _elem399;
-                  for (int _i400 = 0; _i400 < _list398.size; ++_i400)
+                  org.apache.thrift.protocol.TList _list418 = iprot.readListBegin();
+                  struct.aggregates = new java.util.ArrayList<Aggregate>(_list418.size);
+                  @org.apache.thrift.annotation.Nullable Aggregate _elem419;
+                  for (int _i420 = 0; _i420 < _list418.size; ++_i420)
                   {
-                    _elem399 = new Aggregate();
-                    _elem399.read(iprot);
-                    struct.aggregates.add(_elem399);
+                    _elem419 = new Aggregate();
+                    _elem419.read(iprot);
+                    struct.aggregates.add(_elem419);
                   }
                   iprot.readListEnd();
                 }
@@ -27417,9 +27417,9 @@ public class Planner {
           oprot.writeFieldBegin(AGGREGATES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.aggregates.size()));
-            for (Aggregate _iter401 : struct.aggregates)
+            for (Aggregate _iter421 : struct.aggregates)
             {
-              _iter401.write(oprot);
+              _iter421.write(oprot);
             }
             oprot.writeListEnd();
           }
@@ -27463,9 +27463,9 @@ public class Planner {
         if (struct.isSetAggregates()) {
           {
             oprot.writeI32(struct.aggregates.size());
-            for (Aggregate _iter402 : struct.aggregates)
+            for (Aggregate _iter422 : struct.aggregates)
             {
-              _iter402.write(oprot);
+              _iter422.write(oprot);
             }
           }
         }
@@ -27486,14 +27486,14 @@ public class Planner {
         }
         if (incoming.get(2)) {
           {
-            org.apache.thrift.protocol.TList _list403 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-            struct.aggregates = new java.util.ArrayList<Aggregate>(_list403.size);
-            @org.apache.thrift.annotation.Nullable Aggregate _elem404;
-            for (int _i405 = 0; _i405 < _list403.size; ++_i405)
+            org.apache.thrift.protocol.TList _list423 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+            struct.aggregates = new java.util.ArrayList<Aggregate>(_list423.size);
+            @org.apache.thrift.annotation.Nullable Aggregate _elem424;
+            for (int _i425 = 0; _i425 < _list423.size; ++_i425)
             {
-              _elem404 = new Aggregate();
-              _elem404.read(iprot);
-              struct.aggregates.add(_elem404);
+              _elem424 = new Aggregate();
+              _elem424.read(iprot);
+              struct.aggregates.add(_elem424);
             }
           }
           struct.setAggregatesIsSet(true);
@@ -29418,13 +29418,13 @@ public class Planner {
             case 2: // MESSAGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list406 = iprot.readListBegin();
-                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list406.size);
-                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem407;
-                  for (int _i408 = 0; _i408 < _list406.size; ++_i408)
+                  org.apache.thrift.protocol.TList _list426 = iprot.readListBegin();
+                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list426.size);
+                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem427;
+                  for (int _i428 = 0; _i428 < _list426.size; ++_i428)
                   {
-                    _elem407 = iprot.readBinary();
-                    struct.messages.add(_elem407);
+                    _elem427 = iprot.readBinary();
+                    struct.messages.add(_elem427);
                   }
                   iprot.readListEnd();
                 }
@@ -29458,9 +29458,9 @@ public class Planner {
           oprot.writeFieldBegin(MESSAGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.messages.size()));
-            for (java.nio.ByteBuffer _iter409 : struct.messages)
+            for (java.nio.ByteBuffer _iter429 : struct.messages)
             {
-              oprot.writeBinary(_iter409);
+              oprot.writeBinary(_iter429);
             }
             oprot.writeListEnd();
           }
@@ -29498,9 +29498,9 @@ public class Planner {
         if (struct.isSetMessages()) {
           {
             oprot.writeI32(struct.messages.size());
-            for (java.nio.ByteBuffer _iter410 : struct.messages)
+            for (java.nio.ByteBuffer _iter430 : struct.messages)
             {
-              oprot.writeBinary(_iter410);
+              oprot.writeBinary(_iter430);
             }
           }
         }
@@ -29516,13 +29516,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list411 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list411.size);
-            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem412;
-            for (int _i413 = 0; _i413 < _list411.size; ++_i413)
+            org.apache.thrift.protocol.TList _list431 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list431.size);
+            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem432;
+            for (int _i433 = 0; _i433 < _list431.size; ++_i433)
             {
-              _elem412 = iprot.readBinary();
-              struct.messages.add(_elem412);
+              _elem432 = iprot.readBinary();
+              struct.messages.add(_elem432);
             }
           }
           struct.setMessagesIsSet(true);
@@ -30455,13 +30455,13 @@ public class Planner {
             case 2: // MESSAGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list414 = iprot.readListBegin();
-                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list414.size);
-                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem415;
-                  for (int _i416 = 0; _i416 < _list414.size; ++_i416)
+                  org.apache.thrift.protocol.TList _list434 = iprot.readListBegin();
+                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list434.size);
+                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem435;
+                  for (int _i436 = 0; _i436 < _list434.size; ++_i436)
                   {
-                    _elem415 = iprot.readBinary();
-                    struct.messages.add(_elem415);
+                    _elem435 = iprot.readBinary();
+                    struct.messages.add(_elem435);
                   }
                   iprot.readListEnd();
                 }
@@ -30495,9 +30495,9 @@ public class Planner {
           oprot.writeFieldBegin(MESSAGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.messages.size()));
-            for (java.nio.ByteBuffer _iter417 : struct.messages)
+            for (java.nio.ByteBuffer _iter437 : struct.messages)
             {
-              oprot.writeBinary(_iter417);
+              oprot.writeBinary(_iter437);
             }
             oprot.writeListEnd();
           }
@@ -30535,9 +30535,9 @@ public class Planner {
         if (struct.isSetMessages()) {
           {
             oprot.writeI32(struct.messages.size());
-            for (java.nio.ByteBuffer _iter418 : struct.messages)
+            for (java.nio.ByteBuffer _iter438 : struct.messages)
             {
-              oprot.writeBinary(_iter418);
+              oprot.writeBinary(_iter438);
             }
           }
         }
@@ -30553,13 +30553,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list419 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list419.size);
-            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem420;
-            for (int _i421 = 0; _i421 < _list419.size; ++_i421)
+            org.apache.thrift.protocol.TList _list439 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list439.size);
+            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem440;
+            for (int _i441 = 0; _i441 < _list439.size; ++_i441)
             {
-              _elem420 = iprot.readBinary();
-              struct.messages.add(_elem420);
+              _elem440 = iprot.readBinary();
+              struct.messages.add(_elem440);
             }
           }
           struct.setMessagesIsSet(true);
@@ -31747,14 +31747,14 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list422 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<ProcedureInfo>(_list422.size);
-                  @org.apache.thrift.annotation.Nullable ProcedureInfo _elem423;
-                  for (int _i424 = 0; _i424 < _list422.size; ++_i424)
+                  org.apache.thrift.protocol.TList _list442 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<ProcedureInfo>(_list442.size);
+                  @org.apache.thrift.annotation.Nullable ProcedureInfo _elem443;
+                  for (int _i444 = 0; _i444 < _list442.size; ++_i444)
                   {
-                    _elem423 = new ProcedureInfo();
-                    _elem423.read(iprot);
-                    struct.success.add(_elem423);
+                    _elem443 = new ProcedureInfo();
+                    _elem443.read(iprot);
+                    struct.success.add(_elem443);
                   }
                   iprot.readListEnd();
                 }
@@ -31792,9 +31792,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.success.size()));
-            for (ProcedureInfo _iter425 : struct.success)
+            for (ProcedureInfo _iter445 : struct.success)
             {
-              _iter425.write(oprot);
+              _iter445.write(oprot);
             }
             oprot.writeListEnd();
           }
@@ -31834,9 +31834,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (ProcedureInfo _iter426 : struct.success)
+            for (ProcedureInfo _iter446 : struct.success)
             {
-              _iter426.write(oprot);
+              _iter446.write(oprot);
             }
           }
         }
@@ -31851,14 +31851,14 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list427 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-            struct.success = new java.util.ArrayList<ProcedureInfo>(_list427.size);
-            @org.apache.thrift.annotation.Nullable ProcedureInfo _elem428;
-            for (int _i429 = 0; _i429 < _list427.size; ++_i429)
+            org.apache.thrift.protocol.TList _list447 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+            struct.success = new java.util.ArrayList<ProcedureInfo>(_list447.size);
+            @org.apache.thrift.annotation.Nullable ProcedureInfo _elem448;
+            for (int _i449 = 0; _i449 < _list447.size; ++_i449)
             {
-              _elem428 = new ProcedureInfo();
-              _elem428.read(iprot);
-              struct.success.add(_elem428);
+              _elem448 = new ProcedureInfo();
+              _elem448.read(iprot);
+              struct.success.add(_elem448);
             }
           }
           struct.setSuccessIsSet(true);
@@ -33274,13 +33274,13 @@ public class Planner {
             case 3: // RESULTS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list430 = iprot.readListBegin();
-                  struct.results = new java.util.ArrayList<java.nio.ByteBuffer>(_list430.size);
-                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem431;
-                  for (int _i432 = 0; _i432 < _list430.size; ++_i432)
+                  org.apache.thrift.protocol.TList _list450 = iprot.readListBegin();
+                  struct.results = new java.util.ArrayList<java.nio.ByteBuffer>(_list450.size);
+                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem451;
+                  for (int _i452 = 0; _i452 < _list450.size; ++_i452)
                   {
-                    _elem431 = iprot.readBinary();
-                    struct.results.add(_elem431);
+                    _elem451 = iprot.readBinary();
+                    struct.results.add(_elem451);
                   }
                   iprot.readListEnd();
                 }
@@ -33319,9 +33319,9 @@ public class Planner {
           oprot.writeFieldBegin(RESULTS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.results.size()));
-            for (java.nio.ByteBuffer _iter433 : struct.results)
+            for (java.nio.ByteBuffer _iter453 : struct.results)
             {
-              oprot.writeBinary(_iter433);
+              oprot.writeBinary(_iter453);
             }
             oprot.writeListEnd();
           }
@@ -33365,9 +33365,9 @@ public class Planner {
         if (struct.isSetResults()) {
           {
             oprot.writeI32(struct.results.size());
-            for (java.nio.ByteBuffer _iter434 : struct.results)
+            for (java.nio.ByteBuffer _iter454 : struct.results)
             {
-              oprot.writeBinary(_iter434);
+              oprot.writeBinary(_iter454);
             }
           }
         }
@@ -33388,13 +33388,13 @@ public class Planner {
         }
         if (incoming.get(2)) {
           {
-            org.apache.thrift.protocol.TList _list435 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.results = new java.util.ArrayList<java.nio.ByteBuffer>(_list435.size);
-            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem436;
-            for (int _i437 = 0; _i437 < _list435.size; ++_i437)
+            org.apache.thrift.protocol.TList _list455 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.results = new java.util.ArrayList<java.nio.ByteBuffer>(_list455.size);
+            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem456;
+            for (int _i457 = 0; _i457 < _list455.size; ++_i457)
             {
-              _elem436 = iprot.readBinary();
-              struct.results.add(_elem436);
+              _elem456 = iprot.readBinary();
+              struct.results.add(_elem456);
             }
           }
           struct.setResultsIsSet(true);
@@ -35288,15 +35288,15 @@ public class Planner {
             case 2: // OPTIONS
               if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
                 {
-                  org.apache.thrift.protocol.TMap _map438 = iprot.readMapBegin();
-                  struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map438.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _key439;
-                  @org.apache.thrift.annotation.Nullable java.lang.String _val440;
-                  for (int _i441 = 0; _i441 < _map438.size; ++_i441)
+                  org.apache.thrift.protocol.TMap _map458 = iprot.readMapBegin();
+                  struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map458.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _key459;
+                  @org.apache.thrift.annotation.Nullable java.lang.String _val460;
+                  for (int _i461 = 0; _i461 < _map458.size; ++_i461)
                   {
-                    _key439 = iprot.readString();
-                    _val440 = iprot.readString();
-                    struct.options.put(_key439, _val440);
+                    _key459 = iprot.readString();
+                    _val460 = iprot.readString();
+                    struct.options.put(_key459, _val460);
                   }
                   iprot.readMapEnd();
                 }
@@ -35308,15 +35308,15 @@ public class Planner {
             case 3: // SETTINGS
               if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
                 {
-                  org.apache.thrift.protocol.TMap _map442 = iprot.readMapBegin();
-                  struct.settings = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map442.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _key443;
-                  @org.apache.thrift.annotation.Nullable java.lang.String _val444;
-                  for (int _i445 = 0; _i445 < _map442.size; ++_i445)
+                  org.apache.thrift.protocol.TMap _map462 = iprot.readMapBegin();
+                  struct.settings = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map462.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _key463;
+                  @org.apache.thrift.annotation.Nullable java.lang.String _val464;
+                  for (int _i465 = 0; _i465 < _map462.size; ++_i465)
                   {
-                    _key443 = iprot.readString();
-                    _val444 = iprot.readString();
-                    struct.settings.put(_key443, _val444);
+                    _key463 = iprot.readString();
+                    _val464 = iprot.readString();
+                    struct.settings.put(_key463, _val464);
                   }
                   iprot.readMapEnd();
                 }
@@ -35350,10 +35350,10 @@ public class Planner {
           oprot.writeFieldBegin(OPTIONS_FIELD_DESC);
           {
             oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.options.size()));
-            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter446 : struct.options.entrySet())
+            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter466 : struct.options.entrySet())
             {
-              oprot.writeString(_iter446.getKey());
-              oprot.writeString(_iter446.getValue());
+              oprot.writeString(_iter466.getKey());
+              oprot.writeString(_iter466.getValue());
             }
             oprot.writeMapEnd();
           }
@@ -35363,10 +35363,10 @@ public class Planner {
           oprot.writeFieldBegin(SETTINGS_FIELD_DESC);
           {
             oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.settings.size()));
-            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter447 : struct.settings.entrySet())
+            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter467 : struct.settings.entrySet())
             {
-              oprot.writeString(_iter447.getKey());
-              oprot.writeString(_iter447.getValue());
+              oprot.writeString(_iter467.getKey());
+              oprot.writeString(_iter467.getValue());
             }
             oprot.writeMapEnd();
           }
@@ -35407,20 +35407,20 @@ public class Planner {
         if (struct.isSetOptions()) {
           {
             oprot.writeI32(struct.options.size());
-            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter448 : struct.options.entrySet())
+            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter468 : struct.options.entrySet())
             {
-              oprot.writeString(_iter448.getKey());
-              oprot.writeString(_iter448.getValue());
+              oprot.writeString(_iter468.getKey());
+              oprot.writeString(_iter468.getValue());
             }
           }
         }
         if (struct.isSetSettings()) {
           {
             oprot.writeI32(struct.settings.size());
-            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter449 : struct.settings.entrySet())
+            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter469 : struct.settings.entrySet())
             {
-              oprot.writeString(_iter449.getKey());
-              oprot.writeString(_iter449.getValue());
+              oprot.writeString(_iter469.getKey());
+              oprot.writeString(_iter469.getValue());
             }
           }
         }
@@ -35436,30 +35436,30 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TMap _map450 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-            struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map450.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _key451;
-            @org.apache.thrift.annotation.Nullable java.lang.String _val452;
-            for (int _i453 = 0; _i453 < _map450.size; ++_i453)
+            org.apache.thrift.protocol.TMap _map470 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+            struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map470.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _key471;
+            @org.apache.thrift.annotation.Nullable java.lang.String _val472;
+            for (int _i473 = 0; _i473 < _map470.size; ++_i473)
             {
-              _key451 = iprot.readString();
-              _val452 = iprot.readString();
-              struct.options.put(_key451, _val452);
+              _key471 = iprot.readString();
+              _val472 = iprot.readString();
+              struct.options.put(_key471, _val472);
             }
           }
           struct.setOptionsIsSet(true);
         }
         if (incoming.get(2)) {
           {
-            org.apache.thrift.protocol.TMap _map454 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-            struct.settings = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map454.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _key455;
-            @org.apache.thrift.annotation.Nullable java.lang.String _val456;
-            for (int _i457 = 0; _i457 < _map454.size; ++_i457)
+            org.apache.thrift.protocol.TMap _map474 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+            struct.settings = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map474.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _key475;
+            @org.apache.thrift.annotation.Nullable java.lang.String _val476;
+            for (int _i477 = 0; _i477 < _map474.size; ++_i477)
             {
-              _key455 = iprot.readString();
-              _val456 = iprot.readString();
-              struct.settings.put(_key455, _val456);
+              _key475 = iprot.readString();
+              _val476 = iprot.readString();
+              struct.settings.put(_key475, _val476);
             }
           }
           struct.setSettingsIsSet(true);
@@ -46109,13 +46109,13 @@ public class Planner {
             case 3: // MESSAGES
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list458 = iprot.readListBegin();
-                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list458.size);
-                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem459;
-                  for (int _i460 = 0; _i460 < _list458.size; ++_i460)
+                  org.apache.thrift.protocol.TList _list478 = iprot.readListBegin();
+                  struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list478.size);
+                  @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem479;
+                  for (int _i480 = 0; _i480 < _list478.size; ++_i480)
                   {
-                    _elem459 = iprot.readBinary();
-                    struct.messages.add(_elem459);
+                    _elem479 = iprot.readBinary();
+                    struct.messages.add(_elem479);
                   }
                   iprot.readListEnd();
                 }
@@ -46152,9 +46152,9 @@ public class Planner {
           oprot.writeFieldBegin(MESSAGES_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.messages.size()));
-            for (java.nio.ByteBuffer _iter461 : struct.messages)
+            for (java.nio.ByteBuffer _iter481 : struct.messages)
             {
-              oprot.writeBinary(_iter461);
+              oprot.writeBinary(_iter481);
             }
             oprot.writeListEnd();
           }
@@ -46198,9 +46198,9 @@ public class Planner {
         if (struct.isSetMessages()) {
           {
             oprot.writeI32(struct.messages.size());
-            for (java.nio.ByteBuffer _iter462 : struct.messages)
+            for (java.nio.ByteBuffer _iter482 : struct.messages)
             {
-              oprot.writeBinary(_iter462);
+              oprot.writeBinary(_iter482);
             }
           }
         }
@@ -46220,13 +46220,13 @@ public class Planner {
         }
         if (incoming.get(2)) {
           {
-            org.apache.thrift.protocol.TList _list463 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list463.size);
-            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem464;
-            for (int _i465 = 0; _i465 < _list463.size; ++_i465)
+            org.apache.thrift.protocol.TList _list483 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.messages = new java.util.ArrayList<java.nio.ByteBuffer>(_list483.size);
+            @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem484;
+            for (int _i485 = 0; _i485 < _list483.size; ++_i485)
             {
-              _elem464 = iprot.readBinary();
-              struct.messages.add(_elem464);
+              _elem484 = iprot.readBinary();
+              struct.messages.add(_elem484);
             }
           }
           struct.setMessagesIsSet(true);
@@ -48031,13 +48031,13 @@ public class Planner {
             case 2: // FILTERS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list466 = iprot.readListBegin();
-                  struct.filters = new java.util.ArrayList<java.lang.String>(_list466.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem467;
-                  for (int _i468 = 0; _i468 < _list466.size; ++_i468)
+                  org.apache.thrift.protocol.TList _list486 = iprot.readListBegin();
+                  struct.filters = new java.util.ArrayList<java.lang.String>(_list486.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem487;
+                  for (int _i488 = 0; _i488 < _list486.size; ++_i488)
                   {
-                    _elem467 = iprot.readString();
-                    struct.filters.add(_elem467);
+                    _elem487 = iprot.readString();
+                    struct.filters.add(_elem487);
                   }
                   iprot.readListEnd();
                 }
@@ -48071,9 +48071,9 @@ public class Planner {
           oprot.writeFieldBegin(FILTERS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.filters.size()));
-            for (java.lang.String _iter469 : struct.filters)
+            for (java.lang.String _iter489 : struct.filters)
             {
-              oprot.writeString(_iter469);
+              oprot.writeString(_iter489);
             }
             oprot.writeListEnd();
           }
@@ -48111,9 +48111,9 @@ public class Planner {
         if (struct.isSetFilters()) {
           {
             oprot.writeI32(struct.filters.size());
-            for (java.lang.String _iter470 : struct.filters)
+            for (java.lang.String _iter490 : struct.filters)
             {
-              oprot.writeString(_iter470);
+              oprot.writeString(_iter490);
             }
           }
         }
@@ -48129,13 +48129,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list471 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.filters = new java.util.ArrayList<java.lang.String>(_list471.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem472;
-            for (int _i473 = 0; _i473 < _list471.size; ++_i473)
+            org.apache.thrift.protocol.TList _list491 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.filters = new java.util.ArrayList<java.lang.String>(_list491.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem492;
+            for (int _i493 = 0; _i493 < _list491.size; ++_i493)
             {
-              _elem472 = iprot.readString();
-              struct.filters.add(_elem472);
+              _elem492 = iprot.readString();
+              struct.filters.add(_elem492);
             }
           }
           struct.setFiltersIsSet(true);
@@ -49060,13 +49060,13 @@ public class Planner {
             case 2: // FILTERS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list474 = iprot.readListBegin();
-                  struct.filters = new java.util.ArrayList<java.lang.String>(_list474.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem475;
-                  for (int _i476 = 0; _i476 < _list474.size; ++_i476)
+                  org.apache.thrift.protocol.TList _list494 = iprot.readListBegin();
+                  struct.filters = new java.util.ArrayList<java.lang.String>(_list494.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem495;
+                  for (int _i496 = 0; _i496 < _list494.size; ++_i496)
                   {
-                    _elem475 = iprot.readString();
-                    struct.filters.add(_elem475);
+                    _elem495 = iprot.readString();
+                    struct.filters.add(_elem495);
                   }
                   iprot.readListEnd();
                 }
@@ -49100,9 +49100,9 @@ public class Planner {
           oprot.writeFieldBegin(FILTERS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.filters.size()));
-            for (java.lang.String _iter477 : struct.filters)
+            for (java.lang.String _iter497 : struct.filters)
             {
-              oprot.writeString(_iter477);
+              oprot.writeString(_iter497);
             }
             oprot.writeListEnd();
           }
@@ -49140,9 +49140,9 @@ public class Planner {
         if (struct.isSetFilters()) {
           {
             oprot.writeI32(struct.filters.size());
-            for (java.lang.String _iter478 : struct.filters)
+            for (java.lang.String _iter498 : struct.filters)
             {
-              oprot.writeString(_iter478);
+              oprot.writeString(_iter498);
             }
           }
         }
@@ -49158,13 +49158,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list479 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.filters = new java.util.ArrayList<java.lang.String>(_list479.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem480;
-            for (int _i481 = 0; _i481 < _list479.size; ++_i481)
+            org.apache.thrift.protocol.TList _list499 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.filters = new java.util.ArrayList<java.lang.String>(_list499.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem500;
+            for (int _i501 = 0; _i501 < _list499.size; ++_i501)
             {
-              _elem480 = iprot.readString();
-              struct.filters.add(_elem480);
+              _elem500 = iprot.readString();
+              struct.filters.add(_elem500);
             }
           }
           struct.setFiltersIsSet(true);
@@ -50454,13 +50454,13 @@ public class Planner {
             case 0: // SUCCESS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list482 = iprot.readListBegin();
-                  struct.success = new java.util.ArrayList<java.lang.String>(_list482.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem483;
-                  for (int _i484 = 0; _i484 < _list482.size; ++_i484)
+                  org.apache.thrift.protocol.TList _list502 = iprot.readListBegin();
+                  struct.success = new java.util.ArrayList<java.lang.String>(_list502.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem503;
+                  for (int _i504 = 0; _i504 < _list502.size; ++_i504)
                   {
-                    _elem483 = iprot.readString();
-                    struct.success.add(_elem483);
+                    _elem503 = iprot.readString();
+                    struct.success.add(_elem503);
                   }
                   iprot.readListEnd();
                 }
@@ -50498,9 +50498,9 @@ public class Planner {
           oprot.writeFieldBegin(SUCCESS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.success.size()));
-            for (java.lang.String _iter485 : struct.success)
+            for (java.lang.String _iter505 : struct.success)
             {
-              oprot.writeString(_iter485);
+              oprot.writeString(_iter505);
             }
             oprot.writeListEnd();
           }
@@ -50540,9 +50540,9 @@ public class Planner {
         if (struct.isSetSuccess()) {
           {
             oprot.writeI32(struct.success.size());
-            for (java.lang.String _iter486 : struct.success)
+            for (java.lang.String _iter506 : struct.success)
             {
-              oprot.writeString(_iter486);
+              oprot.writeString(_iter506);
             }
           }
         }
@@ -50557,13 +50557,13 @@ public class Planner {
         java.util.BitSet incoming = iprot.readBitSet(2);
         if (incoming.get(0)) {
           {
-            org.apache.thrift.protocol.TList _list487 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.success = new java.util.ArrayList<java.lang.String>(_list487.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem488;
-            for (int _i489 = 0; _i489 < _list487.size; ++_i489)
+            org.apache.thrift.protocol.TList _list507 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.success = new java.util.ArrayList<java.lang.String>(_list507.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem508;
+            for (int _i509 = 0; _i509 < _list507.size; ++_i509)
             {
-              _elem488 = iprot.readString();
-              struct.success.add(_elem488);
+              _elem508 = iprot.readString();
+              struct.success.add(_elem508);
             }
           }
           struct.setSuccessIsSet(true);
@@ -54960,15 +54960,15 @@ public class Planner {
             case 3: // OPTIONS
               if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
                 {
-                  org.apache.thrift.protocol.TMap _map490 = iprot.readMapBegin();
-                  struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map490.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _key491;
-                  @org.apache.thrift.annotation.Nullable java.lang.String _val492;
-                  for (int _i493 = 0; _i493 < _map490.size; ++_i493)
+                  org.apache.thrift.protocol.TMap _map510 = iprot.readMapBegin();
+                  struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map510.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _key511;
+                  @org.apache.thrift.annotation.Nullable java.lang.String _val512;
+                  for (int _i513 = 0; _i513 < _map510.size; ++_i513)
                   {
-                    _key491 = iprot.readString();
-                    _val492 = iprot.readString();
-                    struct.options.put(_key491, _val492);
+                    _key511 = iprot.readString();
+                    _val512 = iprot.readString();
+                    struct.options.put(_key511, _val512);
                   }
                   iprot.readMapEnd();
                 }
@@ -55015,10 +55015,10 @@ public class Planner {
           oprot.writeFieldBegin(OPTIONS_FIELD_DESC);
           {
             oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.options.size()));
-            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter494 : struct.options.entrySet())
+            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter514 : struct.options.entrySet())
             {
-              oprot.writeString(_iter494.getKey());
-              oprot.writeString(_iter494.getValue());
+              oprot.writeString(_iter514.getKey());
+              oprot.writeString(_iter514.getValue());
             }
             oprot.writeMapEnd();
           }
@@ -55068,10 +55068,10 @@ public class Planner {
         if (struct.isSetOptions()) {
           {
             oprot.writeI32(struct.options.size());
-            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter495 : struct.options.entrySet())
+            for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter515 : struct.options.entrySet())
             {
-              oprot.writeString(_iter495.getKey());
-              oprot.writeString(_iter495.getValue());
+              oprot.writeString(_iter515.getKey());
+              oprot.writeString(_iter515.getValue());
             }
           }
         }
@@ -55094,15 +55094,15 @@ public class Planner {
         }
         if (incoming.get(2)) {
           {
-            org.apache.thrift.protocol.TMap _map496 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-            struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map496.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _key497;
-            @org.apache.thrift.annotation.Nullable java.lang.String _val498;
-            for (int _i499 = 0; _i499 < _map496.size; ++_i499)
+            org.apache.thrift.protocol.TMap _map516 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+            struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map516.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _key517;
+            @org.apache.thrift.annotation.Nullable java.lang.String _val518;
+            for (int _i519 = 0; _i519 < _map516.size; ++_i519)
             {
-              _key497 = iprot.readString();
-              _val498 = iprot.readString();
-              struct.options.put(_key497, _val498);
+              _key517 = iprot.readString();
+              _val518 = iprot.readString();
+              struct.options.put(_key517, _val518);
             }
           }
           struct.setOptionsIsSet(true);
@@ -56109,13 +56109,13 @@ public class Planner {
             case 2: // COLUMNS
               if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
                 {
-                  org.apache.thrift.protocol.TList _list500 = iprot.readListBegin();
-                  struct.columns = new java.util.ArrayList<java.lang.String>(_list500.size);
-                  @org.apache.thrift.annotation.Nullable java.lang.String _elem501;
-                  for (int _i502 = 0; _i502 < _list500.size; ++_i502)
+                  org.apache.thrift.protocol.TList _list520 = iprot.readListBegin();
+                  struct.columns = new java.util.ArrayList<java.lang.String>(_list520.size);
+                  @org.apache.thrift.annotation.Nullable java.lang.String _elem521;
+                  for (int _i522 = 0; _i522 < _list520.size; ++_i522)
                   {
-                    _elem501 = iprot.readString();
-                    struct.columns.add(_elem501);
+                    _elem521 = iprot.readString();
+                    struct.columns.add(_elem521);
                   }
                   iprot.readListEnd();
                 }
@@ -56157,9 +56157,9 @@ public class Planner {
           oprot.writeFieldBegin(COLUMNS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.columns.size()));
-            for (java.lang.String _iter503 : struct.columns)
+            for (java.lang.String _iter523 : struct.columns)
             {
-              oprot.writeString(_iter503);
+              oprot.writeString(_iter523);
             }
             oprot.writeListEnd();
           }
@@ -56203,9 +56203,9 @@ public class Planner {
         if (struct.isSetColumns()) {
           {
             oprot.writeI32(struct.columns.size());
-            for (java.lang.String _iter504 : struct.columns)
+            for (java.lang.String _iter524 : struct.columns)
             {
-              oprot.writeString(_iter504);
+              oprot.writeString(_iter524);
             }
           }
         }
@@ -56225,13 +56225,13 @@ public class Planner {
         }
         if (incoming.get(1)) {
           {
-            org.apache.thrift.protocol.TList _list505 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-            struct.columns = new java.util.ArrayList<java.lang.String>(_list505.size);
-            @org.apache.thrift.annotation.Nullable java.lang.String _elem506;
-            for (int _i507 = 0; _i507 < _list505.size; ++_i507)
+            org.apache.thrift.protocol.TList _list525 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+            struct.columns = new java.util.ArrayList<java.lang.String>(_list525.size);
+            @org.apache.thrift.annotation.Nullable java.lang.String _elem526;
+            for (int _i527 = 0; _i527 < _list525.size; ++_i527)
             {
-              _elem506 = iprot.readString();
-              struct.columns.add(_elem506);
+              _elem526 = iprot.readString();
+              struct.columns.add(_elem526);
             }
           }
           struct.setColumnsIsSet(true);

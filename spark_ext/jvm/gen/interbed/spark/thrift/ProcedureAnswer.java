@@ -429,13 +429,13 @@ public class ProcedureAnswer implements org.apache.thrift.TBase<ProcedureAnswer,
           case 1: // ROWS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list292 = iprot.readListBegin();
-                struct.rows = new java.util.ArrayList<java.lang.String>(_list292.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem293;
-                for (int _i294 = 0; _i294 < _list292.size; ++_i294)
+                org.apache.thrift.protocol.TList _list312 = iprot.readListBegin();
+                struct.rows = new java.util.ArrayList<java.lang.String>(_list312.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem313;
+                for (int _i314 = 0; _i314 < _list312.size; ++_i314)
                 {
-                  _elem293 = iprot.readString();
-                  struct.rows.add(_elem293);
+                  _elem313 = iprot.readString();
+                  struct.rows.add(_elem313);
                 }
                 iprot.readListEnd();
               }
@@ -474,9 +474,9 @@ public class ProcedureAnswer implements org.apache.thrift.TBase<ProcedureAnswer,
           oprot.writeFieldBegin(ROWS_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.rows.size()));
-            for (java.lang.String _iter295 : struct.rows)
+            for (java.lang.String _iter315 : struct.rows)
             {
-              oprot.writeString(_iter295);
+              oprot.writeString(_iter315);
             }
             oprot.writeListEnd();
           }
@@ -519,9 +519,9 @@ public class ProcedureAnswer implements org.apache.thrift.TBase<ProcedureAnswer,
       if (struct.isSetRows()) {
         {
           oprot.writeI32(struct.rows.size());
-          for (java.lang.String _iter296 : struct.rows)
+          for (java.lang.String _iter316 : struct.rows)
           {
-            oprot.writeString(_iter296);
+            oprot.writeString(_iter316);
           }
         }
       }
@@ -536,13 +536,13 @@ public class ProcedureAnswer implements org.apache.thrift.TBase<ProcedureAnswer,
       java.util.BitSet incoming = iprot.readBitSet(2);
       if (incoming.get(0)) {
         {
-          org.apache.thrift.protocol.TList _list297 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-          struct.rows = new java.util.ArrayList<java.lang.String>(_list297.size);
-          @org.apache.thrift.annotation.Nullable java.lang.String _elem298;
-          for (int _i299 = 0; _i299 < _list297.size; ++_i299)
+          org.apache.thrift.protocol.TList _list317 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+          struct.rows = new java.util.ArrayList<java.lang.String>(_list317.size);
+          @org.apache.thrift.annotation.Nullable java.lang.String _elem318;
+          for (int _i319 = 0; _i319 < _list317.size; ++_i319)
           {
-            _elem298 = iprot.readString();
-            struct.rows.add(_elem298);
+            _elem318 = iprot.readString();
+            struct.rows.add(_elem318);
           }
         }
         struct.setRowsIsSet(true);

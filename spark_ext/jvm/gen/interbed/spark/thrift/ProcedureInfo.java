@@ -626,14 +626,14 @@ public class ProcedureInfo implements org.apache.thrift.TBase<ProcedureInfo, Pro
           case 2: // PARAMETERS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list266 = iprot.readListBegin();
-                struct.parameters = new java.util.ArrayList<ProcedureParameter>(_list266.size);
-                @org.apache.thrift.annotation.Nullable ProcedureParameter _elem267;
-                for (int _i268 = 0; _i268 < _list266.size; ++_i268)
+                org.apache.thrift.protocol.TList _list286 = iprot.readListBegin();
+                struct.parameters = new java.util.ArrayList<ProcedureParameter>(_list286.size);
+                @org.apache.thrift.annotation.Nullable ProcedureParameter _elem287;
+                for (int _i288 = 0; _i288 < _list286.size; ++_i288)
                 {
-                  _elem267 = new ProcedureParameter();
-                  _elem267.read(iprot);
-                  struct.parameters.add(_elem267);
+                  _elem287 = new ProcedureParameter();
+                  _elem287.read(iprot);
+                  struct.parameters.add(_elem287);
                 }
                 iprot.readListEnd();
               }
@@ -683,9 +683,9 @@ public class ProcedureInfo implements org.apache.thrift.TBase<ProcedureInfo, Pro
         oprot.writeFieldBegin(PARAMETERS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.parameters.size()));
-          for (ProcedureParameter _iter269 : struct.parameters)
+          for (ProcedureParameter _iter289 : struct.parameters)
           {
-            _iter269.write(oprot);
+            _iter289.write(oprot);
           }
           oprot.writeListEnd();
         }
@@ -722,9 +722,9 @@ public class ProcedureInfo implements org.apache.thrift.TBase<ProcedureInfo, Pro
       oprot.writeString(struct.name);
       {
         oprot.writeI32(struct.parameters.size());
-        for (ProcedureParameter _iter270 : struct.parameters)
+        for (ProcedureParameter _iter290 : struct.parameters)
         {
-          _iter270.write(oprot);
+          _iter290.write(oprot);
         }
       }
       oprot.writeString(struct.resultSchemaJson);
@@ -737,14 +737,14 @@ public class ProcedureInfo implements org.apache.thrift.TBase<ProcedureInfo, Pro
       struct.name = iprot.readString();
       struct.setNameIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list271 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-        struct.parameters = new java.util.ArrayList<ProcedureParameter>(_list271.size);
-        @org.apache.thrift.annotation.Nullable ProcedureParameter _elem272;
-        for (int _i273 = 0; _i273 < _list271.size; ++_i273)
+        org.apache.thrift.protocol.TList _list291 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+        struct.parameters = new java.util.ArrayList<ProcedureParameter>(_list291.size);
+        @org.apache.thrift.annotation.Nullable ProcedureParameter _elem292;
+        for (int _i293 = 0; _i293 < _list291.size; ++_i293)
         {
-          _elem272 = new ProcedureParameter();
-          _elem272.read(iprot);
-          struct.parameters.add(_elem272);
+          _elem292 = new ProcedureParameter();
+          _elem292.read(iprot);
+          struct.parameters.add(_elem292);
         }
       }
       struct.setParametersIsSet(true);

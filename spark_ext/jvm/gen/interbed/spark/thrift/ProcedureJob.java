@@ -684,13 +684,13 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
           case 3: // TASKS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list284 = iprot.readListBegin();
-                struct.tasks = new java.util.ArrayList<java.nio.ByteBuffer>(_list284.size);
-                @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem285;
-                for (int _i286 = 0; _i286 < _list284.size; ++_i286)
+                org.apache.thrift.protocol.TList _list304 = iprot.readListBegin();
+                struct.tasks = new java.util.ArrayList<java.nio.ByteBuffer>(_list304.size);
+                @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem305;
+                for (int _i306 = 0; _i306 < _list304.size; ++_i306)
                 {
-                  _elem285 = iprot.readBinary();
-                  struct.tasks.add(_elem285);
+                  _elem305 = iprot.readBinary();
+                  struct.tasks.add(_elem305);
                 }
                 iprot.readListEnd();
               }
@@ -737,9 +737,9 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
         oprot.writeFieldBegin(TASKS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.tasks.size()));
-          for (java.nio.ByteBuffer _iter287 : struct.tasks)
+          for (java.nio.ByteBuffer _iter307 : struct.tasks)
           {
-            oprot.writeBinary(_iter287);
+            oprot.writeBinary(_iter307);
           }
           oprot.writeListEnd();
         }
@@ -772,9 +772,9 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
       oprot.writeBinary(struct.shared);
       {
         oprot.writeI32(struct.tasks.size());
-        for (java.nio.ByteBuffer _iter288 : struct.tasks)
+        for (java.nio.ByteBuffer _iter308 : struct.tasks)
         {
-          oprot.writeBinary(_iter288);
+          oprot.writeBinary(_iter308);
         }
       }
       oprot.writeBinary(struct.token);
@@ -788,13 +788,13 @@ public class ProcedureJob implements org.apache.thrift.TBase<ProcedureJob, Proce
       struct.shared = iprot.readBinary();
       struct.setSharedIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list289 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-        struct.tasks = new java.util.ArrayList<java.nio.ByteBuffer>(_list289.size);
-        @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem290;
-        for (int _i291 = 0; _i291 < _list289.size; ++_i291)
+        org.apache.thrift.protocol.TList _list309 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+        struct.tasks = new java.util.ArrayList<java.nio.ByteBuffer>(_list309.size);
+        @org.apache.thrift.annotation.Nullable java.nio.ByteBuffer _elem310;
+        for (int _i311 = 0; _i311 < _list309.size; ++_i311)
         {
-          _elem290 = iprot.readBinary();
-          struct.tasks.add(_elem290);
+          _elem310 = iprot.readBinary();
+          struct.tasks.add(_elem310);
         }
       }
       struct.setTasksIsSet(true);

@@ -514,14 +514,14 @@ public class ScanEstimate implements org.apache.thrift.TBase<ScanEstimate, ScanE
           case 3: // COLUMNS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list224 = iprot.readListBegin();
-                struct.columns = new java.util.ArrayList<ColumnEstimate>(_list224.size);
-                @org.apache.thrift.annotation.Nullable ColumnEstimate _elem225;
-                for (int _i226 = 0; _i226 < _list224.size; ++_i226)
+                org.apache.thrift.protocol.TList _list234 = iprot.readListBegin();
+                struct.columns = new java.util.ArrayList<ColumnEstimate>(_list234.size);
+                @org.apache.thrift.annotation.Nullable ColumnEstimate _elem235;
+                for (int _i236 = 0; _i236 < _list234.size; ++_i236)
                 {
-                  _elem225 = new ColumnEstimate();
-                  _elem225.read(iprot);
-                  struct.columns.add(_elem225);
+                  _elem235 = new ColumnEstimate();
+                  _elem235.read(iprot);
+                  struct.columns.add(_elem235);
                 }
                 iprot.readListEnd();
               }
@@ -562,9 +562,9 @@ public class ScanEstimate implements org.apache.thrift.TBase<ScanEstimate, ScanE
         oprot.writeFieldBegin(COLUMNS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.columns.size()));
-          for (ColumnEstimate _iter227 : struct.columns)
+          for (ColumnEstimate _iter237 : struct.columns)
           {
-            _iter227.write(oprot);
+            _iter237.write(oprot);
           }
           oprot.writeListEnd();
         }
@@ -592,9 +592,9 @@ public class ScanEstimate implements org.apache.thrift.TBase<ScanEstimate, ScanE
       oprot.writeI64(struct.byteSize);
       {
         oprot.writeI32(struct.columns.size());
-        for (ColumnEstimate _iter228 : struct.columns)
+        for (ColumnEstimate _iter238 : struct.columns)
         {
-          _iter228.write(oprot);
+          _iter238.write(oprot);
         }
       }
     }
@@ -607,14 +607,14 @@ public class ScanEstimate implements org.apache.thrift.TBase<ScanEstimate, ScanE
       struct.byteSize = iprot.readI64();
       struct.setByteSizeIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list229 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-        struct.columns = new java.util.ArrayList<ColumnEstimate>(_list229.size);
-        @org.apache.thrift.annotation.Nullable ColumnEstimate _elem230;
-        for (int _i231 = 0; _i231 < _list229.size; ++_i231)
+        org.apache.thrift.protocol.TList _list239 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+        struct.columns = new java.util.ArrayList<ColumnEstimate>(_list239.size);
+        @org.apache.thrift.annotation.Nullable ColumnEstimate _elem240;
+        for (int _i241 = 0; _i241 < _list239.size; ++_i241)
         {
-          _elem230 = new ColumnEstimate();
-          _elem230.read(iprot);
-          struct.columns.add(_elem230);
+          _elem240 = new ColumnEstimate();
+          _elem240.read(iprot);
+          struct.columns.add(_elem240);
         }
       }
       struct.setColumnsIsSet(true);

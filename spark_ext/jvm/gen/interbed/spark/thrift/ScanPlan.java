@@ -17,6 +17,7 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
   private static final org.apache.thrift.protocol.TField DESCRIPTION_FIELD_DESC = new org.apache.thrift.protocol.TField("description", org.apache.thrift.protocol.TType.STRING, (short)5);
   private static final org.apache.thrift.protocol.TField PARTITIONING_FIELD_DESC = new org.apache.thrift.protocol.TField("partitioning", org.apache.thrift.protocol.TType.STRUCT, (short)6);
   private static final org.apache.thrift.protocol.TField ESTIMATE_FIELD_DESC = new org.apache.thrift.protocol.TField("estimate", org.apache.thrift.protocol.TType.STRUCT, (short)20);
+  private static final org.apache.thrift.protocol.TField METRICS_FIELD_DESC = new org.apache.thrift.protocol.TField("metrics", org.apache.thrift.protocol.TType.MAP, (short)21);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new ScanPlanStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new ScanPlanTupleSchemeFactory();
@@ -40,6 +41,10 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
    * Absent: the rows and bytes of the plan are all that is known.
    */
   public @org.apache.thrift.annotation.Nullable ScanEstimate estimate; // optional
+  /**
+   * What the planning found, by name; shown in Spark's UI.
+   */
+  public @org.apache.thrift.annotation.Nullable java.util.Map<java.lang.String,java.lang.Long> metrics; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
@@ -61,7 +66,11 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
     /**
      * Absent: the rows and bytes of the plan are all that is known.
      */
-    ESTIMATE((short)20, "estimate");
+    ESTIMATE((short)20, "estimate"),
+    /**
+     * What the planning found, by name; shown in Spark's UI.
+     */
+    METRICS((short)21, "metrics");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -91,6 +100,8 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
           return PARTITIONING;
         case 20: // ESTIMATE
           return ESTIMATE;
+        case 21: // METRICS
+          return METRICS;
         default:
           return null;
       }
@@ -137,7 +148,7 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
   private static final int __ROWCOUNT_ISSET_ID = 0;
   private static final int __BYTESIZE_ISSET_ID = 1;
   private byte __isset_bitfield = 0;
-  private static final _Fields optionals[] = {_Fields.PARTITIONING,_Fields.ESTIMATE};
+  private static final _Fields optionals[] = {_Fields.PARTITIONING,_Fields.ESTIMATE,_Fields.METRICS};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -156,6 +167,10 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
         new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, ScanPartitioning.class)));
     tmpMap.put(_Fields.ESTIMATE, new org.apache.thrift.meta_data.FieldMetaData("estimate", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
         new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, ScanEstimate.class)));
+    tmpMap.put(_Fields.METRICS, new org.apache.thrift.meta_data.FieldMetaData("metrics", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.MapMetaData(org.apache.thrift.protocol.TType.MAP, 
+            new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.STRING), 
+            new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.I64))));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(ScanPlan.class, metaDataMap);
   }
@@ -206,6 +221,10 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
     if (other.isSetEstimate()) {
       this.estimate = new ScanEstimate(other.estimate);
     }
+    if (other.isSetMetrics()) {
+      java.util.Map<java.lang.String,java.lang.Long> __this__metrics = new java.util.HashMap<java.lang.String,java.lang.Long>(other.metrics);
+      this.metrics = __this__metrics;
+    }
   }
 
   @Override
@@ -224,6 +243,7 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
     this.description = null;
     this.partitioning = null;
     this.estimate = null;
+    this.metrics = null;
   }
 
   /**
@@ -446,6 +466,48 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
     }
   }
 
+  public int getMetricsSize() {
+    return (this.metrics == null) ? 0 : this.metrics.size();
+  }
+
+  public void putToMetrics(java.lang.String key, long val) {
+    if (this.metrics == null) {
+      this.metrics = new java.util.HashMap<java.lang.String,java.lang.Long>();
+    }
+    this.metrics.put(key, val);
+  }
+
+  /**
+   * What the planning found, by name; shown in Spark's UI.
+   */
+  @org.apache.thrift.annotation.Nullable
+  public java.util.Map<java.lang.String,java.lang.Long> getMetrics() {
+    return this.metrics;
+  }
+
+  /**
+   * What the planning found, by name; shown in Spark's UI.
+   */
+  public ScanPlan setMetrics(@org.apache.thrift.annotation.Nullable java.util.Map<java.lang.String,java.lang.Long> metrics) {
+    this.metrics = metrics;
+    return this;
+  }
+
+  public void unsetMetrics() {
+    this.metrics = null;
+  }
+
+  /** Returns true if field metrics is set (has been assigned a value) and false otherwise */
+  public boolean isSetMetrics() {
+    return this.metrics != null;
+  }
+
+  public void setMetricsIsSet(boolean value) {
+    if (!value) {
+      this.metrics = null;
+    }
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -509,6 +571,14 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
       }
       break;
 
+    case METRICS:
+      if (value == null) {
+        unsetMetrics();
+      } else {
+        setMetrics((java.util.Map<java.lang.String,java.lang.Long>)value);
+      }
+      break;
+
     }
   }
 
@@ -537,6 +607,9 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
     case ESTIMATE:
       return getEstimate();
 
+    case METRICS:
+      return getMetrics();
+
     }
     throw new java.lang.IllegalStateException();
   }
@@ -563,6 +636,8 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
       return isSetPartitioning();
     case ESTIMATE:
       return isSetEstimate();
+    case METRICS:
+      return isSetMetrics();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -643,6 +718,15 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
         return false;
     }
 
+    boolean this_present_metrics = true && this.isSetMetrics();
+    boolean that_present_metrics = true && that.isSetMetrics();
+    if (this_present_metrics || that_present_metrics) {
+      if (!(this_present_metrics && that_present_metrics))
+        return false;
+      if (!this.metrics.equals(that.metrics))
+        return false;
+    }
+
     return true;
   }
 
@@ -673,6 +757,10 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
     hashCode = hashCode * 8191 + ((isSetEstimate()) ? 131071 : 524287);
     if (isSetEstimate())
       hashCode = hashCode * 8191 + estimate.hashCode();
+
+    hashCode = hashCode * 8191 + ((isSetMetrics()) ? 131071 : 524287);
+    if (isSetMetrics())
+      hashCode = hashCode * 8191 + metrics.hashCode();
 
     return hashCode;
   }
@@ -755,6 +843,16 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
         return lastComparison;
       }
     }
+    lastComparison = java.lang.Boolean.compare(isSetMetrics(), other.isSetMetrics());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetMetrics()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.metrics, other.metrics);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
     return 0;
   }
 
@@ -827,6 +925,16 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
         sb.append("null");
       } else {
         sb.append(this.estimate);
+      }
+      first = false;
+    }
+    if (isSetMetrics()) {
+      if (!first) sb.append(", ");
+      sb.append("metrics:");
+      if (this.metrics == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.metrics);
       }
       first = false;
     }
@@ -963,6 +1071,26 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 21: // METRICS
+            if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
+              {
+                org.apache.thrift.protocol.TMap _map219 = iprot.readMapBegin();
+                struct.metrics = new java.util.HashMap<java.lang.String,java.lang.Long>(2*_map219.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _key220;
+                long _val221;
+                for (int _i222 = 0; _i222 < _map219.size; ++_i222)
+                {
+                  _key220 = iprot.readString();
+                  _val221 = iprot.readI64();
+                  struct.metrics.put(_key220, _val221);
+                }
+                iprot.readMapEnd();
+              }
+              struct.setMetricsIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -994,9 +1122,9 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
         oprot.writeFieldBegin(SPLITS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.splits.size()));
-          for (ScanSplit _iter219 : struct.splits)
+          for (ScanSplit _iter223 : struct.splits)
           {
-            _iter219.write(oprot);
+            _iter223.write(oprot);
           }
           oprot.writeListEnd();
         }
@@ -1027,6 +1155,21 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
           oprot.writeFieldEnd();
         }
       }
+      if (struct.metrics != null) {
+        if (struct.isSetMetrics()) {
+          oprot.writeFieldBegin(METRICS_FIELD_DESC);
+          {
+            oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.I64, struct.metrics.size()));
+            for (java.util.Map.Entry<java.lang.String, java.lang.Long> _iter224 : struct.metrics.entrySet())
+            {
+              oprot.writeString(_iter224.getKey());
+              oprot.writeI64(_iter224.getValue());
+            }
+            oprot.writeMapEnd();
+          }
+          oprot.writeFieldEnd();
+        }
+      }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
     }
@@ -1048,9 +1191,9 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
       oprot.writeBinary(struct.task);
       {
         oprot.writeI32(struct.splits.size());
-        for (ScanSplit _iter220 : struct.splits)
+        for (ScanSplit _iter225 : struct.splits)
         {
-          _iter220.write(oprot);
+          _iter225.write(oprot);
         }
       }
       oprot.writeI64(struct.rowCount);
@@ -1063,12 +1206,25 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
       if (struct.isSetEstimate()) {
         optionals.set(1);
       }
-      oprot.writeBitSet(optionals, 2);
+      if (struct.isSetMetrics()) {
+        optionals.set(2);
+      }
+      oprot.writeBitSet(optionals, 3);
       if (struct.isSetPartitioning()) {
         struct.partitioning.write(oprot);
       }
       if (struct.isSetEstimate()) {
         struct.estimate.write(oprot);
+      }
+      if (struct.isSetMetrics()) {
+        {
+          oprot.writeI32(struct.metrics.size());
+          for (java.util.Map.Entry<java.lang.String, java.lang.Long> _iter226 : struct.metrics.entrySet())
+          {
+            oprot.writeString(_iter226.getKey());
+            oprot.writeI64(_iter226.getValue());
+          }
+        }
       }
     }
 
@@ -1078,14 +1234,14 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
       struct.task = iprot.readBinary();
       struct.setTaskIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list221 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-        struct.splits = new java.util.ArrayList<ScanSplit>(_list221.size);
-        @org.apache.thrift.annotation.Nullable ScanSplit _elem222;
-        for (int _i223 = 0; _i223 < _list221.size; ++_i223)
+        org.apache.thrift.protocol.TList _list227 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+        struct.splits = new java.util.ArrayList<ScanSplit>(_list227.size);
+        @org.apache.thrift.annotation.Nullable ScanSplit _elem228;
+        for (int _i229 = 0; _i229 < _list227.size; ++_i229)
         {
-          _elem222 = new ScanSplit();
-          _elem222.read(iprot);
-          struct.splits.add(_elem222);
+          _elem228 = new ScanSplit();
+          _elem228.read(iprot);
+          struct.splits.add(_elem228);
         }
       }
       struct.setSplitsIsSet(true);
@@ -1095,7 +1251,7 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
       struct.setByteSizeIsSet(true);
       struct.description = iprot.readString();
       struct.setDescriptionIsSet(true);
-      java.util.BitSet incoming = iprot.readBitSet(2);
+      java.util.BitSet incoming = iprot.readBitSet(3);
       if (incoming.get(0)) {
         struct.partitioning = new ScanPartitioning();
         struct.partitioning.read(iprot);
@@ -1105,6 +1261,21 @@ public class ScanPlan implements org.apache.thrift.TBase<ScanPlan, ScanPlan._Fie
         struct.estimate = new ScanEstimate();
         struct.estimate.read(iprot);
         struct.setEstimateIsSet(true);
+      }
+      if (incoming.get(2)) {
+        {
+          org.apache.thrift.protocol.TMap _map230 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.I64); 
+          struct.metrics = new java.util.HashMap<java.lang.String,java.lang.Long>(2*_map230.size);
+          @org.apache.thrift.annotation.Nullable java.lang.String _key231;
+          long _val232;
+          for (int _i233 = 0; _i233 < _map230.size; ++_i233)
+          {
+            _key231 = iprot.readString();
+            _val232 = iprot.readI64();
+            struct.metrics.put(_key231, _val232);
+          }
+        }
+        struct.setMetricsIsSet(true);
       }
     }
   }

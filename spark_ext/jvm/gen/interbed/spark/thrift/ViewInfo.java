@@ -614,14 +614,14 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
           case 2: // COLUMNS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list300 = iprot.readListBegin();
-                struct.columns = new java.util.ArrayList<ViewColumn>(_list300.size);
-                @org.apache.thrift.annotation.Nullable ViewColumn _elem301;
-                for (int _i302 = 0; _i302 < _list300.size; ++_i302)
+                org.apache.thrift.protocol.TList _list320 = iprot.readListBegin();
+                struct.columns = new java.util.ArrayList<ViewColumn>(_list320.size);
+                @org.apache.thrift.annotation.Nullable ViewColumn _elem321;
+                for (int _i322 = 0; _i322 < _list320.size; ++_i322)
                 {
-                  _elem301 = new ViewColumn();
-                  _elem301.read(iprot);
-                  struct.columns.add(_elem301);
+                  _elem321 = new ViewColumn();
+                  _elem321.read(iprot);
+                  struct.columns.add(_elem321);
                 }
                 iprot.readListEnd();
               }
@@ -641,15 +641,15 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
           case 4: // PROPERTIES
             if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
               {
-                org.apache.thrift.protocol.TMap _map303 = iprot.readMapBegin();
-                struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map303.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _key304;
-                @org.apache.thrift.annotation.Nullable java.lang.String _val305;
-                for (int _i306 = 0; _i306 < _map303.size; ++_i306)
+                org.apache.thrift.protocol.TMap _map323 = iprot.readMapBegin();
+                struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map323.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _key324;
+                @org.apache.thrift.annotation.Nullable java.lang.String _val325;
+                for (int _i326 = 0; _i326 < _map323.size; ++_i326)
                 {
-                  _key304 = iprot.readString();
-                  _val305 = iprot.readString();
-                  struct.properties.put(_key304, _val305);
+                  _key324 = iprot.readString();
+                  _val325 = iprot.readString();
+                  struct.properties.put(_key324, _val325);
                 }
                 iprot.readMapEnd();
               }
@@ -683,9 +683,9 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
         oprot.writeFieldBegin(COLUMNS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRUCT, struct.columns.size()));
-          for (ViewColumn _iter307 : struct.columns)
+          for (ViewColumn _iter327 : struct.columns)
           {
-            _iter307.write(oprot);
+            _iter327.write(oprot);
           }
           oprot.writeListEnd();
         }
@@ -702,10 +702,10 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
         oprot.writeFieldBegin(PROPERTIES_FIELD_DESC);
         {
           oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.properties.size()));
-          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter308 : struct.properties.entrySet())
+          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter328 : struct.properties.entrySet())
           {
-            oprot.writeString(_iter308.getKey());
-            oprot.writeString(_iter308.getValue());
+            oprot.writeString(_iter328.getKey());
+            oprot.writeString(_iter328.getValue());
           }
           oprot.writeMapEnd();
         }
@@ -732,17 +732,17 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
       oprot.writeString(struct.query);
       {
         oprot.writeI32(struct.columns.size());
-        for (ViewColumn _iter309 : struct.columns)
+        for (ViewColumn _iter329 : struct.columns)
         {
-          _iter309.write(oprot);
+          _iter329.write(oprot);
         }
       }
       {
         oprot.writeI32(struct.properties.size());
-        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter310 : struct.properties.entrySet())
+        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter330 : struct.properties.entrySet())
         {
-          oprot.writeString(_iter310.getKey());
-          oprot.writeString(_iter310.getValue());
+          oprot.writeString(_iter330.getKey());
+          oprot.writeString(_iter330.getValue());
         }
       }
       java.util.BitSet optionals = new java.util.BitSet();
@@ -761,27 +761,27 @@ public class ViewInfo implements org.apache.thrift.TBase<ViewInfo, ViewInfo._Fie
       struct.query = iprot.readString();
       struct.setQueryIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list311 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
-        struct.columns = new java.util.ArrayList<ViewColumn>(_list311.size);
-        @org.apache.thrift.annotation.Nullable ViewColumn _elem312;
-        for (int _i313 = 0; _i313 < _list311.size; ++_i313)
+        org.apache.thrift.protocol.TList _list331 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRUCT);
+        struct.columns = new java.util.ArrayList<ViewColumn>(_list331.size);
+        @org.apache.thrift.annotation.Nullable ViewColumn _elem332;
+        for (int _i333 = 0; _i333 < _list331.size; ++_i333)
         {
-          _elem312 = new ViewColumn();
-          _elem312.read(iprot);
-          struct.columns.add(_elem312);
+          _elem332 = new ViewColumn();
+          _elem332.read(iprot);
+          struct.columns.add(_elem332);
         }
       }
       struct.setColumnsIsSet(true);
       {
-        org.apache.thrift.protocol.TMap _map314 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-        struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map314.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _key315;
-        @org.apache.thrift.annotation.Nullable java.lang.String _val316;
-        for (int _i317 = 0; _i317 < _map314.size; ++_i317)
+        org.apache.thrift.protocol.TMap _map334 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+        struct.properties = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map334.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _key335;
+        @org.apache.thrift.annotation.Nullable java.lang.String _val336;
+        for (int _i337 = 0; _i337 < _map334.size; ++_i337)
         {
-          _key315 = iprot.readString();
-          _val316 = iprot.readString();
-          struct.properties.put(_key315, _val316);
+          _key335 = iprot.readString();
+          _val336 = iprot.readString();
+          struct.properties.put(_key335, _val336);
         }
       }
       struct.setPropertiesIsSet(true);
