@@ -17,6 +17,7 @@ from interbed.storage.scan.starting_point import PINNED
 from interbed.storage.stream_options import (
     INCREMENTAL_BETWEEN,
     INCREMENTAL_BETWEEN_TIMESTAMP,
+    INCREMENTAL_TO_AUTO_TAG,
     SCAN_MODE,
     SCAN_SNAPSHOT_ID,
     SCAN_TAG_NAME,
@@ -42,6 +43,7 @@ TRAVEL_KEYS = frozenset(
         SCAN_WATERMARK,
         INCREMENTAL_BETWEEN,
         INCREMENTAL_BETWEEN_TIMESTAMP,
+        INCREMENTAL_TO_AUTO_TAG,
         "log.scan",
         "log.scan.timestamp-millis",
     }

@@ -22,13 +22,14 @@ SCAN_CREATION_TIME = "scan.creation-time-millis"
 FALLBACK_BRANCH = "scan.fallback-branch"
 INCREMENTAL_BETWEEN = "incremental-between"
 INCREMENTAL_BETWEEN_TIMESTAMP = "incremental-between-timestamp"
+INCREMENTAL_TO_AUTO_TAG = "incremental-to-auto-tag"
 
 READ_CHANGELOG = "read.changelog"
 
 _MIN_ROWS = ("read.stream.minRowsPerTrigger", "read.stream.maxTriggerDelayMs")
 _TIMES = (SCAN_TIMESTAMP_MILLIS, "log.scan.timestamp-millis", SCAN_TIMESTAMP)
 _SNAPSHOTS = (SCAN_SNAPSHOT_ID, SCAN_TAG_NAME, SCAN_WATERMARK, SCAN_VERSION)
-_INCREMENTS = (INCREMENTAL_BETWEEN, INCREMENTAL_BETWEEN_TIMESTAMP)
+_INCREMENTS = (INCREMENTAL_BETWEEN, INCREMENTAL_BETWEEN_TIMESTAMP, INCREMENTAL_TO_AUTO_TAG)
 
 
 class StartupMode(StrEnum):
@@ -204,6 +205,11 @@ class StreamOptions(OptionReader):
         if last < first:
             raise InvalidOptionError(f"Option '{key}' ends before it begins: '{self.raw[key]}'.")
         return first, last
+
+    @property
+    def incremental_to_auto_tag(self) -> str | None:
+        """The automatic tag up to which changes are read, from the one before it on."""
+        return self.raw.get(INCREMENTAL_TO_AUTO_TAG)
 
     @property
     def incremental_tags_are_snapshots(self) -> bool:

@@ -13,11 +13,12 @@ from interbed.spark_ext.procedures import (
     snapshots,
     statements,
     tags,
+    views,
 )
 from interbed.spark_ext.procedures.procedure import Procedure
 from interbed.storage.errors import InvalidInputError, NotSupportedError
 
-_MODULES = (tags, branches, snapshots, consumers, partitions, files, manifests, migration, compaction)
+_MODULES = (tags, branches, snapshots, consumers, partitions, files, manifests, migration, compaction, views)
 
 PROCEDURES: Mapping[str, Procedure] = {p.name: p for module in _MODULES for p in module.PROCEDURES}
 

@@ -1,4 +1,5 @@
-"""Batch reads of what changed between two snapshots: options `incremental-between` and `incremental-between-timestamp`.
+"""Batch reads of what changed between two snapshots: options `incremental-between`,
+`incremental-between-timestamp` and `incremental-to-auto-tag`.
 
 The first snapshot is excluded, the last one included. `incremental-between-scan-mode` says what tells the changes: new
 files (`delta`), changelog files (`changelog`), either by the table's producer (`auto`), or a comparison of the two
@@ -7,6 +8,7 @@ snapshots (`diff`). Source: documentation page `flink/sql-query`, Batch Incremen
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Protocol
 
 from interbed.storage.errors import InvalidOptionError, NotSupportedError, SnapshotNotFoundError, TagNotFoundError
@@ -25,8 +27,9 @@ from interbed.storage.scan.split import Split
 from interbed.storage.snapshot.changelog import ChangelogManager, earliest_changes
 from interbed.storage.snapshot.snapshot import FIRST_SNAPSHOT_ID, CommitKind, Snapshot
 from interbed.storage.store import TableStore
-from interbed.storage.stream_options import INCREMENTAL_BETWEEN, IncrementalScanMode
+from interbed.storage.stream_options import INCREMENTAL_BETWEEN, INCREMENTAL_TO_AUTO_TAG, IncrementalScanMode
 from interbed.storage.version.tag import TagManager
+from interbed.storage.version.tag_period import TagPeriod
 
 
 class SnapshotFiles(ChangedEntries, Protocol):
@@ -61,7 +64,8 @@ def incremental_plan(store: TableStore, files: SnapshotFiles) -> Plan:
     if between is None or not between.snapshot_ids:
         return Plan(snapshot_id=None, schema_id=store.schema.id, splits=())
     mode = store.options.incremental_scan_mode
-    if between.tagged and not store.options.incremental_tags_are_snapshots:
+    of_automatic = store.options.incremental_to_auto_tag is not None
+    if between.tagged and (of_automatic or not store.options.incremental_tags_are_snapshots):
         # What lies between two tags may have expired, so they are compared.
         mode = IncrementalScanMode.DIFF
     return plan_between(store, files, between, mode)
@@ -100,7 +104,7 @@ def plan_of(snapshot: Snapshot, splits: Sequence[Split]) -> Plan:
 
 
 def chosen_range(store: TableStore) -> Between | None:
-    """The range that the options name; None while the table has no snapshot."""
+    """The range that the options name; None while the table lacks snapshots, or the automatic tags meant."""
     options = store.options
     oldest, newest = store.snapshots.earliest_id(), store.snapshots.latest_id()
     pair = options.incremental_between
@@ -109,6 +113,8 @@ def chosen_range(store: TableStore) -> Between | None:
         if between.last < between.first:
             raise InvalidOptionError(f"Option '{INCREMENTAL_BETWEEN}' ends before it begins: '{','.join(pair)}'.")
         return None if newest is None else between
+    if options.incremental_to_auto_tag is not None:
+        return _up_to_automatic_tag(store, options.incremental_to_auto_tag)
     millis = options.incremental_between_millis
     if millis is None or oldest is None or newest is None:
         return None
@@ -133,6 +139,27 @@ def _named_range(store: TableStore, names: tuple[str, str]) -> Between:
             f"{missing!r}."
         )
     return Between(first=int(names[0]), last=int(names[1]))
+
+
+def _up_to_automatic_tag(store: TableStore, name: str) -> Between | None:
+    """The range from the automatic tag before that one; None when either is not there. InvalidOptionError for a name
+    that no automatic tag has.
+    """
+    options = store.options
+    period = TagPeriod.of(options.tag_creation_period, options.tag_period_formatter, options.tag_period_length)
+    begin = period.begin_of(name)
+    if begin is None:
+        raise InvalidOptionError(
+            f"Option '{INCREMENTAL_TO_AUTO_TAG}' takes the name of an automatic tag, such as "
+            f"'{period.name_of(period.last_closed(datetime.now()))}', not '{name}'."
+        )
+    tags = TagManager(store.file_io, store.paths)
+    last = tags.find(name)
+    earlier = {other: at for other, at in period.of_names(tags.names()).items() if at < begin}
+    if last is None or not earlier:
+        return None
+    first = tags.get(max(earlier, key=lambda other: earlier[other])).snapshot
+    return Between(first=first.id, last=last.snapshot.id, tagged={first.id: first, last.snapshot.id: last.snapshot})
 
 
 def _at_or_before(store: TableStore, millis: int) -> int:

@@ -90,8 +90,7 @@ def create_automatic_tags(store: TableStore) -> list[str]:
 
 def _automatic(tags: TagManager, period: TagPeriod) -> Mapping[str, datetime]:
     """The periods of the tags whose names tell one."""
-    begins = {name: period.begin_of(name) for name in tags.names()}
-    return {name: begin for name, begin in begins.items() if begin is not None}
+    return period.of_names(tags.names())
 
 
 def _make(store: TableStore, tags: TagManager, due: DueTag) -> bool:

@@ -5,6 +5,7 @@ A daily tag is called `2026-01-31`, an hourly one `2026-01-31 07`, one of a peri
 TagPeriodHandler.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -87,6 +88,11 @@ class TagPeriod:
         except ValueError:
             return None
         return begin if self.name_of(begin) == text else None
+
+    def of_names(self, names: Iterable[str]) -> dict[str, datetime]:
+        """The begins of the periods by the names that tell one."""
+        begins = {name: self.begin_of(name) for name in names}
+        return {name: begin for name, begin in begins.items() if begin is not None}
 
     def last_closed(self, moment: datetime) -> datetime:
         """The begin of the last period that is over."""

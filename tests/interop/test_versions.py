@@ -167,6 +167,9 @@ def test_automatic_tags_are_those_of_java(
     expected = table.version("automatic_tags")["tags"]
     assert len(expected) >= 2
     assert {tag.name: tag.snapshot.id for tag in other.tags()} == expected
+    for name in expected:
+        up_to = {"incremental-to-auto-tag": name}
+        assert ours_read(other.copy(up_to)) == table.read(options=up_to).comparable()
     # Each goes on where the other stopped.
     assert ours.create_automatic_tags() == []
 

@@ -61,6 +61,16 @@ SELECT * FROM {lake}.db.v WHERE id = 1;
 ALTER TABLE {lake}.db.t ADD COLUMN more INT;
 SELECT * FROM {lake}.db.v WHERE id = 1;
 -- 1, a
+CALL {lake}.sys.alter_view_dialect('db.v', 'update', 'spark', 'SELECT id, upper(name) AS name FROM t');
+-- true
+SELECT name FROM {lake}.db.v WHERE id = 1;
+-- A
+CALL {lake}.sys.alter_view_dialect(view => 'db.v', action => 'add', query => 'SELECT 1');
+-- ! 'update' replaces it
+CALL {lake}.sys.alter_view_dialect('db.v', 'update', 'flink', 'SELECT 1');
+-- ! no place for one of 'flink'
+CALL {lake}.sys.alter_view_dialect('db.t', 'update', 'spark', 'SELECT 1');
+-- ! no view
 ALTER VIEW {lake}.db.v RENAME TO {lake}.db.w;
 SELECT count(*) FROM {lake}.db.w;
 -- 3

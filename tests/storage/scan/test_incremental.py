@@ -136,6 +136,20 @@ def test_ranges_can_be_named_by_time_and_by_tags(tmp_path: Path) -> None:
         ids(incremental_between="one,two")
 
 
+def test_an_automatic_tag_is_compared_with_the_one_before(tmp_path: Path) -> None:
+    table = create(tmp_path)
+    for number, tag in enumerate(("2026-01-30", "mine", "2026-02-01", "2026-02-02")):
+        upsert(table, {number: "x"})
+        table.create_tag(tag, number + 1)
+
+    def ids(tag: str) -> list[int]:
+        return sorted(table.copy({"incremental-to-auto-tag": tag}).scan().to_arrow()["id"].to_pylist())
+
+    assert [ids(tag) for tag in ("2026-02-02", "2026-02-01", "2026-01-30", "2026-01-31")] == [[3], [1, 2], [], []]
+    with pytest.raises(InvalidOptionError, match=r"an automatic tag, such as '20..-..-..', not 'mine'"):
+        ids("mine")
+
+
 def test_an_empty_table_has_no_changes(tmp_path: Path) -> None:
     table = create(tmp_path)
     assert table.copy({"incremental-between": "1,2"}).scan().to_arrow().num_rows == 0

@@ -22,10 +22,13 @@ import scala.runtime.AbstractFunction1;
  * <p>Each stands for the table, read with an option; Spark looks the table up as it does any other.
  */
 final class IncrementalFunctions {
+  private static final String TO_AUTO_TAG = "paimon_incremental_to_auto_tag";
+
   private static final Map<String, String> OPTIONS =
       Map.of(
           "paimon_incremental_query", "incremental-between",
-          "paimon_incremental_between_timestamp", "incremental-between-timestamp");
+          "paimon_incremental_between_timestamp", "incremental-between-timestamp",
+          TO_AUTO_TAG, "incremental-to-auto-tag");
 
   private IncrementalFunctions() {}
 
@@ -53,13 +56,14 @@ final class IncrementalFunctions {
       }
       texts.add(value.toString());
     }
-    if (texts.size() != 3) {
-      throw new IllegalArgumentException(
-          name + " takes the name of a table, a start and an end, not " + texts.size() + " arguments");
+    boolean toTag = name.equals(TO_AUTO_TAG);
+    if (texts.size() != (toTag ? 2 : 3)) {
+      String taken = toTag ? "the name of a table and a tag" : "the name of a table, a start and an end";
+      throw new IllegalArgumentException(name + " takes " + taken + ", not " + texts.size() + " arguments");
     }
     return new UnresolvedRelation(
         CatalystSqlParser$.MODULE$.parseMultipartIdentifier(texts.get(0)),
-        new CaseInsensitiveStringMap(Map.of(option, texts.get(1) + "," + texts.get(2))),
+        new CaseInsensitiveStringMap(Map.of(option, String.join(",", texts.subList(1, texts.size())))),
         false);
   }
 }
