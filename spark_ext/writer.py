@@ -156,6 +156,7 @@ class CommitToken:
         """Delete what attempts of tasks left in the messages' buckets whose messages were not the ones committed."""
         named = {f.file_name for m in messages for f in (*m.new_files, *m.changelog_files, *m.compact_after)}
         named |= {f.file_name for m in messages for f in m.compact_changelog}
+        named |= {name for m in messages for f in (*m.new_files, *m.compact_after) for name in f.extra_files}
         store = table.store
         for partition, bucket in {(m.partition, m.bucket) for m in messages}:
             found = store.file_io.list(store.paths.bucket_directory(partition, bucket))

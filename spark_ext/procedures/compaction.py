@@ -6,7 +6,6 @@ the tasks bear the job's name, so that a job that fails leaves none of them (see
 """
 
 import json
-import uuid
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +13,6 @@ from datetime import timedelta
 from typing import Any
 
 from interbed.catalog.table_compaction import TablePatterns, tables_meant
-from interbed.spark_ext.handle import TableHandle
 from interbed.spark_ext.procedures.call import ProcedureCall
 from interbed.spark_ext.procedures.procedure import (
     DONE,
@@ -27,6 +25,7 @@ from interbed.spark_ext.procedures.procedure import (
     column,
     optional,
 )
+from interbed.spark_ext.procedures.table_job import begun, table_of
 from interbed.spark_ext.writer import CommitToken, decode_messages, encode_messages
 from interbed.storage.bucket.mode import BucketMode, bucket_mode
 from interbed.storage.errors import CommitFailedError, InterbedError
@@ -37,7 +36,6 @@ from interbed.storage.scan.partition_filter import PartitionChoice
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.sort.order import SortOrder
 from interbed.storage.table import Table
-from interbed.thrift_idl.planner.ttypes import WriteMode
 
 _PARALLELISM = "sink.parallelism"
 _FAILED, _FILES, _RANGES = b"!", b"f", b"r"
@@ -92,7 +90,7 @@ def _compact(call: ProcedureCall) -> Answer:
         tasks = plan_sort_tasks(table.store, order, partition=chosen, parallelism=parallelism)
     if not tasks:
         return DONE
-    work = _Work(token=_begun(call, str(name.of_table), table), tasks=tuple(tasks))
+    work = _Work(token=begun(call, str(name.of_table), table), tasks=tuple(tasks))
     return _job(f"Compact {name.of_table}", [work])
 
 
@@ -152,7 +150,7 @@ def _compact_database(call: ProcedureCall) -> Answer:
             table = call.catalog.get_table(name).copy({"write-only": "false", **call.options()})
             tasks = plan_tasks(table.store)
             if tasks:
-                works.append(_Work(token=_begun(call, name, table), tasks=tuple(tasks)))
+                works.append(_Work(token=begun(call, name, table), tasks=tuple(tasks)))
             else:
                 idle += 1
         except InterbedError as error:
@@ -177,26 +175,6 @@ def _summary(done: int, failures: Sequence[str]) -> Answer:
 
 
 # -- the job -----------------------------------------------------------------------------------------------------------
-
-
-def _begun(call: ProcedureCall, name: str, table: Table) -> CommitToken:
-    database, _, table_name = name.partition(".")
-    token = CommitToken(
-        handle=TableHandle(
-            catalog=call.catalog_name,
-            catalog_options=call.catalog_options,
-            database=database,
-            table=table_name,
-            location=table.location,
-            schema_json=table.schema.to_json(),
-            snapshot_id=None,
-            dynamic_options=table.store.dynamic_options,
-        ),
-        commit_user=str(uuid.uuid4()),
-        mode=WriteMode.APPEND,
-    )
-    token.mark(table)
-    return token
 
 
 def _job(description: str, works: Sequence[_Work], noted: Mapping[str, Any] | None = None) -> Job:
@@ -260,7 +238,7 @@ def _with_ranges(work: _Work, results: Sequence[bytes]) -> _Work:
 
 def _finished(call: ProcedureCall, work: _Work, results: Sequence[bytes]) -> _Work:
     token = work.token
-    table = call.catalog.get_table(f"{token.handle.database}.{token.handle.table}").copy(token.handle.dynamic_options)
+    table = table_of(call, token)
     failures = [result[1:].decode() for result in results if result.startswith(_FAILED)]
     messages = decode_messages([result[1:] for result in results if result.startswith(_FILES)])
     try:

@@ -42,22 +42,7 @@ def _purge_files(call: ProcedureCall) -> Answer:
     return (("Success",),)
 
 
-def _rewrite_file_index(call: ProcedureCall) -> Answer:
-    done = call.table().rewrite_file_index(where=call.given("where"))
-    return ((done.partitions, done.files),)
-
-
 PROCEDURES = (
-    Procedure(
-        name="rewrite_file_index",
-        description="Gives the files of a table, or of the partitions that a filter selects, the indexes of new files.",
-        parameters=(TABLE, optional("where")),
-        columns=(
-            column("written_partitions", ArgumentType.INT),
-            column("written_indexes", ArgumentType.INT),
-        ),
-        call=_rewrite_file_index,
-    ),
     Procedure(
         name="remove_orphan_files",
         description="Deletes files that no snapshot, tag or branch names, of a table or of all tables 'db.*'.",

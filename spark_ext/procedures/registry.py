@@ -6,6 +6,7 @@ from interbed.spark_ext.procedures import (
     branches,
     compaction,
     consumers,
+    file_indexes,
     files,
     manifests,
     migration,
@@ -18,7 +19,19 @@ from interbed.spark_ext.procedures import (
 from interbed.spark_ext.procedures.procedure import Procedure
 from interbed.storage.errors import InvalidInputError, NotSupportedError
 
-_MODULES = (tags, branches, snapshots, consumers, partitions, files, manifests, migration, compaction, views)
+_MODULES = (
+    tags,
+    branches,
+    snapshots,
+    consumers,
+    partitions,
+    files,
+    file_indexes,
+    manifests,
+    migration,
+    compaction,
+    views,
+)
 
 PROCEDURES: Mapping[str, Procedure] = {p.name: p for module in _MODULES for p in module.PROCEDURES}
 

@@ -5,7 +5,7 @@ get a new name, since older snapshots still name the old one. Source: paimon-cor
 """
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -16,7 +16,6 @@ from interbed.storage.file_index.api import INDEX_SUFFIX, FileIndexes
 from interbed.storage.file_index.writer import TableFileIndexWriter
 from interbed.storage.format.layout import DataFileLayout
 from interbed.storage.manifest.data_file import DataFileMeta
-from interbed.storage.manifest.entry import ManifestEntry
 from interbed.storage.read.file_read import FileRead
 from interbed.storage.scan.partition_filter import PartitionChoice
 from interbed.storage.scan.scan import TableScan
@@ -43,6 +42,25 @@ def rewrite_file_indexes(store: TableStore, partition: PartitionChoice = None) -
     a table with a primary key, CommitConflictError when another writer replaced a file meanwhile, and as a commit does;
     after an error nothing is left.
     """
+    chosen = files_to_index(store, partition)
+    messages = index_files(store, chosen)
+    try:
+        ids = FileStoreCommit(store, str(uuid.uuid4()), new_user=True).commit(messages) if messages else []
+    except CommitStateUnknownError:
+        raise
+    except BaseException:
+        delete_indexes(store, messages)
+        raise
+    return IndexRewrite(
+        partitions=len({m.partition for m in messages}), files=len(messages), snapshot_id=ids[-1] if ids else None
+    )
+
+
+def files_to_index(store: TableStore, partition: PartitionChoice = None) -> list[CommitMessage]:
+    """The files of the partitions, or all, each as a message that replaces it by nothing yet; for index_files.
+
+    Raises NotSupportedError for indexes that pick rows of a table with a primary key.
+    """
     check_writable(store)
     layout = DataFileLayout.of(store.schema, store.options)
     if store.schema.has_primary_key and layout.file_indexes.picks_rows:
@@ -51,50 +69,62 @@ def rewrite_file_indexes(store: TableStore, partition: PartitionChoice = None) -
             "Files of a table with a primary key get indexes other than bloom filters when they are written; compact "
             "the table in full, which writes them anew."
         )
-    rewriter = _Rewriter(store, layout)
-    messages: list[CommitMessage] = []
-    partitions: set[bytes] = set()
+    return [
+        CommitMessage(
+            partition=entry.partition,
+            bucket=entry.bucket,
+            total_buckets=entry.total_buckets,
+            compact_before=(entry.file,),
+        )
+        for entry in TableScan(store, partition_filter=partition).entries()
+    ]
+
+
+def index_files(store: TableStore, chosen: Sequence[CommitMessage], *, prefix: str = "") -> list[CommitMessage]:
+    """Write the indexes of files that files_to_index chose; the messages to commit, of those that had others.
+
+    `prefix` begins the names of the files that are written; without one they are named after the data files. After an
+    error nothing is left.
+    """
+    rewriter = _Rewriter(store, DataFileLayout.of(store.schema, store.options), prefix)
     try:
-        for entry in TableScan(store, partition_filter=partition).entries():
-            indexed = rewriter.indexed(entry)
-            if indexed == entry.file:
-                continue
-            partitions.add(entry.partition)
-            messages.append(
-                CommitMessage(
-                    partition=entry.partition,
-                    bucket=entry.bucket,
-                    total_buckets=entry.total_buckets,
-                    compact_before=(entry.file,),
-                    compact_after=(indexed,),
-                )
-            )
-        ids = FileStoreCommit(store, str(uuid.uuid4()), new_user=True).commit(messages) if messages else []
-    except CommitStateUnknownError:
-        raise
+        done = [replace(m, compact_after=(rewriter.indexed(m, m.compact_before[0]),)) for m in chosen]
     except BaseException:
-        # The commit leaves data files that were there before alone, and what is beside them.
         store.file_io.delete_quietly(rewriter.written)
         raise
-    return IndexRewrite(partitions=len(partitions), files=len(messages), snapshot_id=ids[-1] if ids else None)
+    return [m for m in done if m.compact_after != m.compact_before]
+
+
+def delete_indexes(store: TableStore, messages: Sequence[CommitMessage]) -> None:
+    """Delete what index_files has written, which a commit leaves alone because it is beside files that were there."""
+    paths: list[str] = []
+    for message in messages:
+        (before,), (after,) = message.compact_before, message.compact_after
+        folder = _path(store, message, before).rpartition("/")[0]
+        paths += (f"{folder}/{name}" for name in after.extra_files if name not in before.extra_files)
+    store.file_io.delete_quietly(paths)
+
+
+def _path(store: TableStore, message: CommitMessage, file: DataFileMeta) -> str:
+    directory = store.paths.bucket_directory(message.partition, message.bucket)
+    return file.external_path or f"{directory}/{file.file_name}"
 
 
 class _Rewriter:
     """Makes indexes of one file after the other."""
 
-    def __init__(self, store: TableStore, layout: DataFileLayout) -> None:
+    def __init__(self, store: TableStore, layout: DataFileLayout, prefix: str) -> None:
         self._store = store
+        self._prefix = prefix
         self._spec = layout.file_indexes
         wanted = {column.column for column in self._spec.columns}
         self._fields = [field for field in store.schema.fields if field.name in wanted]
         self._read = FileRead(store, self._fields)
         self.written: list[str] = []
 
-    def indexed(self, entry: ManifestEntry) -> DataFileMeta:
+    def indexed(self, place: CommitMessage, file: DataFileMeta) -> DataFileMeta:
         """The file with its indexes of today; the file itself if they are the same."""
-        file = entry.file
-        directory = self._store.paths.bucket_directory(entry.partition, entry.bucket)
-        path = file.external_path or f"{directory}/{file.file_name}"
+        path = _path(self._store, place, file)
         folder = path.rpartition("/")[0]
         found = self._made(file, path)
         before = [name for name in file.extra_files if name.endswith(INDEX_SUFFIX)]
@@ -103,11 +133,16 @@ class _Rewriter:
             return replace(file, extra_files=others, embedded_file_index=found.embedded)
         if len(before) == 1 and self._store.file_io.read_bytes(f"{folder}/{before[0]}") == found.file:
             return file
-        name = f"{file.file_name}{INDEX_SUFFIX}" if not before else f"{file.file_name}-{uuid.uuid4().hex}{INDEX_SUFFIX}"
+        name = self._name(file, is_first=not before)
         self.written.append(f"{folder}/{name}")
         with self._store.file_io.open_output(f"{folder}/{name}") as output:
             output.write(found.file)
         return replace(file, extra_files=(*others, name), embedded_file_index=None)
+
+    def _name(self, file: DataFileMeta, *, is_first: bool) -> str:
+        if is_first and not self._prefix:
+            return f"{file.file_name}{INDEX_SUFFIX}"
+        return f"{self._prefix or f'{file.file_name}-'}{uuid.uuid4().hex}{INDEX_SUFFIX}"
 
     def _made(self, file: DataFileMeta, path: str) -> FileIndexes:
         if not self._fields:

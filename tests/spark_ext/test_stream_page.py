@@ -10,7 +10,7 @@ PAGE = Page("spark-streaming.md")
 
 def test_the_statements_of_the_page_do_what_they_say(lake: Lake) -> None:
     lake.sql("USE {lake}.db")
-    assert PAGE.run_sql(lake.sql) == 6
+    assert PAGE.run_sql(lake.sql) == 7
 
 
 def test_the_streams_of_the_page_can_be_started(lake: Lake, tmp_path: Path) -> None:

@@ -2159,11 +2159,12 @@ class ScanPlan(object):
      - description: Said by EXPLAIN.
      - partitioning: Absent: splits have no keys.
      - estimate: Absent: the rows and bytes of the plan are all that is known.
+     - metrics: What the planning found, by name; shown in Spark's UI.
 
     """
 
 
-    def __init__(self, task=None, splits=None, rowCount=None, byteSize=None, description=None, partitioning=None, estimate=None,):
+    def __init__(self, task=None, splits=None, rowCount=None, byteSize=None, description=None, partitioning=None, estimate=None, metrics=None,):
         self.task = task
         self.splits = splits
         self.rowCount = rowCount
@@ -2171,6 +2172,7 @@ class ScanPlan(object):
         self.description = description
         self.partitioning = partitioning
         self.estimate = estimate
+        self.metrics = metrics
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -2224,6 +2226,17 @@ class ScanPlan(object):
                     self.estimate.read(iprot)
                 else:
                     iprot.skip(ftype)
+            elif fid == 21:
+                if ftype == TType.MAP:
+                    self.metrics = {}
+                    (_ktype198, _vtype199, _size197) = iprot.readMapBegin()
+                    for _i201 in range(_size197):
+                        _key202 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val203 = iprot.readI64()
+                        self.metrics[_key202] = _val203
+                    iprot.readMapEnd()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -2241,8 +2254,8 @@ class ScanPlan(object):
         if self.splits is not None:
             oprot.writeFieldBegin('splits', TType.LIST, 2)
             oprot.writeListBegin(TType.STRUCT, len(self.splits))
-            for iter197 in self.splits:
-                iter197.write(oprot)
+            for iter204 in self.splits:
+                iter204.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.rowCount is not None:
@@ -2264,6 +2277,14 @@ class ScanPlan(object):
         if self.estimate is not None:
             oprot.writeFieldBegin('estimate', TType.STRUCT, 20)
             self.estimate.write(oprot)
+            oprot.writeFieldEnd()
+        if self.metrics is not None:
+            oprot.writeFieldBegin('metrics', TType.MAP, 21)
+            oprot.writeMapBegin(TType.STRING, TType.I64, len(self.metrics))
+            for kiter205, viter206 in self.metrics.items():
+                oprot.writeString(kiter205.encode('utf-8') if sys.version_info[0] == 2 else kiter205)
+                oprot.writeI64(viter206)
+            oprot.writeMapEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -2448,11 +2469,11 @@ class ScanEstimate(object):
             elif fid == 3:
                 if ftype == TType.LIST:
                     self.columns = []
-                    (_etype201, _size198) = iprot.readListBegin()
-                    for _i202 in range(_size198):
-                        _elem203 = ColumnEstimate()
-                        _elem203.read(iprot)
-                        self.columns.append(_elem203)
+                    (_etype210, _size207) = iprot.readListBegin()
+                    for _i211 in range(_size207):
+                        _elem212 = ColumnEstimate()
+                        _elem212.read(iprot)
+                        self.columns.append(_elem212)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -2477,8 +2498,8 @@ class ScanEstimate(object):
         if self.columns is not None:
             oprot.writeFieldBegin('columns', TType.LIST, 3)
             oprot.writeListBegin(TType.STRUCT, len(self.columns))
-            for iter204 in self.columns:
-                iter204.write(oprot)
+            for iter213 in self.columns:
+                iter213.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -2598,10 +2619,10 @@ class AggregateAnswer(object):
             if fid == 1:
                 if ftype == TType.LIST:
                     self.rows = []
-                    (_etype208, _size205) = iprot.readListBegin()
-                    for _i209 in range(_size205):
-                        _elem210 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.rows.append(_elem210)
+                    (_etype217, _size214) = iprot.readListBegin()
+                    for _i218 in range(_size214):
+                        _elem219 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.rows.append(_elem219)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -2618,8 +2639,8 @@ class AggregateAnswer(object):
         if self.rows is not None:
             oprot.writeFieldBegin('rows', TType.LIST, 1)
             oprot.writeListBegin(TType.STRING, len(self.rows))
-            for iter211 in self.rows:
-                oprot.writeString(iter211.encode('utf-8') if sys.version_info[0] == 2 else iter211)
+            for iter220 in self.rows:
+                oprot.writeString(iter220.encode('utf-8') if sys.version_info[0] == 2 else iter220)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -2917,10 +2938,10 @@ class WriteRequest(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.filters = []
-                    (_etype215, _size212) = iprot.readListBegin()
-                    for _i216 in range(_size212):
-                        _elem217 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.filters.append(_elem217)
+                    (_etype224, _size221) = iprot.readListBegin()
+                    for _i225 in range(_size221):
+                        _elem226 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.filters.append(_elem226)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -2937,11 +2958,11 @@ class WriteRequest(object):
             elif fid == 5:
                 if ftype == TType.MAP:
                     self.options = {}
-                    (_ktype219, _vtype220, _size218) = iprot.readMapBegin()
-                    for _i222 in range(_size218):
-                        _key223 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val224 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.options[_key223] = _val224
+                    (_ktype228, _vtype229, _size227) = iprot.readMapBegin()
+                    for _i231 in range(_size227):
+                        _key232 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val233 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.options[_key232] = _val233
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
@@ -2953,10 +2974,10 @@ class WriteRequest(object):
             elif fid == 7:
                 if ftype == TType.LIST:
                     self.scanned = []
-                    (_etype228, _size225) = iprot.readListBegin()
-                    for _i229 in range(_size225):
-                        _elem230 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.scanned.append(_elem230)
+                    (_etype237, _size234) = iprot.readListBegin()
+                    for _i238 in range(_size234):
+                        _elem239 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.scanned.append(_elem239)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -2982,8 +3003,8 @@ class WriteRequest(object):
         if self.filters is not None:
             oprot.writeFieldBegin('filters', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.filters))
-            for iter231 in self.filters:
-                oprot.writeString(iter231.encode('utf-8') if sys.version_info[0] == 2 else iter231)
+            for iter240 in self.filters:
+                oprot.writeString(iter240.encode('utf-8') if sys.version_info[0] == 2 else iter240)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.schemaJson is not None:
@@ -2997,9 +3018,9 @@ class WriteRequest(object):
         if self.options is not None:
             oprot.writeFieldBegin('options', TType.MAP, 5)
             oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.options))
-            for kiter232, viter233 in self.options.items():
-                oprot.writeString(kiter232.encode('utf-8') if sys.version_info[0] == 2 else kiter232)
-                oprot.writeString(viter233.encode('utf-8') if sys.version_info[0] == 2 else viter233)
+            for kiter241, viter242 in self.options.items():
+                oprot.writeString(kiter241.encode('utf-8') if sys.version_info[0] == 2 else kiter241)
+                oprot.writeString(viter242.encode('utf-8') if sys.version_info[0] == 2 else viter242)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         if self.followsFromSnapshot is not None:
@@ -3009,8 +3030,8 @@ class WriteRequest(object):
         if self.scanned is not None:
             oprot.writeFieldBegin('scanned', TType.LIST, 7)
             oprot.writeListBegin(TType.STRING, len(self.scanned))
-            for iter234 in self.scanned:
-                oprot.writeString(iter234.encode('utf-8') if sys.version_info[0] == 2 else iter234)
+            for iter243 in self.scanned:
+                oprot.writeString(iter243.encode('utf-8') if sys.version_info[0] == 2 else iter243)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.distinctKeys is not None:
@@ -3132,12 +3153,14 @@ class CommitResult(object):
     """
     Attributes:
      - snapshotId: Absent when there was nothing to commit.
+     - metrics: What the commit did, by name; shown in Spark's UI.
 
     """
 
 
-    def __init__(self, snapshotId=None,):
+    def __init__(self, snapshotId=None, metrics=None,):
         self.snapshotId = snapshotId
+        self.metrics = metrics
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -3153,6 +3176,17 @@ class CommitResult(object):
                     self.snapshotId = iprot.readI64()
                 else:
                     iprot.skip(ftype)
+            elif fid == 2:
+                if ftype == TType.MAP:
+                    self.metrics = {}
+                    (_ktype245, _vtype246, _size244) = iprot.readMapBegin()
+                    for _i248 in range(_size244):
+                        _key249 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val250 = iprot.readI64()
+                        self.metrics[_key249] = _val250
+                    iprot.readMapEnd()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -3166,6 +3200,14 @@ class CommitResult(object):
         if self.snapshotId is not None:
             oprot.writeFieldBegin('snapshotId', TType.I64, 1)
             oprot.writeI64(self.snapshotId)
+            oprot.writeFieldEnd()
+        if self.metrics is not None:
+            oprot.writeFieldBegin('metrics', TType.MAP, 2)
+            oprot.writeMapBegin(TType.STRING, TType.I64, len(self.metrics))
+            for kiter251, viter252 in self.metrics.items():
+                oprot.writeString(kiter251.encode('utf-8') if sys.version_info[0] == 2 else kiter251)
+                oprot.writeI64(viter252)
+            oprot.writeMapEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -3315,11 +3357,11 @@ class ProcedureInfo(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.parameters = []
-                    (_etype238, _size235) = iprot.readListBegin()
-                    for _i239 in range(_size235):
-                        _elem240 = ProcedureParameter()
-                        _elem240.read(iprot)
-                        self.parameters.append(_elem240)
+                    (_etype256, _size253) = iprot.readListBegin()
+                    for _i257 in range(_size253):
+                        _elem258 = ProcedureParameter()
+                        _elem258.read(iprot)
+                        self.parameters.append(_elem258)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -3350,8 +3392,8 @@ class ProcedureInfo(object):
         if self.parameters is not None:
             oprot.writeFieldBegin('parameters', TType.LIST, 2)
             oprot.writeListBegin(TType.STRUCT, len(self.parameters))
-            for iter241 in self.parameters:
-                iter241.write(oprot)
+            for iter259 in self.parameters:
+                iter259.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.resultSchemaJson is not None:
@@ -3517,11 +3559,11 @@ class PartitionInfo(object):
             elif fid == 2:
                 if ftype == TType.MAP:
                     self.figures = {}
-                    (_ktype243, _vtype244, _size242) = iprot.readMapBegin()
-                    for _i246 in range(_size242):
-                        _key247 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val248 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.figures[_key247] = _val248
+                    (_ktype261, _vtype262, _size260) = iprot.readMapBegin()
+                    for _i264 in range(_size260):
+                        _key265 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val266 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.figures[_key265] = _val266
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
@@ -3542,9 +3584,9 @@ class PartitionInfo(object):
         if self.figures is not None:
             oprot.writeFieldBegin('figures', TType.MAP, 2)
             oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.figures))
-            for kiter249, viter250 in self.figures.items():
-                oprot.writeString(kiter249.encode('utf-8') if sys.version_info[0] == 2 else kiter249)
-                oprot.writeString(viter250.encode('utf-8') if sys.version_info[0] == 2 else viter250)
+            for kiter267, viter268 in self.figures.items():
+                oprot.writeString(kiter267.encode('utf-8') if sys.version_info[0] == 2 else kiter267)
+                oprot.writeString(viter268.encode('utf-8') if sys.version_info[0] == 2 else viter268)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -3610,10 +3652,10 @@ class ProcedureJob(object):
             elif fid == 3:
                 if ftype == TType.LIST:
                     self.tasks = []
-                    (_etype254, _size251) = iprot.readListBegin()
-                    for _i255 in range(_size251):
-                        _elem256 = iprot.readBinary()
-                        self.tasks.append(_elem256)
+                    (_etype272, _size269) = iprot.readListBegin()
+                    for _i273 in range(_size269):
+                        _elem274 = iprot.readBinary()
+                        self.tasks.append(_elem274)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -3643,8 +3685,8 @@ class ProcedureJob(object):
         if self.tasks is not None:
             oprot.writeFieldBegin('tasks', TType.LIST, 3)
             oprot.writeListBegin(TType.STRING, len(self.tasks))
-            for iter257 in self.tasks:
-                oprot.writeBinary(iter257)
+            for iter275 in self.tasks:
+                oprot.writeBinary(iter275)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.token is not None:
@@ -3704,10 +3746,10 @@ class ProcedureAnswer(object):
             if fid == 1:
                 if ftype == TType.LIST:
                     self.rows = []
-                    (_etype261, _size258) = iprot.readListBegin()
-                    for _i262 in range(_size258):
-                        _elem263 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.rows.append(_elem263)
+                    (_etype279, _size276) = iprot.readListBegin()
+                    for _i280 in range(_size276):
+                        _elem281 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.rows.append(_elem281)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -3730,8 +3772,8 @@ class ProcedureAnswer(object):
         if self.rows is not None:
             oprot.writeFieldBegin('rows', TType.LIST, 1)
             oprot.writeListBegin(TType.STRING, len(self.rows))
-            for iter264 in self.rows:
-                oprot.writeString(iter264.encode('utf-8') if sys.version_info[0] == 2 else iter264)
+            for iter282 in self.rows:
+                oprot.writeString(iter282.encode('utf-8') if sys.version_info[0] == 2 else iter282)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.job is not None:
@@ -3873,11 +3915,11 @@ class ViewInfo(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.columns = []
-                    (_etype268, _size265) = iprot.readListBegin()
-                    for _i269 in range(_size265):
-                        _elem270 = ViewColumn()
-                        _elem270.read(iprot)
-                        self.columns.append(_elem270)
+                    (_etype286, _size283) = iprot.readListBegin()
+                    for _i287 in range(_size283):
+                        _elem288 = ViewColumn()
+                        _elem288.read(iprot)
+                        self.columns.append(_elem288)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -3889,11 +3931,11 @@ class ViewInfo(object):
             elif fid == 4:
                 if ftype == TType.MAP:
                     self.properties = {}
-                    (_ktype272, _vtype273, _size271) = iprot.readMapBegin()
-                    for _i275 in range(_size271):
-                        _key276 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val277 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.properties[_key276] = _val277
+                    (_ktype290, _vtype291, _size289) = iprot.readMapBegin()
+                    for _i293 in range(_size289):
+                        _key294 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val295 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.properties[_key294] = _val295
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
@@ -3914,8 +3956,8 @@ class ViewInfo(object):
         if self.columns is not None:
             oprot.writeFieldBegin('columns', TType.LIST, 2)
             oprot.writeListBegin(TType.STRUCT, len(self.columns))
-            for iter278 in self.columns:
-                iter278.write(oprot)
+            for iter296 in self.columns:
+                iter296.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.comment is not None:
@@ -3925,9 +3967,9 @@ class ViewInfo(object):
         if self.properties is not None:
             oprot.writeFieldBegin('properties', TType.MAP, 4)
             oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.properties))
-            for kiter279, viter280 in self.properties.items():
-                oprot.writeString(kiter279.encode('utf-8') if sys.version_info[0] == 2 else kiter279)
-                oprot.writeString(viter280.encode('utf-8') if sys.version_info[0] == 2 else viter280)
+            for kiter297, viter298 in self.properties.items():
+                oprot.writeString(kiter297.encode('utf-8') if sys.version_info[0] == 2 else kiter297)
+                oprot.writeString(viter298.encode('utf-8') if sys.version_info[0] == 2 else viter298)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -4135,6 +4177,7 @@ ScanPlan.thrift_spec = (
     None,  # 18
     None,  # 19
     (20, TType.STRUCT, 'estimate', [ScanEstimate, None], None, ),  # 20
+    (21, TType.MAP, 'metrics', (TType.STRING, 'UTF8', TType.I64, None, False), None, ),  # 21
 )
 all_structs.append(ColumnEstimate)
 ColumnEstimate.thrift_spec = (
@@ -4207,6 +4250,7 @@ all_structs.append(CommitResult)
 CommitResult.thrift_spec = (
     None,  # 0
     (1, TType.I64, 'snapshotId', None, None, ),  # 1
+    (2, TType.MAP, 'metrics', (TType.STRING, 'UTF8', TType.I64, None, False), None, ),  # 2
 )
 all_structs.append(ProcedureParameter)
 ProcedureParameter.thrift_spec = (

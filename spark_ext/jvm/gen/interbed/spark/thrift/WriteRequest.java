@@ -1019,13 +1019,13 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
           case 2: // FILTERS
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list240 = iprot.readListBegin();
-                struct.filters = new java.util.ArrayList<java.lang.String>(_list240.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem241;
-                for (int _i242 = 0; _i242 < _list240.size; ++_i242)
+                org.apache.thrift.protocol.TList _list250 = iprot.readListBegin();
+                struct.filters = new java.util.ArrayList<java.lang.String>(_list250.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem251;
+                for (int _i252 = 0; _i252 < _list250.size; ++_i252)
                 {
-                  _elem241 = iprot.readString();
-                  struct.filters.add(_elem241);
+                  _elem251 = iprot.readString();
+                  struct.filters.add(_elem251);
                 }
                 iprot.readListEnd();
               }
@@ -1053,15 +1053,15 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
           case 5: // OPTIONS
             if (schemeField.type == org.apache.thrift.protocol.TType.MAP) {
               {
-                org.apache.thrift.protocol.TMap _map243 = iprot.readMapBegin();
-                struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map243.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _key244;
-                @org.apache.thrift.annotation.Nullable java.lang.String _val245;
-                for (int _i246 = 0; _i246 < _map243.size; ++_i246)
+                org.apache.thrift.protocol.TMap _map253 = iprot.readMapBegin();
+                struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map253.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _key254;
+                @org.apache.thrift.annotation.Nullable java.lang.String _val255;
+                for (int _i256 = 0; _i256 < _map253.size; ++_i256)
                 {
-                  _key244 = iprot.readString();
-                  _val245 = iprot.readString();
-                  struct.options.put(_key244, _val245);
+                  _key254 = iprot.readString();
+                  _val255 = iprot.readString();
+                  struct.options.put(_key254, _val255);
                 }
                 iprot.readMapEnd();
               }
@@ -1081,13 +1081,13 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
           case 7: // SCANNED
             if (schemeField.type == org.apache.thrift.protocol.TType.LIST) {
               {
-                org.apache.thrift.protocol.TList _list247 = iprot.readListBegin();
-                struct.scanned = new java.util.ArrayList<java.lang.String>(_list247.size);
-                @org.apache.thrift.annotation.Nullable java.lang.String _elem248;
-                for (int _i249 = 0; _i249 < _list247.size; ++_i249)
+                org.apache.thrift.protocol.TList _list257 = iprot.readListBegin();
+                struct.scanned = new java.util.ArrayList<java.lang.String>(_list257.size);
+                @org.apache.thrift.annotation.Nullable java.lang.String _elem258;
+                for (int _i259 = 0; _i259 < _list257.size; ++_i259)
                 {
-                  _elem248 = iprot.readString();
-                  struct.scanned.add(_elem248);
+                  _elem258 = iprot.readString();
+                  struct.scanned.add(_elem258);
                 }
                 iprot.readListEnd();
               }
@@ -1129,9 +1129,9 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
         oprot.writeFieldBegin(FILTERS_FIELD_DESC);
         {
           oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.filters.size()));
-          for (java.lang.String _iter250 : struct.filters)
+          for (java.lang.String _iter260 : struct.filters)
           {
-            oprot.writeString(_iter250);
+            oprot.writeString(_iter260);
           }
           oprot.writeListEnd();
         }
@@ -1151,10 +1151,10 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
         oprot.writeFieldBegin(OPTIONS_FIELD_DESC);
         {
           oprot.writeMapBegin(new org.apache.thrift.protocol.TMap(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING, struct.options.size()));
-          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter251 : struct.options.entrySet())
+          for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter261 : struct.options.entrySet())
           {
-            oprot.writeString(_iter251.getKey());
-            oprot.writeString(_iter251.getValue());
+            oprot.writeString(_iter261.getKey());
+            oprot.writeString(_iter261.getValue());
           }
           oprot.writeMapEnd();
         }
@@ -1170,9 +1170,9 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
           oprot.writeFieldBegin(SCANNED_FIELD_DESC);
           {
             oprot.writeListBegin(new org.apache.thrift.protocol.TList(org.apache.thrift.protocol.TType.STRING, struct.scanned.size()));
-            for (java.lang.String _iter252 : struct.scanned)
+            for (java.lang.String _iter262 : struct.scanned)
             {
-              oprot.writeString(_iter252);
+              oprot.writeString(_iter262);
             }
             oprot.writeListEnd();
           }
@@ -1205,19 +1205,19 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
       oprot.writeI32(struct.mode.getValue());
       {
         oprot.writeI32(struct.filters.size());
-        for (java.lang.String _iter253 : struct.filters)
+        for (java.lang.String _iter263 : struct.filters)
         {
-          oprot.writeString(_iter253);
+          oprot.writeString(_iter263);
         }
       }
       oprot.writeString(struct.schemaJson);
       oprot.writeString(struct.queryId);
       {
         oprot.writeI32(struct.options.size());
-        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter254 : struct.options.entrySet())
+        for (java.util.Map.Entry<java.lang.String, java.lang.String> _iter264 : struct.options.entrySet())
         {
-          oprot.writeString(_iter254.getKey());
-          oprot.writeString(_iter254.getValue());
+          oprot.writeString(_iter264.getKey());
+          oprot.writeString(_iter264.getValue());
         }
       }
       java.util.BitSet optionals = new java.util.BitSet();
@@ -1237,9 +1237,9 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
       if (struct.isSetScanned()) {
         {
           oprot.writeI32(struct.scanned.size());
-          for (java.lang.String _iter255 : struct.scanned)
+          for (java.lang.String _iter265 : struct.scanned)
           {
-            oprot.writeString(_iter255);
+            oprot.writeString(_iter265);
           }
         }
       }
@@ -1254,13 +1254,13 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
       struct.mode = interbed.spark.thrift.WriteMode.findByValue(iprot.readI32());
       struct.setModeIsSet(true);
       {
-        org.apache.thrift.protocol.TList _list256 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-        struct.filters = new java.util.ArrayList<java.lang.String>(_list256.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _elem257;
-        for (int _i258 = 0; _i258 < _list256.size; ++_i258)
+        org.apache.thrift.protocol.TList _list266 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+        struct.filters = new java.util.ArrayList<java.lang.String>(_list266.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _elem267;
+        for (int _i268 = 0; _i268 < _list266.size; ++_i268)
         {
-          _elem257 = iprot.readString();
-          struct.filters.add(_elem257);
+          _elem267 = iprot.readString();
+          struct.filters.add(_elem267);
         }
       }
       struct.setFiltersIsSet(true);
@@ -1269,15 +1269,15 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
       struct.queryId = iprot.readString();
       struct.setQueryIdIsSet(true);
       {
-        org.apache.thrift.protocol.TMap _map259 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
-        struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map259.size);
-        @org.apache.thrift.annotation.Nullable java.lang.String _key260;
-        @org.apache.thrift.annotation.Nullable java.lang.String _val261;
-        for (int _i262 = 0; _i262 < _map259.size; ++_i262)
+        org.apache.thrift.protocol.TMap _map269 = iprot.readMapBegin(org.apache.thrift.protocol.TType.STRING, org.apache.thrift.protocol.TType.STRING); 
+        struct.options = new java.util.HashMap<java.lang.String,java.lang.String>(2*_map269.size);
+        @org.apache.thrift.annotation.Nullable java.lang.String _key270;
+        @org.apache.thrift.annotation.Nullable java.lang.String _val271;
+        for (int _i272 = 0; _i272 < _map269.size; ++_i272)
         {
-          _key260 = iprot.readString();
-          _val261 = iprot.readString();
-          struct.options.put(_key260, _val261);
+          _key270 = iprot.readString();
+          _val271 = iprot.readString();
+          struct.options.put(_key270, _val271);
         }
       }
       struct.setOptionsIsSet(true);
@@ -1288,13 +1288,13 @@ public class WriteRequest implements org.apache.thrift.TBase<WriteRequest, Write
       }
       if (incoming.get(1)) {
         {
-          org.apache.thrift.protocol.TList _list263 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
-          struct.scanned = new java.util.ArrayList<java.lang.String>(_list263.size);
-          @org.apache.thrift.annotation.Nullable java.lang.String _elem264;
-          for (int _i265 = 0; _i265 < _list263.size; ++_i265)
+          org.apache.thrift.protocol.TList _list273 = iprot.readListBegin(org.apache.thrift.protocol.TType.STRING);
+          struct.scanned = new java.util.ArrayList<java.lang.String>(_list273.size);
+          @org.apache.thrift.annotation.Nullable java.lang.String _elem274;
+          for (int _i275 = 0; _i275 < _list273.size; ++_i275)
           {
-            _elem264 = iprot.readString();
-            struct.scanned.add(_elem264);
+            _elem274 = iprot.readString();
+            struct.scanned.add(_elem274);
           }
         }
         struct.setScannedIsSet(true);

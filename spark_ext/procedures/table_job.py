@@ -1,0 +1,35 @@
+"""What jobs of procedures on one table share: the token of their commit, begun on the driver and known to its tasks."""
+
+import uuid
+
+from interbed.spark_ext.handle import TableHandle
+from interbed.spark_ext.procedures.call import ProcedureCall
+from interbed.spark_ext.writer import CommitToken
+from interbed.storage.table import Table
+from interbed.thrift_idl.planner.ttypes import WriteMode
+
+
+def begun(call: ProcedureCall, name: str, table: Table) -> CommitToken:
+    """The token of a job that writes to the table, `database.table`; the table is marked with it."""
+    database, _, table_name = name.partition(".")
+    token = CommitToken(
+        handle=TableHandle(
+            catalog=call.catalog_name,
+            catalog_options=call.catalog_options,
+            database=database,
+            table=table_name,
+            location=table.location,
+            schema_json=table.schema.to_json(),
+            snapshot_id=None,
+            dynamic_options=table.store.dynamic_options,
+        ),
+        commit_user=str(uuid.uuid4()),
+        mode=WriteMode.APPEND,
+    )
+    token.mark(table)
+    return token
+
+
+def table_of(call: ProcedureCall, token: CommitToken) -> Table:
+    """The table of a job as its catalog has it, for the commit."""
+    return call.catalog.get_table(f"{token.handle.database}.{token.handle.table}").copy(token.handle.dynamic_options)
