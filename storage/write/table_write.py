@@ -14,13 +14,12 @@ from types import TracebackType
 from typing import Any, Self
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from interbed.storage.bucket.choose import chooser_of
 from interbed.storage.bucket.cross_partition import CrossPartition
 from interbed.storage.bucket.dynamic import NO_INDEX_CHANGES, DynamicBuckets
 from interbed.storage.bucket.mode import BucketMode, bucket_mode
-from interbed.storage.errors import InvalidInputError, NotSupportedError, SchemaMismatchError
+from interbed.storage.errors import InvalidInputError, NotSupportedError
 from interbed.storage.format.layout import DataFileNames
 from interbed.storage.lsm.compact.manager import CompactManager
 from interbed.storage.lsm.compact.planner import CompactionPlanner
@@ -29,17 +28,15 @@ from interbed.storage.lsm.spill import SpillFiles
 from interbed.storage.lsm.write_buffer import Kinds, WriteBufferPool
 from interbed.storage.lsm_options import ChangelogProducer
 from interbed.storage.options import CoreOptions
-from interbed.storage.row.kind import RowKind
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.support import check_writable
 from interbed.storage.snapshot.snapshot import CommitKind
 from interbed.storage.store import TableStore
-from interbed.storage.types.arrow import cast_to_schema
-from interbed.storage.types.default_value import default_scalar
 from interbed.storage.write.bucket_restore import BucketId, BucketRestore
 from interbed.storage.write.bucket_writer import BucketChanges, BucketWriter
 from interbed.storage.write.commit_message import CommitMessage
 from interbed.storage.write.flush_rows import flush_rows_of, layout_of, names_of, spill_of
+from interbed.storage.write.incoming import IncomingRows
 from interbed.storage.write.route import BLOCK_ROWS, Placed, RoutedRows, Router
 from interbed.storage.write.row_kinds import RowKinds
 
@@ -81,6 +78,7 @@ class TableWrite:
         self._cross = CrossPartition(store, commit_user, self._existing) if crosses else None
         postponed = self._mode is BucketMode.POSTPONED
         self._router = Router(store.schema, store.options, self._dynamic or chooser_of(store), in_order=postponed)
+        self._incoming = IncomingRows(store.schema, f"table {store.location}")
         self._kinds = RowKinds(store.schema, store.options)
         self._merge = flush_rows_of(store, self._mode, self._layout)
         self._pool = WriteBufferPool(store.options.write_buffer_size)
@@ -113,8 +111,8 @@ class TableWrite:
         InvalidInputError before any row is taken; after any other error the writer is aborted.
         """
         self._check_open()
-        batches = self._to_table_schema(data)
-        kinds = self._check_kinds(data, row_kinds)
+        batches = self._incoming.batches(data)
+        kinds = None if row_kinds is None else self._incoming.kinds(row_kinds, data.num_rows)
         offset = 0
         try:
             for batch in batches:
@@ -211,65 +209,6 @@ class TableWrite:
         self._pool.clear()
         self._writers.clear()
         self._restored = None
-
-    def _to_table_schema(self, data: pa.Table | pa.RecordBatch) -> list[pa.RecordBatch]:
-        """The rows with the table's columns; all are checked before any is written."""
-        if not isinstance(data, pa.Table | pa.RecordBatch):
-            raise InvalidInputError(
-                f"Rows are written as an Arrow table, batch or reader of batches, not as {type(data).__name__}; see "
-                "pyarrow.Table.from_pylist, from_pydict and from_pandas."
-            )
-        # Chunks are cast one by one, which spares a table of several a copy.
-        parts: Sequence[pa.Table | pa.RecordBatch] = [data]
-        if isinstance(data, pa.Table):
-            # A table without rows has no chunks, but its columns are checked all the same.
-            parts = data.to_batches() or parts
-        what = f"table {self._store.location}"
-        target, defaults = self._target()
-        batches = [batch for part in parts for batch in cast_to_schema(part, target, what=what)]
-        if not defaults:
-            return batches
-        filled = []
-        for batch in batches:
-            columns = list(batch.columns)
-            for index, default in defaults.items():
-                columns[index] = pc.fill_null(columns[index], default)
-            filled.append(pa.RecordBatch.from_arrays(columns, schema=self._schema.arrow))
-        return filled
-
-    def _target(self) -> tuple[pa.Schema, dict[int, Any]]:
-        """The schema to cast to, which admits nulls where a default stands in for them, and the defaults by column."""
-        schema = self._schema.arrow
-        defaults: dict[int, Any] = {}
-        for index, f in enumerate(self._schema.fields):
-            if f.default_value is not None:
-                try:
-                    defaults[index] = default_scalar(f.default_value, f.type, column=f.name)
-                except InvalidInputError as error:
-                    raise SchemaMismatchError(str(error)) from error
-                schema = schema.set(index, schema.field(index).with_nullable(True))
-        return schema, defaults
-
-    def _check_kinds(
-        self, data: pa.Table | pa.RecordBatch, row_kinds: "pa.Array[Any] | pa.ChunkedArray[Any] | None"
-    ) -> "Kinds | None":
-        if row_kinds is None:
-            return None
-        kinds = row_kinds.combine_chunks() if isinstance(row_kinds, pa.ChunkedArray) else row_kinds
-        if not pa.types.is_integer(kinds.type) or len(kinds) != data.num_rows or kinds.null_count:
-            raise InvalidInputError(
-                f"Row kinds are int8, one for each row and never null; got {len(kinds)} of {kinds.type} "
-                f"for {data.num_rows} rows."
-            )
-        bounds = pc.min_max(kinds)
-        if len(kinds) and not 0 <= bounds["min"].as_py() <= bounds["max"].as_py() <= RowKind.DELETE:
-            raise InvalidInputError("Row kinds are 0 (+I), 1 (-U), 2 (+U) and 3 (-D); got another number.")
-        if not self._schema.has_primary_key and len(kinds) and bounds["max"].as_py() != 0:
-            raise InvalidInputError(
-                f"The table {self._store.location} has no primary key, so it takes insertions (+I) only; "
-                "rows that go or change are found by a filter, in a DELETE, an UPDATE or a MERGE."
-            )
-        return kinds.cast(pa.int8())
 
     def _placed(self, batch: pa.RecordBatch, kinds: "Kinds | None") -> Iterator[Placed]:
         """The rows to be written, with their buckets where the router does not choose them."""

@@ -1,0 +1,77 @@
+"""Rows as a writer is given them, made those of the table: columns by name, types, defaults, kinds."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interbed.storage.errors import InvalidInputError, SchemaMismatchError
+from interbed.storage.row.kind import RowKind
+from interbed.storage.schema.table_schema import TableSchema
+from interbed.storage.types.arrow import cast_to_schema
+from interbed.storage.types.default_value import default_scalar
+from interbed.storage.write.row_kinds import Kinds, kinds_of
+
+
+class IncomingRows:
+    """What one table takes; `table` is what it is called in errors."""
+
+    def __init__(self, schema: TableSchema, table: str) -> None:
+        self._schema = schema
+        self._table = table
+
+    def batches(self, data: pa.Table | pa.RecordBatch) -> list[pa.RecordBatch]:
+        """The rows with the table's columns; all are checked before any is handed out.
+
+        Columns are matched by name; absent nullable ones become null or their default. Raises SchemaMismatchError and
+        InvalidInputError.
+        """
+        if not isinstance(data, pa.Table | pa.RecordBatch):
+            raise InvalidInputError(
+                f"Rows are written as an Arrow table, batch or reader of batches, not as {type(data).__name__}; see "
+                "pyarrow.Table.from_pylist, from_pydict and from_pandas."
+            )
+        # Chunks are cast one by one, which spares a table of several a copy.
+        parts: Sequence[pa.Table | pa.RecordBatch] = [data]
+        if isinstance(data, pa.Table):
+            # A table without rows has no chunks, but its columns are checked all the same.
+            parts = data.to_batches() or parts
+        target, defaults = self._target()
+        batches = [batch for part in parts for batch in cast_to_schema(part, target, what=self._table)]
+        if not defaults:
+            return batches
+        filled = []
+        for batch in batches:
+            columns = list(batch.columns)
+            for index, default in defaults.items():
+                columns[index] = pc.fill_null(columns[index], default)
+            filled.append(pa.RecordBatch.from_arrays(columns, schema=self._schema.arrow))
+        return filled
+
+    def kinds(self, given: "pa.Array[Any] | pa.ChunkedArray[Any]", rows: int) -> Kinds:
+        """The kinds of so many rows as int8; raises InvalidInputError, also where the table takes insertions only."""
+        array = given.combine_chunks() if isinstance(given, pa.ChunkedArray) else given
+        if len(array) != rows:
+            raise InvalidInputError(f"Row kinds are one for each row; got {len(array)} for {rows} rows.")
+        kinds = kinds_of(array, told="The array of row kinds")
+        inserted = pa.scalar(int(RowKind.INSERT), pa.int8())
+        if not self._schema.has_primary_key and pc.any(pc.not_equal(kinds, inserted)).as_py():
+            raise InvalidInputError(
+                f"The {self._table} has no primary key, so it takes insertions (+I) only; "
+                "rows that go or change are found by a filter, in a DELETE, an UPDATE or a MERGE."
+            )
+        return kinds
+
+    def _target(self) -> tuple[pa.Schema, dict[int, Any]]:
+        """The schema to cast to, which admits nulls where a default stands in for them, and the defaults by column."""
+        schema = self._schema.arrow
+        defaults: dict[int, Any] = {}
+        for index, f in enumerate(self._schema.fields):
+            if f.default_value is not None:
+                try:
+                    defaults[index] = default_scalar(f.default_value, f.type, column=f.name)
+                except InvalidInputError as error:
+                    raise SchemaMismatchError(str(error)) from error
+                schema = schema.set(index, schema.field(index).with_nullable(True))
+        return schema, defaults
