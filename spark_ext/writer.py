@@ -40,7 +40,9 @@ from interbed.storage.deletion.vector import DeletionVector
 from interbed.storage.errors import CommitFailedError, InvalidInputError, NotSupportedError
 from interbed.storage.table import Table
 from interbed.storage.write.commit_message import CommitMessage
+from interbed.storage.write.replacing import overwriting
 from interbed.storage.write.row_kinds import kinds_of
+from interbed.storage.write.table_write import TableWrite
 from interbed.thrift_idl.planner.ttypes import CommitResult, WriteMode, WritePlan
 
 _LENGTH = struct.Struct("!i")
@@ -246,9 +248,7 @@ class TaskWriter:
         table = self._token.handle.open()
         self._table = self._token.named(table)
         self._arrow = self._table.arrow_schema
-        replaces = self._token.mode in (WriteMode.OVERWRITE, WriteMode.OVERWRITE_DYNAMIC)
-        overwrite = replaces or self._token.handle.staged is not None
-        self._write = self._table.new_write(self._token.commit_user, overwrite=overwrite)
+        self._write = self._new_write()
         self._changes = self._change_writer() if self._token.mode == WriteMode.CHANGES else None
         self._distinct = DistinctKeys(table.schema) if self._token.distinct else None
         self._prepared: list[CommitMessage] = []
@@ -267,6 +267,13 @@ class TaskWriter:
         if self._distinct is not None:
             self._distinct.add(rows)
         self._write.write_arrow(rows, kinds)
+
+    def _new_write(self) -> TableWrite:
+        token = self._token
+        if token.handle.staged is None and token.mode in (WriteMode.OVERWRITE, WriteMode.OVERWRITE_DYNAMIC):
+            dynamic = token.mode == WriteMode.OVERWRITE_DYNAMIC
+            return overwriting(self._table.store, token.commit_user, None if dynamic else token.static_partition())
+        return self._table.new_write(token.commit_user, overwrite=token.handle.staged is not None)
 
     def finish(self) -> bytes:
         """Finish the files and return what the driver has to commit, for decode_messages."""

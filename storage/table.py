@@ -42,6 +42,7 @@ from interbed.storage.table_upkeep import TableUpkeep
 from interbed.storage.table_versions import TableVersions
 from interbed.storage.types.data_type import AtomicType, DataField
 from interbed.storage.write.bucket_restore import NothingBefore
+from interbed.storage.write.replacing import overwriting
 from interbed.storage.write.row_kinds import kinds_of
 from interbed.storage.write.table_write import TableWrite
 
@@ -169,16 +170,9 @@ class Table(TableChanges, TableVersions, TableUpkeep):
         `dynamic-partition-overwrite` is false).
         """
         table = self._merged(data, merge_schema)
-        user = _new_commit_user()
-        with table.new_write(user, overwrite=True) as write:
-            for batch in _batches(data):
-                write.write_arrow(batch)
-            messages = write.prepare_commit()
-        dynamic = partition is None and bool(self.partition_keys) and self.options.dynamic_partition_overwrite
-        ids = FileStoreCommit(table.store, user, new_user=True).overwrite(
-            messages, partition=partition or {}, dynamic=dynamic
-        )
-        return ids[-1] if ids else None
+        if isinstance(data, pa.RecordBatchReader):
+            return table._overwrite_once(data, partition)
+        return table._redone(lambda: table._overwrite_once(data, partition))
 
     def delete(self, filter: str | Predicate) -> int | None:  # noqa: A002 - the field's word for it
         """Delete the rows that the filter selects. Returns the id of the snapshot made, None when no row matched."""
@@ -303,6 +297,18 @@ class Table(TableChanges, TableVersions, TableUpkeep):
         if not (self.options.merges_schema if merge_schema is None else merge_schema):
             return self
         return self.merge_schema(pa.schema([f for f in data.schema if f.name != kind_column]))
+
+    def _overwrite_once(self, data: ArrowRows, partition: Mapping[str, object] | None) -> int | None:
+        user = _new_commit_user()
+        dynamic = partition is None and bool(self.partition_keys) and self.options.dynamic_partition_overwrite
+        with overwriting(self.store, user, None if dynamic else partition or {}) as write:
+            for batch in _batches(data):
+                write.write_arrow(batch)
+            messages = write.prepare_commit()
+        ids = FileStoreCommit(self.store, user, new_user=True).overwrite(
+            messages, partition=partition or {}, dynamic=dynamic
+        )
+        return ids[-1] if ids else None
 
     def _write(self, data: ArrowRows, kind_column: str | None = None) -> int | None:
         if isinstance(data, pa.RecordBatchReader):

@@ -6,7 +6,7 @@ becomes of a row whose key is in another partition depends on the merge engine: 
 `partial-update` and `aggregation` give the row the old partition, `first-row` drops it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +24,7 @@ from interbed.storage.lsm_options import MergeEngine
 from interbed.storage.read.table_read import TableRead
 from interbed.storage.row.binary_row import decode_rows
 from interbed.storage.row.kind import RowKind
+from interbed.storage.scan.partition_filter import PartitionFilter
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.split import Split
 from interbed.storage.snapshot.snapshot import CommitKind
@@ -51,6 +52,8 @@ class CrossPartition:
         commit_user: str,
         restored: Callable[[], BucketRestore],
         clock: Callable[[], int] = wall_clock_millis,
+        *,
+        replaces: bool = False,
     ) -> None:
         schema = store.schema
         self._store = store
@@ -66,6 +69,9 @@ class CrossPartition:
         self._counts: list[dict[int, int]] = []
         self._as_of = 0
         self._is_checked = False
+        # What is replaced is told at the end by which keys have come, and to which partitions.
+        self._came = KeyLocations(store.options.lookup_cache_max_memory_size) if replaces else None
+        self.partitions_met: set[bytes] = set()
 
     def place(self, rows: pa.RecordBatch, kinds: "Kinds | None") -> Placed:
         """The rows that are to be written instead of these, with their buckets.
@@ -81,6 +87,9 @@ class CrossPartition:
         groups = np.cumsum(starts) - 1
         heads = order[starts]
         known = index.find(keys.take(heads))
+        if self._came is not None:
+            self.partitions_met.update(found)
+            self._came.put(keys.take(heads), np.zeros(len(heads), np.int64))
         if self._engine is MergeEngine.DEDUPLICATE:
             return self._moved(index, rows, kinds, keys, wanted, order, starts, groups, known)
         fresh = known == NOWHERE
@@ -101,6 +110,21 @@ class CrossPartition:
             rows = self._partitions.put_into(rows, partitions)
         return Placed(rows, kinds, own & _BUCKET_MASK)
 
+    def rows_left(self, partitions: PartitionFilter) -> Iterator[pa.RecordBatch]:
+        """The rows of the partitions whose keys have not come; only for a writer that replaces partitions."""
+        assert self._came is not None
+        self._up_to_date()
+        if not self._as_of:
+            return
+        scan = TableScan(self._store, snapshot_id=self._as_of, level_filter=lambda level: True)
+        reader = TableRead(self._store)
+        for split in scan.plan().splits:
+            if not partitions.select([split.partition]):
+                continue
+            for batch in reader.to_batches(split):
+                keys = KeyHashes.of([batch.column(name) for name in self._keys], self._key_types)
+                yield batch.filter(pa.array(self._came.find(keys) == NOWHERE))
+
     def added_to(self, message: CommitMessage) -> CommitMessage:
         """The message with the snapshot in which keys were looked for, if rows were placed."""
         return replace(message, keys_as_of=self._as_of) if self._index is not None and message.new_files else message
@@ -111,6 +135,8 @@ class CrossPartition:
 
     def close(self) -> None:
         """Forget where keys are."""
+        if self._came is not None:
+            self._came.close()
         if self._index is not None:
             self._index.close()
             self._index = None
@@ -214,7 +240,8 @@ class CrossPartition:
 
     def _up_to_date(self) -> KeyLocations:
         if self._index is not None and not self._is_checked and self._others_wrote():
-            self.close()
+            self._index.close()
+            self._index = None
         self._is_checked = True
         if self._index is None:
             self._index = self._read_table()

@@ -11,8 +11,8 @@ from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.errors import InvalidInputError
 from interbed.storage.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER
 from interbed.storage.store import TableStore
-from interbed.storage.write.bucket_restore import NothingBefore
 from interbed.storage.write.commit_message import CommitMessage
+from interbed.storage.write.replacing import overwriting
 from interbed.storage.write.table_write import TableWrite
 
 if TYPE_CHECKING:
@@ -154,14 +154,20 @@ class BatchWriteBuilder:
 
     def new_write(self) -> BatchTableWrite:
         """The writer."""
-        restore = None if self._static_partition is None else NothingBefore
-        return BatchTableWrite(TableWrite(self._store, self.commit_user, restore))
+        if self._static_partition is None:
+            return BatchTableWrite(TableWrite(self._store, self.commit_user))
+        partition = None if self._is_dynamic else self._static_partition
+        return BatchTableWrite(overwriting(self._store, self.commit_user, partition))
 
     def new_commit(self) -> BatchTableCommit:
         """The committer."""
+        commit = FileStoreCommit(self._store, self.commit_user)
+        return BatchTableCommit(commit, self._static_partition, self._is_dynamic)
+
+    @property
+    def _is_dynamic(self) -> bool:
         partitioned = bool(self._store.schema.partition_keys)
-        dynamic = partitioned and not self._static_partition and self._store.options.dynamic_partition_overwrite
-        return BatchTableCommit(FileStoreCommit(self._store, self.commit_user), self._static_partition, dynamic)
+        return partitioned and not self._static_partition and self._store.options.dynamic_partition_overwrite
 
 
 class StreamWriteBuilder:

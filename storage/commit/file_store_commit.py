@@ -115,10 +115,12 @@ class FileStoreCommit:
         """Replace whole partitions by the messages' files; the ids of the snapshots made.
 
         Which ones: with `dynamic` those that the new files are in; else those that `partition` (some or all partition
-        columns, or a predicate over them; nothing means the whole table) selects. Raises InvalidInputError for new
-        files outside of them, and as `commit` does.
+        columns, or a predicate over them; nothing means the whole table) selects. Messages that delete what they
+        replace are appended. Raises InvalidInputError for new files outside of them, and as `commit` does.
         """
         check_writable(self._store)
+        if any(m.replaces for m in messages):
+            return self.commit(messages, identifier=identifier, properties=properties, watermark=watermark)
         schema = self._store.schema
         changes = collect_changes(messages)
         if any(e.kind is FileKind.DELETE for e in changes.append.files):

@@ -24,7 +24,7 @@ class CommitMessage:
     `hash_indexes` names the hash index files of the whole partition that the choice of dynamic buckets rests on,
     `keys_as_of` the snapshot in which the writer looked for keys in other partitions (0 for none); None where it did
     not. A commit refuses messages whose ground another writer has changed. `written_at` is the snapshot whose number of
-    buckets the writer went by.
+    buckets the writer went by. `replaces` says of an overwrite's message that it deletes what is overwritten by itself.
     """
 
     partition: bytes
@@ -43,6 +43,7 @@ class CommitMessage:
     hash_indexes: tuple[str, ...] | None = None
     keys_as_of: int | None = None
     written_at: int | None = None
+    replaces: bool = False
 
     @property
     def is_empty(self) -> bool:
@@ -68,6 +69,7 @@ class CommitMessage:
                 "hashIndexes": self.hash_indexes,
                 "keysAsOf": self.keys_as_of,
                 "writtenAt": self.written_at,
+                "replaces": self.replaces,
                 **{member: [data_file_to_json(f) for f in getattr(self, n)] for n, member in _DATA_FILES.items()},
                 **{member: [index_file_to_json(f) for f in getattr(self, n)] for n, member in _INDEX_FILES.items()},
             },
@@ -90,6 +92,7 @@ class CommitMessage:
                 hash_indexes=None if value["hashIndexes"] is None else tuple(value["hashIndexes"]),
                 keys_as_of=value["keysAsOf"],
                 written_at=value["writtenAt"],
+                replaces=value["replaces"],
                 **files,
             )
         except (ValueError, KeyError, TypeError) as error:

@@ -115,3 +115,17 @@ SELECT * FROM dynamic ORDER BY dt, id;
 -- a, 1, 10
 -- a, 2, 3
 -- b, 1, 2
+
+CREATE TABLE moving (id INT NOT NULL, v STRING, dt STRING) PARTITIONED BY (dt) TBLPROPERTIES ('primary-key' = 'id');
+INSERT INTO moving VALUES (1, 'old', 'a'), (2, 'old', 'a'), (3, 'old', 'b'), (4, 'old', 'b');
+INSERT OVERWRITE moving PARTITION (dt = 'a') VALUES (2, 'new'), (3, 'new');
+SELECT * FROM moving;
+-- 2, new, a
+-- 3, new, a
+-- 4, old, b
+SET spark.sql.sources.partitionOverwriteMode = dynamic;
+INSERT OVERWRITE moving VALUES (2, 'newer', 'b');
+SELECT * FROM moving;
+-- 2, newer, b
+-- 3, new, a
+SET spark.sql.sources.partitionOverwriteMode = static;

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interbed.storage.bucket.cross_partition import CrossPartition
-from interbed.storage.errors import CommitConflictError, NotSupportedError
+from interbed.storage.errors import CommitConflictError, InvalidInputError, NotSupportedError
 from interbed.storage.manifest.index_file import HASH_INDEX
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.table import Table
@@ -175,8 +175,42 @@ def test_a_compaction_meanwhile_is_no_conflict(tmp_path: Path) -> None:
     assert read(table) == expected(rows([1], "2", "a"), rows([2], "late", "b"))
 
 
-def test_the_whole_table_may_be_overwritten_but_not_a_part_of_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("partition", [None, {"dt": "a"}], ids=["dynamic", "static"])
+@pytest.mark.parametrize("options", [{}, {"changelog-producer": "lookup"}, {"deletion-vectors.enabled": "true"}])
+def test_an_overwrite_of_a_partition_takes_its_keys_from_others(
+    tmp_path: Path, partition: dict[str, object] | None, options: dict[str, str]
+) -> None:
+    table = cross_table(tmp_path, **options)
+    table.upsert(rows(range(4), "1", "a"))
+    table.upsert(rows(range(4, 8), "1", "b"))
+    table.overwrite(rows([1, 5], "2", "a"), partition=partition)
+    assert read(table) == expected(rows([1, 5], "2", "a"), rows([4, 6, 7], "1", "b"))
+    table.compact()
+    assert read(table) == expected(rows([1, 5], "2", "a"), rows([4, 6, 7], "1", "b"))
+    table.upsert(rows([4, 5], "3", "c"))
+    assert read(table) == expected(rows([1], "2", "a"), rows([4, 5], "3", "c"), rows([6, 7], "1", "b"))
+
+
+def test_an_overwrite_without_rows_empties_its_partition(tmp_path: Path) -> None:
     table = cross_table(tmp_path)
+    table.upsert(rows(range(4), "1", "a"))
+    table.upsert(rows(range(4, 8), "1", "b"))
+    assert table.overwrite(rows([], "2", "a")) is None
+    table.overwrite(rows([], "2", "a"), partition={"dt": "a"})
+    assert read(table) == expected(rows(range(4, 8), "1", "b"))
+
+
+def test_an_overwrite_of_a_partition_refuses_rows_of_others(tmp_path: Path) -> None:
+    table = cross_table(tmp_path)
+    table.upsert(rows(range(4), "1", "a"))
+    files = {f.name for f in tmp_path.rglob("*.parquet")}
+    with pytest.raises(InvalidInputError, match="not what is to be overwritten"):
+        table.overwrite(rows([5], "2", "b"), partition={"dt": "a"})
+    assert {f.name for f in tmp_path.rglob("*.parquet")} == files
+
+
+def test_the_whole_table_may_be_overwritten_but_not_a_part_where_keys_keep_their_partition(tmp_path: Path) -> None:
+    table = cross_table(tmp_path, **{"merge-engine": "partial-update"})
     table.upsert(rows(range(4), "1", "a"))
     table.upsert(rows(range(4, 8), "1", "b"))
     files = {f.name for f in tmp_path.rglob("*.parquet")}
@@ -185,8 +219,7 @@ def test_the_whole_table_may_be_overwritten_but_not_a_part_of_it(tmp_path: Path)
             table.overwrite(rows([5], "2", "a"), partition=partition)
     assert {f.name for f in tmp_path.rglob("*.parquet")} == files
     table.overwrite(rows([5], "2", "a"), partition={})
-    table.upsert(rows([5], "3", "c"))
-    assert read(table) == expected(rows([5], "3", "c"))
+    assert read(table) == expected(rows([5], "2", "a"))
 
 
 def test_keys_of_old_files_are_forgotten_when_asked_to(tmp_path: Path) -> None:

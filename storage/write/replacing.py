@@ -1,0 +1,80 @@
+"""Overwriting some partitions of a table whose keys move between partitions.
+
+Its files can't just be replaced: keys of the new rows may be in partitions that stay. So the writer deletes them there,
+as any upsert does, and deletes the rows of the replaced partitions whose keys have not come; the commit appends.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pyarrow as pa
+
+from interbed.storage.bucket.cross_partition import CrossPartition
+from interbed.storage.bucket.mode import BucketMode, bucket_mode
+from interbed.storage.errors import InvalidInputError
+from interbed.storage.lsm_options import MergeEngine
+from interbed.storage.row.kind import RowKind
+from interbed.storage.scan.partition_filter import PartitionFilter, PartitionSet, partition_filter
+from interbed.storage.store import TableStore
+from interbed.storage.write.bucket_restore import NothingBefore
+from interbed.storage.write.commit_message import CommitMessage
+from interbed.storage.write.table_write import TableWrite
+
+
+def overwriting(store: TableStore, commit_user: str, partition: Mapping[str, object] | None) -> TableWrite:
+    """The writer of an overwrite of the partitions that match (all for {}), or with None of those that get rows.
+
+    Its messages are for `FileStoreCommit.overwrite`.
+    """
+    some = bool(store.schema.partition_keys) and (partition is None or bool(partition))
+    if some and _takes_deletions(store):
+        return ReplacingWrite(store, commit_user, partition)
+    return TableWrite(store, commit_user, NothingBefore)
+
+
+def _takes_deletions(store: TableStore) -> bool:
+    options = store.options
+    return (
+        bucket_mode(store.schema, options) is BucketMode.CROSS_PARTITION
+        and options.merge_engine is MergeEngine.DEDUPLICATE
+        and not options.ignore_delete
+        and options.rowkind_field is None
+    )
+
+
+class ReplacingWrite(TableWrite):
+    """The writer of an overwrite of some partitions, for tables whose keys move between partitions.
+
+    There must be no other writer of the same overwrite, because each would delete what the others write.
+    """
+
+    def __init__(self, store: TableStore, commit_user: str, partition: Mapping[str, object] | None) -> None:
+        super().__init__(store, commit_user)
+        self._partition = partition
+        self._replacing = CrossPartition(store, commit_user, self._existing, replaces=True)
+        self._cross = self._replacing
+
+    def prepare_commit(self, *, wait_compaction: bool = True) -> list[CommitMessage]:
+        """See TableWrite; raises InvalidInputError for rows outside of the partitions that are overwritten."""
+        self._check_open()
+        try:
+            target = self._target()
+            for left in self._replacing.rows_left(target):
+                self.write_arrow(left, pa.repeat(pa.scalar(int(RowKind.DELETE), pa.int8()), left.num_rows))
+        except BaseException:
+            self.abort()
+            raise
+        messages = super().prepare_commit(wait_compaction=wait_compaction)
+        return [replace(message, replaces=True) for message in messages]
+
+    def _target(self) -> PartitionFilter:
+        schema, met = self._schema, self._replacing.partitions_met
+        if self._partition is None:
+            return PartitionSet(met, schema.partition_fields)
+        default_name = self._options.partition_default_name
+        target = partition_filter(self._partition, schema.partition_fields, default_name=default_name)
+        outside = met - target.select(met)
+        if outside:
+            place = self._store.paths.partition_spec(min(outside))
+            raise InvalidInputError(f"The new data have rows of {place}, which is not what is to be overwritten.")
+        return target
