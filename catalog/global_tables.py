@@ -14,7 +14,7 @@ from interbed.catalog.errors import DatabaseNotFoundError, TableNotFoundError
 from interbed.catalog.identifier import SYSTEM_DATABASE, Identifier
 from interbed.catalog.masking import masked
 from interbed.catalog.options import CatalogOptions
-from interbed.catalog.partition import Partition, file_sums, partition_name
+from interbed.catalog.partition import Partition, epoch_millis, file_sums, partition_name
 from interbed.storage.options import PATH
 from interbed.storage.system.column import Row, bigint, text
 from interbed.storage.system.rows_table import RowsTable
@@ -130,7 +130,7 @@ def _tables(catalog: ShownCatalog, wanted: Collection[str]) -> Sequence[Row]:
         if latest is not None and not _FILE_FIGURES.isdisjoint(wanted):
             # Only these need the manifests of every table to be read.
             sums = file_sums(table.store, latest).values()
-            created = [s.last_file_creation_time for s in sums]
+            created = [epoch_millis(s.created_millis) for s in sums]
             figures = (sum(s.bytes for s in sums), sum(s.files for s in sums), max(created, default=None))
         rows.append(
             (

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Generic, TypeVar
 
 from interbed.storage.manifest.entry import merge_entries
+from interbed.storage.scan.file_sums import FileSum, sum_files
 from interbed.storage.scan.manifest_reader import ManifestReader
 from interbed.storage.snapshot.snapshot import Snapshot
 from interbed.storage.store import TableStore
@@ -44,35 +45,10 @@ class PagedList(Generic[T]):
     next_page_token: str | None = None
 
 
-@dataclass(slots=True)
-class FileSum:
-    """What data files add up to; `created_millis` is the newest one's wall-clock time."""
-
-    records: int = 0
-    bytes: int = 0
-    files: int = 0
-    created_millis: int = 0
-    buckets: int = 0
-
-    @property
-    def last_file_creation_time(self) -> int:
-        """When the newest file was made, in milliseconds since the epoch."""
-        return _epoch_millis(self.created_millis)
-
-
 def file_sums(store: TableStore, snapshot: Snapshot) -> dict[bytes, FileSum]:
     """What the files of a snapshot add up to, by partition; without partition columns all are of one."""
     reader = ManifestReader(store.file_io, store.paths)
-    sums: dict[bytes, FileSum] = {}
-    # One step for each data file: entries are objects, decoded so by the reader.
-    for entry in merge_entries(reader.entries(reader.data(snapshot))):
-        found = sums.setdefault(entry.partition, FileSum())
-        found.records += entry.file.row_count
-        found.bytes += entry.file.file_size
-        found.files += 1
-        found.created_millis = max(found.created_millis, entry.file.creation_time_millis)
-        found.buckets = entry.total_buckets
-    return sums
+    return sum_files(merge_entries(reader.entries(reader.data(snapshot))), lambda entry: entry.partition)
 
 
 def partitions_of(store: TableStore) -> list[Partition]:
@@ -88,7 +64,7 @@ def partitions_of(store: TableStore) -> list[Partition]:
             record_count=found.records,
             file_size_in_bytes=found.bytes,
             file_count=found.files,
-            last_file_creation_time=found.last_file_creation_time,
+            last_file_creation_time=epoch_millis(found.created_millis),
             total_buckets=found.buckets,
         )
         for partition, found in file_sums(store, latest).items()
@@ -101,7 +77,7 @@ def partition_name(spec: Mapping[str, str]) -> str:
     return "/".join(f"{column}={value}" for column, value in spec.items())
 
 
-def _epoch_millis(wall_millis: int) -> int:
+def epoch_millis(wall_millis: int) -> int:
     """A file's time, noted as wall-clock time of its writer, taken for that of this machine's zone as in Paimon."""
     wall = datetime.fromtimestamp(wall_millis / 1000, UTC).replace(tzinfo=None)
     return round(wall.timestamp() * 1000)

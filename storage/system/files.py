@@ -5,8 +5,7 @@ over metadata, which is in memory anyway.
 """
 
 import json
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import pyarrow as pa
 
@@ -15,7 +14,8 @@ from interbed.storage.manifest.data_file import DataFileMeta
 from interbed.storage.manifest.entry import ManifestEntry, merge_entries
 from interbed.storage.manifest.index_file import DELETION_VECTORS
 from interbed.storage.row.binary_row import decode_row
-from interbed.storage.scan.index_reader import BucketId, index_entries
+from interbed.storage.scan.file_sums import sum_files
+from interbed.storage.scan.index_reader import index_entries
 from interbed.storage.scan.manifest_reader import ManifestReader
 from interbed.storage.scan.starting_point import starting_snapshot
 from interbed.storage.store import TableStore
@@ -197,34 +197,11 @@ MANIFESTS = SystemTableKind(
 )
 
 
-@dataclass(slots=True)
-class _Sum:
-    """What the files of a partition or a bucket add up to."""
-
-    records: int = 0
-    bytes: int = 0
-    files: int = 0
-    newest_millis: int = 0
-    total_buckets: int = 0
-
-
-def _sums(entries: Iterable[ManifestEntry], key: Callable[[ManifestEntry], BucketId]) -> dict[BucketId, _Sum]:
-    sums: dict[BucketId, _Sum] = {}
-    for entry in entries:
-        found = sums.setdefault(key(entry), _Sum())
-        found.records += entry.file.row_count
-        found.bytes += entry.file.file_size
-        found.files += 1
-        found.newest_millis = max(found.newest_millis, entry.file.creation_time_millis)
-        found.total_buckets = entry.total_buckets
-    return sums
-
-
 def _buckets(store: TableStore) -> Sequence[Row]:
     types = store.schema.partition_types
     rows = [
-        (row_text(partition, types), bucket, s.records, s.bytes, s.files, noted_wall_clock(s.newest_millis))
-        for (partition, bucket), s in _sums(current_entries(store), lambda e: (e.partition, e.bucket)).items()
+        (row_text(partition, types), bucket, s.records, s.bytes, s.files, noted_wall_clock(s.created_millis))
+        for (partition, bucket), s in sum_files(current_entries(store), lambda e: (e.partition, e.bucket)).items()
     ]
     return sorted(rows, key=lambda row: row[:2])
 
@@ -245,7 +222,7 @@ BUCKETS = SystemTableKind(
 def _partitions(store: TableStore) -> Sequence[Row]:
     deleted = _deleted_records(store)
     rows: list[Row] = []
-    for (partition, _), s in _sums(current_entries(store), lambda e: (e.partition, 0)).items():
+    for partition, s in sum_files(current_entries(store), lambda e: e.partition).items():
         spec = store.paths.partition_spec(partition)
         types = dict(zip(store.paths.partition_names, store.schema.partition_types, strict=True))
         values = decode_row(partition, store.schema.partition_types)
@@ -259,12 +236,12 @@ def _partitions(store: TableStore) -> Sequence[Row]:
                 s.records,
                 s.bytes,
                 s.files,
-                noted_wall_clock(s.newest_millis),
+                noted_wall_clock(s.created_millis),
                 None,
                 None,
                 None,
                 None,
-                s.total_buckets,
+                s.buckets,
                 False,
                 deleted.get(partition, 0),
             )
