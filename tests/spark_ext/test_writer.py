@@ -1,5 +1,6 @@
 """A write without Spark: tasks make files, the token commits them once or deletes them."""
 
+import time
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,7 @@ from interbed.spark_ext.handle import TableHandle
 from interbed.spark_ext.writer import CommitToken, TaskWriter, decode_messages, plan_write
 from interbed.storage.errors import CommitFailedError, InvalidInputError, NotSupportedError
 from interbed.storage.table import Table
+from interbed.storage.version.orphans import named_files, remove_orphan_files
 from interbed.thrift_idl.planner.ttypes import WriteMode
 
 SCHEMA = pa.schema([("id", pa.int64()), ("p", pa.string())])
@@ -135,6 +137,25 @@ def test_a_task_that_ends_after_its_job_was_aborted_takes_back_its_files(table: 
         late.finish()
 
     assert _files(table) == []
+
+
+def test_of_several_attempts_of_a_task_one_counts_and_one_at_most_is_an_orphan(table: Table) -> None:
+    plan = plan_write(_handle(table), Request())
+    told = _written(plan.task, 1, 2)
+    # A second one is killed when its files are written, a third is still at work when the job is done.
+    _written(plan.task, 1, 2)
+    late = TaskWriter(plan.task)
+    late.write(_rows(1, 2))
+
+    CommitToken.from_bytes(plan.token).commit(table, decode_messages([told]))
+    with pytest.raises(CommitFailedError, match="ended without it"):
+        late.finish()
+
+    assert table.scan().count() == 2
+    tomorrow = time.time() + 2 * 86_400
+    assert len(remove_orphan_files(table.store, clock=lambda: tomorrow).files) == 1
+    assert {str(file) for file in _files(table)} <= set(named_files(table.store))
+    assert table.scan().count() == 2
 
 
 def test_a_late_abort_leaves_a_committed_job_alone(table: Table) -> None:
