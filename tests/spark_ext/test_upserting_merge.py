@@ -1,5 +1,7 @@
 """MERGE INTO that writes the source's row whether it is matched or not: without a look at the target."""
 
+from typing import Any
+
 import pytest
 
 from tests.spark_ext.conftest import Lake
@@ -10,10 +12,11 @@ STARS = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
 
 def _looks(lake: Lake, merge: str) -> bool:
     """Whether a MERGE looks into its target; it is run."""
-    store = lake.spark._jsparkSession.sharedState().statusStore()
+    session: Any = lake.spark
+    store = session._jsparkSession.sharedState().statusStore()
     before = store.executionsCount()
     lake.sql(merge)
-    lake.spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
+    session.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
     plans = [
         store.executionsList().apply(i).physicalPlanDescription()
         for i in range(int(before), int(store.executionsCount()))
