@@ -18,6 +18,7 @@ from interbed.spark_ext.narrowed import NarrowedFields
 from interbed.spark_ext.native import NativeFiles
 from interbed.spark_ext.partitioning import partitioning_of
 from interbed.spark_ext.predicates import conjunction_of
+from interbed.spark_ext.row_changes import whole_partitions
 from interbed.spark_ext.session_options import TRAVEL_KEYS, read_options
 from interbed.spark_ext.spark_types import arrow_schema_for_spark, batch_for_spark
 from interbed.storage.change_view import ChangeView
@@ -30,6 +31,7 @@ from interbed.storage.scan.fallback import fallback_of, plan_rows
 from interbed.storage.scan.plan import Plan
 from interbed.storage.scan.split import Split
 from interbed.storage.scan.starting_point import starting_snapshot
+from interbed.storage.scan.top import Top, splits_of_top
 from interbed.storage.stream_options import OF_ONE_SNAPSHOT
 from interbed.storage.table import Table
 from interbed.thrift_idl.planner.ttypes import ScanPlan, ScanSplit
@@ -96,6 +98,11 @@ def plan_scan(handle: TableHandle, request: Any) -> ScanPlan:
         return ScanPlan(task=task.to_bytes(), splits=[], rowCount=0, byteSize=0, description=nothing)
     start = time.monotonic()
     table, plan = planned(handle, predicate, request.limit)
+    top = _top(handle, table, request)
+    if top is not None:
+        kept = splits_of_top(table.store, plan.splits, top)
+        files, rows = sum(len(split.files) for split in kept), sum(split.row_count for split in kept)
+        plan = replace(plan, splits=kept, statistics=replace(plan.statistics, files_planned=files, rows_planned=rows))
     planning_millis = round((time.monotonic() - start) * 1000)
     native = NativeFiles(table.schema, task.columns, lambda schema_id: table.store.schemas.schema(schema_id).fields)
     splits = [split_for_spark(split, native) for split in plan.splits]
@@ -108,7 +115,7 @@ def plan_scan(handle: TableHandle, request: Any) -> ScanPlan:
         splits=splits,
         rowCount=sum(split.row_count for split in plan.splits),
         byteSize=sum(split.byte_size for split in plan.splits),
-        description=_description(handle.snapshot_id, splits, task.columns, request.limit),
+        description=_description(handle.snapshot_id, splits, task.columns, request.limit, top),
         partitioning=None if partitioned is None else partitioned[0],
         estimate=estimate_for_spark(handle, table, plan, request),
         metrics=scan_metrics(plan, planning_millis),
@@ -162,8 +169,20 @@ def split_for_spark(split: Split, native: NativeFiles | None, *, holds_rows: boo
     )
 
 
+def _top(handle: TableHandle, table: Table, request: Any) -> Top | None:
+    """The rows that suffice, where the plan's files hold exactly the rows that are meant, and are this branch's."""
+    asked = request.top
+    if asked is None or whole_partitions(handle.schema, request.filters) is None or fallback_of(table.store):
+        return None
+    return Top(column=asked.column, count=asked.count, descending=asked.descending, nulls_first=bool(asked.nullsFirst))
+
+
 def _description(
-    snapshot_id: int | None, splits: Sequence[ScanSplit], columns: Sequence[str], limit: int | None
+    snapshot_id: int | None,
+    splits: Sequence[ScanSplit],
+    columns: Sequence[str],
+    limit: int | None,
+    top: Top | None = None,
 ) -> str:
     """What EXPLAIN shows; `native` counts the splits that Spark's own reader reads."""
     facts = {
@@ -174,6 +193,8 @@ def _description(
     }
     if limit is not None:
         facts["limit"] = str(limit)
+    if top is not None:
+        facts["top"] = f"{top.count} by {top.column}"
     return f"({', '.join(f'{name}={value}' for name, value in facts.items())})"
 
 

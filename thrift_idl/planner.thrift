@@ -188,6 +188,14 @@ enum FilterHandling {
   EXACT = 2,
 }
 
+/** The first rows in the order of a column, of which a scan may leave out others. */
+struct ScanTop {
+  1: required string column,
+  2: required i64 count,
+  3: required bool descending,
+  4: required bool nullsFirst,
+}
+
 struct ScanRequest {
   1: required list<string> columns,
   /** JSON trees of typed predicates, joined by AND. */
@@ -201,6 +209,8 @@ struct ScanRequest {
   9: optional bool partitioned,
   /** Tell what the files know of the columns; what ANALYZE has found out is told in any case. */
   20: optional bool columnEstimates,
+  /** Only these rows are needed. */
+  21: optional ScanTop top,
 }
 
 /** A Parquet file that Spark's own reader may read as it is. */

@@ -324,3 +324,20 @@ def test_rows_in_rows_come_in_any_number_of_batches(lake: Lake) -> None:
     rows = lake.tuples("SELECT id, s.a, s.b.c FROM {lake}.db.t ORDER BY id")
     assert rows == [(0, 0, "x0"), (1, 1, "x1"), (2, 2, "x2")]
     assert len(lake.sql("SELECT s FROM {lake}.db.t")) == 3
+
+
+def test_the_first_rows_by_a_column_leave_files_out(lake: Lake) -> None:
+    lake.sql("CREATE TABLE {lake}.db.t (id INT, v BIGINT, day STRING) PARTITIONED BY (day)")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (1, 10, 'a'), (2, 11, 'a')")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (3, 20, 'b'), (4, NULL, 'b')")
+    lake.sql("INSERT INTO {lake}.db.t VALUES (5, 30, 'c'), (6, 20, 'c')")
+
+    query = "SELECT id FROM {lake}.db.t ORDER BY v DESC, id LIMIT 2"
+    plan = lake.plan(query)
+    assert "splits=2" in plan
+    assert "top=2 by v" in plan
+    assert lake.tuples(query) == [(5,), (3,)]
+    assert lake.tuples("SELECT id FROM {lake}.db.t ORDER BY v LIMIT 2") == [(4,), (1,)]
+    assert "splits=1" in lake.plan("SELECT id FROM {lake}.db.t ORDER BY day DESC LIMIT 1")
+    assert lake.tuples("SELECT id FROM {lake}.db.t WHERE day <> 'c' ORDER BY v DESC LIMIT 1") == [(3,)]
+    assert "top=" not in lake.plan("SELECT id FROM {lake}.db.t WHERE id < 3 ORDER BY v LIMIT 1")

@@ -1667,6 +1667,106 @@ class NamespaceChange(object):
         return not (self == other)
 
 
+class ScanTop(object):
+    """
+    The first rows in the order of a column, of which a scan may leave out others.
+
+    Attributes:
+     - column
+     - count
+     - descending
+     - nullsFirst
+
+    """
+
+
+    def __init__(self, column=None, count=None, descending=None, nullsFirst=None,):
+        self.column = column
+        self.count = count
+        self.descending = descending
+        self.nullsFirst = nullsFirst
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.STRING:
+                    self.column = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 2:
+                if ftype == TType.I64:
+                    self.count = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 3:
+                if ftype == TType.BOOL:
+                    self.descending = iprot.readBool()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 4:
+                if ftype == TType.BOOL:
+                    self.nullsFirst = iprot.readBool()
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('ScanTop')
+        if self.column is not None:
+            oprot.writeFieldBegin('column', TType.STRING, 1)
+            oprot.writeString(self.column.encode('utf-8') if sys.version_info[0] == 2 else self.column)
+            oprot.writeFieldEnd()
+        if self.count is not None:
+            oprot.writeFieldBegin('count', TType.I64, 2)
+            oprot.writeI64(self.count)
+            oprot.writeFieldEnd()
+        if self.descending is not None:
+            oprot.writeFieldBegin('descending', TType.BOOL, 3)
+            oprot.writeBool(self.descending)
+            oprot.writeFieldEnd()
+        if self.nullsFirst is not None:
+            oprot.writeFieldBegin('nullsFirst', TType.BOOL, 4)
+            oprot.writeBool(self.nullsFirst)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        if self.column is None:
+            raise TProtocolException(message='Required field column is unset!')
+        if self.count is None:
+            raise TProtocolException(message='Required field count is unset!')
+        if self.descending is None:
+            raise TProtocolException(message='Required field descending is unset!')
+        if self.nullsFirst is None:
+            raise TProtocolException(message='Required field nullsFirst is unset!')
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+
+
 class ScanRequest(object):
     """
     Attributes:
@@ -1677,11 +1777,12 @@ class ScanRequest(object):
      - schemaJson: The columns with their types, as Spark's StructType in JSON; nested ones may lack fields that are not needed.
      - partitioned: Tell the splits' keys.
      - columnEstimates: Tell what the files know of the columns; what ANALYZE has found out is told in any case.
+     - top: Only these rows are needed.
 
     """
 
 
-    def __init__(self, columns=None, filters=None, limit=None, options=None, schemaJson=None, partitioned=None, columnEstimates=None,):
+    def __init__(self, columns=None, filters=None, limit=None, options=None, schemaJson=None, partitioned=None, columnEstimates=None, top=None,):
         self.columns = columns
         self.filters = filters
         self.limit = limit
@@ -1689,6 +1790,7 @@ class ScanRequest(object):
         self.schemaJson = schemaJson
         self.partitioned = partitioned
         self.columnEstimates = columnEstimates
+        self.top = top
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -1750,6 +1852,12 @@ class ScanRequest(object):
                     self.columnEstimates = iprot.readBool()
                 else:
                     iprot.skip(ftype)
+            elif fid == 21:
+                if ftype == TType.STRUCT:
+                    self.top = ScanTop()
+                    self.top.read(iprot)
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -1797,6 +1905,10 @@ class ScanRequest(object):
         if self.columnEstimates is not None:
             oprot.writeFieldBegin('columnEstimates', TType.BOOL, 20)
             oprot.writeBool(self.columnEstimates)
+            oprot.writeFieldEnd()
+        if self.top is not None:
+            oprot.writeFieldBegin('top', TType.STRUCT, 21)
+            self.top.write(oprot)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -4103,6 +4215,14 @@ NamespaceChange.thrift_spec = (
     (1, TType.STRING, 'key', 'UTF8', None, ),  # 1
     (2, TType.STRING, 'value', 'UTF8', None, ),  # 2
 )
+all_structs.append(ScanTop)
+ScanTop.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'column', 'UTF8', None, ),  # 1
+    (2, TType.I64, 'count', None, None, ),  # 2
+    (3, TType.BOOL, 'descending', None, None, ),  # 3
+    (4, TType.BOOL, 'nullsFirst', None, None, ),  # 4
+)
 all_structs.append(ScanRequest)
 ScanRequest.thrift_spec = (
     None,  # 0
@@ -4126,6 +4246,7 @@ ScanRequest.thrift_spec = (
     None,  # 18
     None,  # 19
     (20, TType.BOOL, 'columnEstimates', None, None, ),  # 20
+    (21, TType.STRUCT, 'top', [ScanTop, None], None, ),  # 21
 )
 all_structs.append(NativeFile)
 NativeFile.thrift_spec = (

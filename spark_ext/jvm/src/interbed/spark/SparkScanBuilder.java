@@ -2,12 +2,17 @@ package interbed.spark;
 
 import interbed.spark.thrift.FilterHandling;
 import interbed.spark.thrift.ScanRequest;
+import interbed.spark.thrift.ScanTop;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Optional;
+import org.apache.spark.sql.connector.expressions.NamedReference;
+import org.apache.spark.sql.connector.expressions.NullOrdering;
+import org.apache.spark.sql.connector.expressions.SortDirection;
+import org.apache.spark.sql.connector.expressions.SortOrder;
 import org.apache.spark.sql.connector.expressions.aggregate.Aggregation;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.Scan;
@@ -15,6 +20,7 @@ import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.connector.read.SupportsPushDownAggregates;
 import org.apache.spark.sql.connector.read.SupportsPushDownLimit;
 import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
+import org.apache.spark.sql.connector.read.SupportsPushDownTopN;
 import org.apache.spark.sql.connector.read.SupportsPushDownV2Filters;
 import org.apache.spark.sql.internal.SQLConf;
 import org.apache.spark.sql.types.StructType;
@@ -26,6 +32,7 @@ final class SparkScanBuilder
         SupportsPushDownRequiredColumns,
         SupportsPushDownV2Filters,
         SupportsPushDownLimit,
+        SupportsPushDownTopN,
         SupportsPushDownAggregates {
   private final SparkTable table;
   private final CaseInsensitiveStringMap options;
@@ -33,6 +40,7 @@ final class SparkScanBuilder
   private Predicate[] pushed = {};
   private final List<String> filters = new ArrayList<>();
   private Long limit;
+  private ScanTop top;
   private Aggregation lastOffered;
   private AggregateScan lastAnswer;
   private AggregateScan aggregates;
@@ -97,6 +105,20 @@ final class SparkScanBuilder
     return true;
   }
 
+  /** The first rows by several columns are among the first ones by the first of them, if ties are read, too. */
+  @Override
+  public boolean pushTopN(SortOrder[] orders, int rows) {
+    if (orders[0].expression() instanceof NamedReference column && column.fieldNames().length == 1) {
+      top =
+          new ScanTop(
+              column.fieldNames()[0],
+              rows,
+              orders[0].direction() == SortDirection.DESCENDING,
+              orders[0].nullOrdering() == NullOrdering.NULLS_FIRST);
+    }
+    return top != null;
+  }
+
   /** The plan leaves out splits beyond the limit, but a split may hold more rows: Spark limits again. */
   @Override
   public boolean isPartiallyPushed() {
@@ -137,6 +159,9 @@ final class SparkScanBuilder
     request.setSchemaJson(readSchema.json());
     if (limit != null) {
       request.setLimit(limit);
+    }
+    if (top != null) {
+      request.setTop(top);
     }
     if (SQLConf.get().cboEnabled() || SQLConf.get().planStatsEnabled()) {
       request.setColumnEstimates(true);

@@ -17,6 +17,7 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
   private static final org.apache.thrift.protocol.TField SCHEMA_JSON_FIELD_DESC = new org.apache.thrift.protocol.TField("schemaJson", org.apache.thrift.protocol.TType.STRING, (short)5);
   private static final org.apache.thrift.protocol.TField PARTITIONED_FIELD_DESC = new org.apache.thrift.protocol.TField("partitioned", org.apache.thrift.protocol.TType.BOOL, (short)9);
   private static final org.apache.thrift.protocol.TField COLUMN_ESTIMATES_FIELD_DESC = new org.apache.thrift.protocol.TField("columnEstimates", org.apache.thrift.protocol.TType.BOOL, (short)20);
+  private static final org.apache.thrift.protocol.TField TOP_FIELD_DESC = new org.apache.thrift.protocol.TField("top", org.apache.thrift.protocol.TType.STRUCT, (short)21);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new ScanRequestStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new ScanRequestTupleSchemeFactory();
@@ -43,6 +44,10 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
    * Tell what the files know of the columns; what ANALYZE has found out is told in any case.
    */
   public boolean columnEstimates; // optional
+  /**
+   * Only these rows are needed.
+   */
+  public @org.apache.thrift.annotation.Nullable ScanTop top; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
@@ -67,7 +72,11 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
     /**
      * Tell what the files know of the columns; what ANALYZE has found out is told in any case.
      */
-    COLUMN_ESTIMATES((short)20, "columnEstimates");
+    COLUMN_ESTIMATES((short)20, "columnEstimates"),
+    /**
+     * Only these rows are needed.
+     */
+    TOP((short)21, "top");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -97,6 +106,8 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
           return PARTITIONED;
         case 20: // COLUMN_ESTIMATES
           return COLUMN_ESTIMATES;
+        case 21: // TOP
+          return TOP;
         default:
           return null;
       }
@@ -144,7 +155,7 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
   private static final int __PARTITIONED_ISSET_ID = 1;
   private static final int __COLUMNESTIMATES_ISSET_ID = 2;
   private byte __isset_bitfield = 0;
-  private static final _Fields optionals[] = {_Fields.LIMIT,_Fields.SCHEMA_JSON,_Fields.PARTITIONED,_Fields.COLUMN_ESTIMATES};
+  private static final _Fields optionals[] = {_Fields.LIMIT,_Fields.SCHEMA_JSON,_Fields.PARTITIONED,_Fields.COLUMN_ESTIMATES,_Fields.TOP};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -166,6 +177,8 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.BOOL)));
     tmpMap.put(_Fields.COLUMN_ESTIMATES, new org.apache.thrift.meta_data.FieldMetaData("columnEstimates", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.BOOL)));
+    tmpMap.put(_Fields.TOP, new org.apache.thrift.meta_data.FieldMetaData("top", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, ScanTop.class)));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(ScanRequest.class, metaDataMap);
   }
@@ -207,6 +220,9 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
     }
     this.partitioned = other.partitioned;
     this.columnEstimates = other.columnEstimates;
+    if (other.isSetTop()) {
+      this.top = new ScanTop(other.top);
+    }
   }
 
   @Override
@@ -226,6 +242,7 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
     this.partitioned = false;
     setColumnEstimatesIsSet(false);
     this.columnEstimates = false;
+    this.top = null;
   }
 
   public int getColumnsSize() {
@@ -470,6 +487,37 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
     __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __COLUMNESTIMATES_ISSET_ID, value);
   }
 
+  /**
+   * Only these rows are needed.
+   */
+  @org.apache.thrift.annotation.Nullable
+  public ScanTop getTop() {
+    return this.top;
+  }
+
+  /**
+   * Only these rows are needed.
+   */
+  public ScanRequest setTop(@org.apache.thrift.annotation.Nullable ScanTop top) {
+    this.top = top;
+    return this;
+  }
+
+  public void unsetTop() {
+    this.top = null;
+  }
+
+  /** Returns true if field top is set (has been assigned a value) and false otherwise */
+  public boolean isSetTop() {
+    return this.top != null;
+  }
+
+  public void setTopIsSet(boolean value) {
+    if (!value) {
+      this.top = null;
+    }
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -529,6 +577,14 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
       }
       break;
 
+    case TOP:
+      if (value == null) {
+        unsetTop();
+      } else {
+        setTop((ScanTop)value);
+      }
+      break;
+
     }
   }
 
@@ -557,6 +613,9 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
     case COLUMN_ESTIMATES:
       return isColumnEstimates();
 
+    case TOP:
+      return getTop();
+
     }
     throw new java.lang.IllegalStateException();
   }
@@ -583,6 +642,8 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
       return isSetPartitioned();
     case COLUMN_ESTIMATES:
       return isSetColumnEstimates();
+    case TOP:
+      return isSetTop();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -663,6 +724,15 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
         return false;
     }
 
+    boolean this_present_top = true && this.isSetTop();
+    boolean that_present_top = true && that.isSetTop();
+    if (this_present_top || that_present_top) {
+      if (!(this_present_top && that_present_top))
+        return false;
+      if (!this.top.equals(that.top))
+        return false;
+    }
+
     return true;
   }
 
@@ -697,6 +767,10 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
     hashCode = hashCode * 8191 + ((isSetColumnEstimates()) ? 131071 : 524287);
     if (isSetColumnEstimates())
       hashCode = hashCode * 8191 + ((columnEstimates) ? 131071 : 524287);
+
+    hashCode = hashCode * 8191 + ((isSetTop()) ? 131071 : 524287);
+    if (isSetTop())
+      hashCode = hashCode * 8191 + top.hashCode();
 
     return hashCode;
   }
@@ -779,6 +853,16 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
         return lastComparison;
       }
     }
+    lastComparison = java.lang.Boolean.compare(isSetTop(), other.isSetTop());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetTop()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.top, other.top);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
     return 0;
   }
 
@@ -854,6 +938,16 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
       sb.append(this.columnEstimates);
       first = false;
     }
+    if (isSetTop()) {
+      if (!first) sb.append(", ");
+      sb.append("top:");
+      if (this.top == null) {
+        sb.append("null");
+      } else {
+        sb.append(this.top);
+      }
+      first = false;
+    }
     sb.append(")");
     return sb.toString();
   }
@@ -870,6 +964,9 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
       throw new org.apache.thrift.protocol.TProtocolException("Required field 'options' was not present! Struct: " + toString());
     }
     // check for sub-struct validity
+    if (top != null) {
+      top.validate();
+    }
   }
 
   private void writeObject(java.io.ObjectOutputStream out) throws java.io.IOException {
@@ -998,6 +1095,15 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 21: // TOP
+            if (schemeField.type == org.apache.thrift.protocol.TType.STRUCT) {
+              struct.top = new ScanTop();
+              struct.top.read(iprot);
+              struct.setTopIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -1073,6 +1179,13 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
         oprot.writeBool(struct.columnEstimates);
         oprot.writeFieldEnd();
       }
+      if (struct.top != null) {
+        if (struct.isSetTop()) {
+          oprot.writeFieldBegin(TOP_FIELD_DESC);
+          struct.top.write(oprot);
+          oprot.writeFieldEnd();
+        }
+      }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
     }
@@ -1126,7 +1239,10 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
       if (struct.isSetColumnEstimates()) {
         optionals.set(3);
       }
-      oprot.writeBitSet(optionals, 4);
+      if (struct.isSetTop()) {
+        optionals.set(4);
+      }
+      oprot.writeBitSet(optionals, 5);
       if (struct.isSetLimit()) {
         oprot.writeI64(struct.limit);
       }
@@ -1138,6 +1254,9 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
       }
       if (struct.isSetColumnEstimates()) {
         oprot.writeBool(struct.columnEstimates);
+      }
+      if (struct.isSetTop()) {
+        struct.top.write(oprot);
       }
     }
 
@@ -1179,7 +1298,7 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
         }
       }
       struct.setOptionsIsSet(true);
-      java.util.BitSet incoming = iprot.readBitSet(4);
+      java.util.BitSet incoming = iprot.readBitSet(5);
       if (incoming.get(0)) {
         struct.limit = iprot.readI64();
         struct.setLimitIsSet(true);
@@ -1195,6 +1314,11 @@ public class ScanRequest implements org.apache.thrift.TBase<ScanRequest, ScanReq
       if (incoming.get(3)) {
         struct.columnEstimates = iprot.readBool();
         struct.setColumnEstimatesIsSet(true);
+      }
+      if (incoming.get(4)) {
+        struct.top = new ScanTop();
+        struct.top.read(iprot);
+        struct.setTopIsSet(true);
       }
     }
   }
