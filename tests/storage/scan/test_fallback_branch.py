@@ -12,7 +12,7 @@ from interbed.storage.schema.change import AddColumn, SetOption
 from interbed.storage.table import Table
 from interbed.storage.types.data_type import AtomicType, TypeRoot
 
-COLUMNS = pa.schema([pa.field("dt", pa.string()), pa.field("name", pa.string()), ("amount", pa.int64())])
+COLUMNS = pa.schema([pa.field("dt", pa.string()), pa.field("name", pa.string()), pa.field("amount", pa.int64())])
 
 
 @pytest.fixture
