@@ -27,6 +27,7 @@ def main(what: str, url: str, warehouse: str) -> None:
         if what == "everything":
             writes_frames(spark, warehouse)
             streams(spark, Path(warehouse))
+            streams_batches(spark, Path(warehouse))
             keeps_sessions_apart(url, spark)
     finally:
         spark.stop()
@@ -120,6 +121,37 @@ def streams(spark: SparkSession, home: Path) -> None:
     spark.sql(f"INSERT INTO {TABLE} VALUES (9, 'i', 90)")
     run()
     assert rows(spark.table("lake.db.copy")) == rows(spark.table(TABLE))
+
+
+def streams_batches(spark: SparkSession, home: Path) -> None:
+    """Batches of a stream, which the server hands to a function of the client's, change rows of a table."""
+    spark.sql("CREATE TABLE lake.db.latest (id INT NOT NULL, v STRING, n INT) TBLPROPERTIES ('primary-key' = 'id')")
+
+    def merge(batch: DataFrame, _: int) -> None:
+        batch.createOrReplaceTempView("changes")
+        batch.sparkSession.sql(
+            "MERGE INTO lake.db.latest t USING changes s ON t.id = s.id "
+            "WHEN MATCHED THEN UPDATE SET n = t.n + s.n WHEN NOT MATCHED THEN INSERT *"
+        )
+
+    writer = spark.readStream.table(TABLE).writeStream.foreachBatch(merge).trigger(availableNow=True)
+    for _ in range(2):
+        query = started(writer.option("checkpointLocation", str(home / "batches")))
+        assert query.awaitTermination(120)
+        assert query.exception() is None
+    # The second run had nothing to add.
+    assert rows(spark.table("lake.db.latest")) == rows(spark.table(TABLE))
+
+
+def started(writer: Any) -> Any:
+    """Start a query; Spark gives the function's process ten seconds to begin, which a busy machine may not keep to."""
+    for _ in range(5):
+        try:
+            return writer.start()
+        except PySparkException as error:
+            if "Timed out while waiting for the Python worker" not in str(error):
+                raise
+    return writer.start()
 
 
 def keeps_sessions_apart(url: str, spark: SparkSession) -> None:

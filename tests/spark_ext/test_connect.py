@@ -1,5 +1,6 @@
 """Spark Connect: a client without a JVM uses a server that was started with interbed's settings."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,8 @@ def _client(*arguments: str, **variables: str) -> None:
 def test_a_client_does_by_connect_what_others_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
     settings = {**spark_settings(), "spark.sql.warehouse.dir": str(tmp_path / "spark")}
-    with connect_server(settings, tmp_path) as url:
+    # Spark runs a function of foreachBatch in this one; interbed's own workers follow the settings.
+    with connect_server(settings, tmp_path, {"PYSPARK_DRIVER_PYTHON": sys.executable}) as url:
         _client("everything", url, str(tmp_path))
 
 

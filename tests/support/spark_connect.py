@@ -20,8 +20,12 @@ _STARTED = re.compile(r"Spark Connect server started at: \S*:(\d+)")
 
 
 @contextlib.contextmanager
-def connect_server(settings: Mapping[str, str], home: Path) -> Iterator[str]:
-    """The address of a server with these settings, `sc://127.0.0.1:port`; it ends with the block."""
+def connect_server(
+    settings: Mapping[str, str], home: Path, variables: Mapping[str, str] | None = None
+) -> Iterator[str]:
+    """The address of a server with these settings, `sc://127.0.0.1:port`; it ends with the block. `variables` of its
+    environment come on top.
+    """
     values = {
         **MODEST_SETTINGS,
         "spark.connect.grpc.binding.address": "127.0.0.1",
@@ -38,7 +42,7 @@ def connect_server(settings: Mapping[str, str], home: Path) -> Iterator[str]:
     with subprocess.Popen(
         command,
         cwd=home,
-        env={**clean_environment(), "SPARK_LOCAL_IP": "127.0.0.1"},
+        env={**clean_environment(), "SPARK_LOCAL_IP": "127.0.0.1", **(variables or {})},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
