@@ -53,7 +53,7 @@ def test_java_uses_a_view_that_interbed_made(java: JavaHiveCatalog, ours: HiveCa
     assert [(c["name"], c.get("description")) for c in shown["columns"]] == [(c.name, c.comment) for c in COLUMNS]
     assert [c["type"] for c in shown["columns"]] == TYPES
     with pytest.raises(PeerError, match="ViewAlreadyExist"):
-        java.create_view("shop.v", "SELECT 1", [("id", "INT")])
+        java.create_view("shop.v", "SELECT 1", [("id", "INT", None)])
     java.rename_view("shop.v", "shop.w")
     assert ours.get_view("shop.w").query == QUERY
     ours.create_view("shop.w", View(query="SELECT 2 AS id", columns=(ViewColumn("id", "int"),)), replace=True)

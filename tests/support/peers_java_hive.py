@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from tests.support.peers_cache import INTEROP, built_once, fingerprint, java_sources, run
 from tests.support.peers_java import JVM_OPTIONS
+from tests.support.peers_json import TypeJson
 from tests.support.peers_process import PeerProcess
 
 Row = Sequence[Any]
@@ -146,17 +147,17 @@ class JavaHiveCatalog:
         self,
         view: str,
         query: str,
-        columns: Sequence[tuple[str, str] | tuple[str, str, str]],
+        columns: Sequence[tuple[str, TypeJson, str | None]],
         *,
         options: Mapping[str, str] | None = None,
         comment: str | None = None,
     ) -> dict[str, Any]:
-        """Create a view of columns (name, type[, comment]); what `view` says of it."""
+        """Create a view of columns (name, type, comment); what `view` says of it."""
         answer: dict[str, Any] = self.call(
             "view_create",
             view=view,
             query=query,
-            columns=[dict(zip(("name", "type", "comment"), column, strict=False)) for column in columns],
+            columns=[dict(zip(("name", "type", "comment"), column, strict=True)) for column in columns],
             view_options=dict(options or {}),
             comment=comment,
         )
