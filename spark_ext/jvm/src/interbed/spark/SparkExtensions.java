@@ -3,9 +3,13 @@ package interbed.spark;
 import java.lang.reflect.InvocationHandler;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
+import java.lang.reflect.Modifier;
 import java.lang.reflect.Proxy;
+import java.util.Arrays;
+import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Optional;
+import java.util.Set;
 import org.apache.spark.sql.SparkSessionExtensions;
 import org.apache.spark.sql.catalyst.parser.ParserInterface;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -15,9 +19,9 @@ import scala.runtime.BoxedUnit;
 /**
  * What spark.sql.extensions names: it teaches the session statements about catalogs, tags, views and more.
  *
- * <p>The parser is a proxy around Spark's, since ParserInterface grows abstract methods from version to version. It turns
- * statements that Spark does not know, or not for catalogs, into a CALL of a procedure of {@link SystemCatalog} and passes
- * everything else on.
+ * <p>The parser is a proxy around Spark's, since ParserInterface grows abstract methods from version to version, and around
+ * another extension's, whose interfaces it has as well: Iceberg looks for its own parser among the session's. It turns statements
+ * that Spark does not know, or not for catalogs, into a CALL of a procedure of {@link SystemCatalog} and passes everything else on.
  */
 public final class SparkExtensions extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> {
   /** Statements that are parsed by Spark and then put into others. */
@@ -34,13 +38,7 @@ public final class SparkExtensions extends AbstractFunction1<SparkSessionExtensi
       Planner.prepare();
     }
     IncrementalFunctions.inject(extensions);
-    extensions.injectParser(
-        (session, delegate) ->
-            (ParserInterface)
-                Proxy.newProxyInstance(
-                    SparkExtensions.class.getClassLoader(),
-                    new Class<?>[] {ParserInterface.class},
-                    new StatementParser(delegate)));
+    extensions.injectParser((session, delegate) -> StatementParser.before(delegate));
     extensions.injectResolutionRule(
         session -> new ViewResolution((org.apache.spark.sql.classic.SparkSession) session));
     extensions.injectResolutionRule(session -> new SchemaMerging());
@@ -50,6 +48,18 @@ public final class SparkExtensions extends AbstractFunction1<SparkSessionExtensi
 
   /** Calls the parser that it wraps, on the statement or on its translation. */
   private record StatementParser(ParserInterface delegate) implements InvocationHandler {
+    static ParserInterface before(ParserInterface delegate) {
+      Set<Class<?>> interfaces = new LinkedHashSet<>(Set.of(ParserInterface.class));
+      for (Class<?> type = delegate.getClass(); type != null; type = type.getSuperclass()) {
+        Arrays.stream(type.getInterfaces()).filter(i -> Modifier.isPublic(i.getModifiers())).forEach(interfaces::add);
+      }
+      return (ParserInterface)
+          Proxy.newProxyInstance(
+              delegate.getClass().getClassLoader(),
+              interfaces.toArray(Class<?>[]::new),
+              new StatementParser(delegate));
+    }
+
     @Override
     public Object invoke(Object proxy, Method method, Object[] arguments) throws Throwable {
       // parsePlan, and parsePlanWithParameters from 4.1 on.
