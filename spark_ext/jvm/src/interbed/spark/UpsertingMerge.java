@@ -32,7 +32,6 @@ import org.apache.spark.sql.types.StringType;
 import scala.Option;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
-import scala.runtime.AbstractPartialFunction;
 
 /**
  * Spares a MERGE the look into its target where it writes the same row whether that one is matched or not: by the primary key,
@@ -48,17 +47,8 @@ final class UpsertingMerge {
   static LogicalPlan of(LogicalPlan analysed) {
     return (LogicalPlan)
         analysed.transformDown(
-            new AbstractPartialFunction<LogicalPlan, LogicalPlan>() {
-              @Override
-              public boolean isDefinedAt(LogicalPlan node) {
-                return node instanceof WriteDelta;
-              }
-
-              @Override
-              public LogicalPlan apply(LogicalPlan node) {
-                return upsert((WriteDelta) node).orElse(node);
-              }
-            });
+            new PlanRewrite(
+                node -> node instanceof WriteDelta, node -> upsert((WriteDelta) node).orElse(node)));
   }
 
   private static Optional<LogicalPlan> upsert(WriteDelta write) {
