@@ -82,7 +82,8 @@ class ChangeQuery(ArrowRows):
         last = manager.latest_id() if self.to_snapshot is None else self.to_snapshot
         if first is None or last is None:
             return None
-        if self.from_snapshot is not None and self.to_snapshot is not None and last < first:
+        # A range that ends right before it begins is an empty one, as loops over snapshots come to ask for.
+        if self.from_snapshot is not None and self.to_snapshot is not None and last < first - 1:
             raise InvalidInputError(f"Changes from snapshot {first} to {last} end before they begin.")
         newest = manager.latest_id() or 0
         if first > newest + 1:
