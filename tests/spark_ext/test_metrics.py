@@ -4,8 +4,7 @@ import re
 from typing import Any
 
 from tests.spark_ext.conftest import Lake
-
-_WAIT_MILLIS = 60_000
+from tests.spark_ext.executions import executions_of
 
 
 def _numbers(shown: str) -> int:
@@ -14,15 +13,11 @@ def _numbers(shown: str) -> int:
 
 def _told(lake: Lake, statement: str) -> dict[str, int]:
     """The metrics of ours that the last execution of a statement has in the status store, by their descriptions."""
+    executions = executions_of(lake, statement)
     session: Any = lake.spark
     store = session._jsparkSession.sharedState().statusStore()
-    before = store.executionsCount()
-    lake.sql(statement)
-    session.sparkContext._jsc.sc().listenerBus().waitUntilEmpty(_WAIT_MILLIS)
     told: dict[str, int] = {}
-    executions = store.executionsList()
-    for number in range(int(before), int(store.executionsCount())):
-        execution = executions.apply(number)
+    for execution in executions:
         values = store.executionMetrics(execution.executionId())
         metrics = execution.metrics().iterator()
         while metrics.hasNext():

@@ -1,10 +1,9 @@
 """MERGE INTO that writes the source's row whether it is matched or not: without a look at the target."""
 
-from typing import Any
-
 import pytest
 
 from tests.spark_ext.conftest import Lake
+from tests.spark_ext.executions import executions_of
 
 KEYED = "TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '2'"
 STARS = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
@@ -12,15 +11,7 @@ STARS = "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
 
 def _looks(lake: Lake, merge: str) -> bool:
     """Whether a MERGE looks into its target; it is run."""
-    session: Any = lake.spark
-    store = session._jsparkSession.sharedState().statusStore()
-    before = store.executionsCount()
-    lake.sql(merge)
-    session.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
-    plans = [
-        store.executionsList().apply(i).physicalPlanDescription()
-        for i in range(int(before), int(store.executionsCount()))
-    ]
+    plans = [execution.physicalPlanDescription() for execution in executions_of(lake, merge)]
     (plan,) = [p for p in plans if "WriteDelta" in p or "AppendData" in p]
     return "WriteDelta" in plan
 
