@@ -158,7 +158,7 @@ def mark_messages(
     for partition, bucket in restored.buckets() if gone else ():
         directory = table.store.paths.bucket_directory(partition, bucket)
         for file in restored.files(partition, bucket):
-            path = file.external_path or f"{directory}/{file.file_name}"
+            path = file.path_in(directory)
             if path in gone:
                 vector = gone.pop(path)
                 by_place.setdefault((partition, bucket), {})[file.file_name] = vector.positions

@@ -101,7 +101,7 @@ class FileConcatenator:
         ) as writer:
             rows = block_rows(group)
             for file in group:
-                path = file.external_path or f"{directory}/{file.file_name}"
+                path = file.path_in(directory)
                 gone = deletions.of(file.file_name)
                 for batch in self._read.batches(file, path, batch_rows=rows, deleted=gone):
                     writer.write(pa.RecordBatch.from_arrays(batch.columns, schema=self._layout.arrow))

@@ -192,7 +192,7 @@ class DynamicBuckets:
         reader = FileRead(store, store.schema.key_fields)
         found = [np.empty(0, np.int32)]
         for file in restored.files(partition, bucket):
-            path = file.external_path or f"{directory}/{file.file_name}"
+            path = file.path_in(directory)
             for batch in reader.batches(file, path, batch_rows=block_rows([file])):
                 hashes = murmur_hash([batch.column(name) for name in self._names], self._types)
                 found = [np.unique(np.concatenate([*found, hashes]))]

@@ -91,7 +91,7 @@ def _taken_up(
         for waiting in partitions:
             directory = store.paths.bucket_directory(waiting.partition, POSTPONE_BUCKET)
             for file in waiting.files:
-                path = file.external_path or f"{directory}/{file.file_name}"
+                path = file.path_in(directory)
                 for batch in reader.batches(file, path, batch_rows=block_rows([file]), with_kind=True):
                     kinds = batch.column(VALUE_KIND).cast(pa.int8())
                     write.write_arrow(batch.select(list(store.schema.names)), kinds)

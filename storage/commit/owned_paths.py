@@ -14,8 +14,5 @@ def owned_paths(store: TableStore, messages: Sequence[CommitMessage], *, compact
         for partition, bucket, file in owned_index_files(messages, compact_only=compact_only)
     ]
     for partition, bucket, file in owned_files(messages, compact_only=compact_only):
-        directory = store.paths.bucket_directory(partition, bucket)
-        path = file.external_path or f"{directory}/{file.file_name}"
-        paths.append(path)
-        paths += (f"{path.rpartition('/')[0]}/{extra}" for extra in file.extra_files)
+        paths += file.paths_in(store.paths.bucket_directory(partition, bucket))
     return paths

@@ -106,8 +106,7 @@ def delete_indexes(store: TableStore, messages: Sequence[CommitMessage]) -> None
 
 
 def _path(store: TableStore, message: CommitMessage, file: DataFileMeta) -> str:
-    directory = store.paths.bucket_directory(message.partition, message.bucket)
-    return file.external_path or f"{directory}/{file.file_name}"
+    return file.path_in(store.paths.bucket_directory(message.partition, message.bucket))
 
 
 class _Rewriter:

@@ -57,6 +57,15 @@ class DataFileMeta:
         """The file's name and those of the files that belong to it, in the same directory (file indexes)."""
         return (self.file_name, *self.extra_files)
 
+    def path_in(self, directory: str) -> str:
+        """Where the file is; `directory` is its bucket's."""
+        return self.external_path or f"{directory}/{self.file_name}"
+
+    def paths_in(self, directory: str) -> list[str]:
+        """Where the file is, and those that belong to it."""
+        path = self.path_in(directory)
+        return [path, *(f"{path.rpartition('/')[0]}/{name}" for name in self.extra_files)]
+
     def upgraded(self, level: int) -> "DataFileMeta":
         """The same file moved to another level without a rewrite."""
         return replace(self, level=level)

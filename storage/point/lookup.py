@@ -56,7 +56,7 @@ class _Bucket:
 
     def path_of(self, file: DataFileMeta) -> str:
         """Where a file lives."""
-        return file.external_path or f"{self.directory}/{file.file_name}"
+        return file.path_in(self.directory)
 
 
 _Buckets = dict[bytes, dict[int, _Bucket]]

@@ -73,7 +73,7 @@ class Split:
 
     def path_of(self, file: DataFileMeta) -> str:
         """Where a file of this split lives."""
-        return file.external_path or f"{self.bucket_path}/{file.file_name}"
+        return file.path_in(self.bucket_path)
 
     def to_bytes(self) -> bytes:
         """The split as bytes, for another process."""

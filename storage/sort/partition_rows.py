@@ -78,7 +78,7 @@ class PartitionRows:
         return Sample(found[0], np.concatenate(weights))
 
     def _of_file(self, reader: FileRead, file: DataFileMeta) -> Iterator[pa.RecordBatch]:
-        path = file.external_path or f"{self._directory}/{file.file_name}"
+        path = file.path_in(self._directory)
         return reader.batches(
             file,
             path,

@@ -46,8 +46,7 @@ def current_entries(store: TableStore) -> list[ManifestEntry]:
 
 def data_file_path(store: TableStore, entry: ManifestEntry) -> str:
     """Where a data file is."""
-    directory = store.paths.bucket_directory(entry.partition, entry.bucket)
-    return entry.file.external_path or f"{directory}/{entry.file.file_name}"
+    return entry.file.path_in(store.paths.bucket_directory(entry.partition, entry.bucket))
 
 
 def _files(store: TableStore) -> Sequence[Row]:

@@ -52,5 +52,4 @@ def _missing(store: TableStore) -> dict[tuple[bytes, int], list[ManifestEntry]]:
 
 
 def _path(store: TableStore, entry: ManifestEntry) -> str:
-    directory = store.paths.bucket_directory(entry.partition, entry.bucket)
-    return entry.file.external_path or f"{directory}/{entry.file.file_name}"
+    return entry.file.path_in(store.paths.bucket_directory(entry.partition, entry.bucket))

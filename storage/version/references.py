@@ -118,9 +118,5 @@ class References:
         found: set[str] = set()
         for entry in entries:
             directory = self._store.paths.bucket_directory(entry.partition, entry.bucket)
-            file = entry.file
-            path = file.external_path or f"{directory}/{file.file_name}"
-            beside = path.rpartition("/")[0]
-            found.add(path)
-            found.update(f"{beside}/{name}" for name in file.extra_files)
+            found.update(entry.file.paths_in(directory))
         return found

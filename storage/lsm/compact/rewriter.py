@@ -72,7 +72,7 @@ class BucketFiles:
 
     def path_of(self, file: DataFileMeta) -> str:
         """Where a data file lives."""
-        return file.external_path or f"{self.directory}/{file.file_name}"
+        return file.path_in(self.directory)
 
     def deleted_of(self, file: DataFileMeta) -> DeletionVector | None:
         """Which rows of a data file are gone."""

@@ -78,8 +78,4 @@ def discard(store: TableStore, partition: bytes, bucket: int, outcome: Compactio
 def delete_files(store: TableStore, partition: bytes, bucket: int, files: Iterable[DataFileMeta]) -> None:
     """Delete data or changelog files of a bucket with all that belongs to them; never raises."""
     directory = store.paths.bucket_directory(partition, bucket)
-    paths = []
-    for file in files:
-        path = file.external_path or f"{directory}/{file.file_name}"
-        paths += [path, *(f"{path.rpartition('/')[0]}/{extra}" for extra in file.extra_files)]
-    store.file_io.delete_quietly(paths)
+    store.file_io.delete_quietly([path for file in files for path in file.paths_in(directory)])
