@@ -81,6 +81,10 @@ class TableStore:
         schema = replace(self.schema, fields=fields, options={**self.schema.options, **changed})
         return replace(self, schema=schema, options=CoreOptions({**self.options.raw, **changed}))
 
+    def schema_of(self, schema_id: int) -> TableSchema:
+        """The schema by which files of that id were written; mostly it is the table's own, which is not read again."""
+        return self.schema if schema_id == self.schema.id else self.schemas.schema(schema_id)
+
     def index_path(self, partition: bytes, bucket: int, file: IndexFileMeta) -> str:
         """Where an index file of a bucket lives."""
         return file.external_path or self.new_index_path(partition, bucket, file.file_name)

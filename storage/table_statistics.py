@@ -25,7 +25,7 @@ def read_statistics(store: TableStore, snapshot: Snapshot) -> TableStatistics | 
     try:
         value = json.loads(store.file_io.read_bytes(path))
         schema_id = int(value["schemaId"])
-        then = store.schema if schema_id == store.schema.id else store.schemas.schema(schema_id)
+        then = store.schema_of(schema_id)
         return TableStatistics(
             snapshot_id=int(value["snapshotId"]),
             schema_id=schema_id,

@@ -124,8 +124,7 @@ class FileLookup:
         return maybe
 
     def _filters(self, file: DataFileMeta, path: str) -> _Filters:
-        schema = self._store.schema
-        written = schema if file.schema_id == schema.id else self._store.schemas.schema(file.schema_id)
+        written = self._store.schema_of(file.schema_id)
         # A key column may have had another name; its type can't be changed.
         names = {f.id: f.name for f in written.fields}
         found: list[tuple[int, BloomFilterReader]] = []
@@ -180,8 +179,7 @@ class FileLookup:
     def _key_ends(self, file: DataFileMeta, metadata: Any, groups: Sequence[Any]) -> tuple[Any, Any]:
         """The least and greatest value of the first key column in each group; None where they are not known."""
         key = self._store.schema.by_name[self._keys[0]]
-        schema = self._store.schema
-        written = schema if file.schema_id == schema.id else self._store.schemas.schema(file.schema_id)
+        written = self._store.schema_of(file.schema_id)
         name = next((f.name for f in written.fields if f.id == key.id), None)
         places = [i for i in range(metadata.num_columns) if metadata.schema.column(i).path == name]
         if not places:

@@ -95,8 +95,7 @@ class FileRead:
             return select_rows(file, path, fields, inside, self._store.file_io)
 
     def _written(self, schema_id: int) -> TableSchema:
-        own = self._store.schema
-        return own if schema_id == own.id else self._store.schemas.schema(schema_id)
+        return self._store.schema_of(schema_id)
 
     def _mapping(self, schema_id: int, with_sequence: bool, with_kind: bool) -> FileMapping:
         key = (schema_id, with_sequence, with_kind)

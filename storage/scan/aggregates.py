@@ -173,8 +173,7 @@ class _Answers:
         raise _UnknownError
 
     def _written(self, file: DataFileMeta) -> TableSchema:
-        own = self._schema
-        return own if file.schema_id == own.id else self._store.schemas.schema(file.schema_id)
+        return self._store.schema_of(file.schema_id)
 
 
 def _holds_rows(split: Split) -> bool:

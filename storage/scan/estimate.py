@@ -198,7 +198,7 @@ def _of_files(store: TableStore, files: Sequence[DataFileMeta], rows: int) -> di
 
 def _of_alike_files(store: TableStore, files: Sequence[DataFileMeta]) -> dict[str, ColumnEstimate]:
     own = store.schema
-    then = own if files[0].schema_id == own.id else store.schemas.schema(files[0].schema_id)
+    then = store.schema_of(files[0].schema_id)
     names = list(then.names if files[0].value_stats_cols is None else files[0].value_stats_cols)
     stats = [file.value_stats for file in files]
     if any(len(s.null_counts) != len(names) for s in stats) or not all(name in then.by_name for name in names):

@@ -54,8 +54,7 @@ class RecordExpiry:
 
     def is_due(self, file: DataFileMeta) -> bool:
         """Whether the file holds a row that is too old, as far as its statistics tell."""
-        own = self.store.schema
-        written = own if file.schema_id == own.id else self.store.schemas.schema(file.schema_id)
+        written = self.store.schema_of(file.schema_id)
         names = written.names if file.value_stats_cols is None else file.value_stats_cols
         then = next((f for f in written.fields if f.id == self.time.id), None)
         if then is None or then.name not in names or len(file.value_stats.null_counts) != len(names):
