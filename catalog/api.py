@@ -25,15 +25,15 @@ from interbed.catalog.partition_done import mark_done
 from interbed.catalog.repair_report import RepairReport
 from interbed.catalog.staging import Fill, StagedTables, given_schema
 from interbed.catalog.views import Views
-from interbed.storage.change_view import AUDIT_LOG, BINLOG, ChangeView
-from interbed.storage.errors import InvalidInputError, InvalidOptionError, NotSupportedError
-from interbed.storage.fileio.api import FileIO
-from interbed.storage.read_optimized import READ_OPTIMIZED, ReadOptimizedTable
-from interbed.storage.schema.change import SchemaChange
-from interbed.storage.schema.table_schema import Schema, TableSchema
-from interbed.storage.system.table import SystemTable
-from interbed.storage.table import Table
+from interbed.storage.base.errors import InvalidInputError, InvalidOptionError, NotSupportedError
+from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.meta.schema.change import SchemaChange
+from interbed.storage.meta.schema.table_schema import Schema, TableSchema
+from interbed.storage.table.read_optimized import READ_OPTIMIZED, ReadOptimizedTable
+from interbed.storage.table.table import Table
 from interbed.storage.version.partition_expiry import outdated
+from interbed.storage.views.change_view import AUDIT_LOG, BINLOG, ChangeView
+from interbed.storage.views.system.table import SystemTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

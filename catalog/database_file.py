@@ -9,8 +9,8 @@ file is ours alone, and nothing of the format rests on it.
 import json
 from collections.abc import Mapping, Sequence
 
-from interbed.storage.errors import CorruptFileError, InvalidOptionError
-from interbed.storage.fileio.api import FileIO
+from interbed.storage.base.errors import CorruptFileError, InvalidOptionError
+from interbed.storage.base.fileio.api import FileIO
 
 FILE_NAME = ".database-properties"
 COMMENT = "comment"

@@ -13,7 +13,7 @@ CatalogError
 └── LockError                 the lock of a table could not be had in time; may be retried
 """
 
-from interbed.storage.errors import CommitError, InterbedError
+from interbed.storage.base.errors import CommitError, InterbedError
 
 
 class CatalogError(InterbedError):

@@ -19,13 +19,13 @@ from interbed.catalog.identifier import DB_SUFFIX, Identifier, branch_to_alter, 
 from interbed.catalog.options import CatalogOptions
 from interbed.catalog.staging import Fill, publish_replacement
 from interbed.catalog.table_files import check_no_remains, delete_table_files, take_back_schema
-from interbed.storage.errors import CommitStateUnknownError, InterbedError, InvalidOptionError
-from interbed.storage.fileio.api import FileIO
-from interbed.storage.fileio.resolve import file_io_for
-from interbed.storage.schema.change import SchemaChange
-from interbed.storage.schema.table_schema import TableSchema
-from interbed.storage.store import open_store, schema_manager
-from interbed.storage.table import Table
+from interbed.storage.base.errors import CommitStateUnknownError, InterbedError, InvalidOptionError
+from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.base.fileio.resolve import file_io_for
+from interbed.storage.meta.schema.change import SchemaChange
+from interbed.storage.meta.schema.table_schema import TableSchema
+from interbed.storage.meta.store import open_store, schema_manager
+from interbed.storage.table.table import Table
 
 
 class FileSystemCatalog(Catalog):

@@ -15,10 +15,10 @@ from interbed.catalog.identifier import SYSTEM_DATABASE, Identifier
 from interbed.catalog.masking import masked
 from interbed.catalog.options import CatalogOptions
 from interbed.catalog.partition import Partition, epoch_millis, file_sums, partition_name
-from interbed.storage.options import PATH
-from interbed.storage.system.column import Row, bigint, text
-from interbed.storage.system.rows_table import RowsTable
-from interbed.storage.table import Table
+from interbed.storage.meta.options.core import PATH
+from interbed.storage.table.table import Table
+from interbed.storage.views.system.column import Row, bigint, text
+from interbed.storage.views.system.rows_table import RowsTable
 
 ALL_TABLES = "tables"
 ALL_PARTITIONS = "partitions"

@@ -3,8 +3,8 @@
 import re
 from dataclasses import dataclass
 
-from interbed.storage.errors import InvalidInputError, NotSupportedError
-from interbed.storage.paths import MAIN_BRANCH
+from interbed.storage.base.errors import InvalidInputError, NotSupportedError
+from interbed.storage.meta.paths import MAIN_BRANCH
 
 DEFAULT_DATABASE = "default"
 DB_SUFFIX = ".db"

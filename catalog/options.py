@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from interbed.storage.errors import InvalidOptionError
-from interbed.storage.options import CoreOptions
+from interbed.storage.base.errors import InvalidOptionError
+from interbed.storage.meta.options.core import CoreOptions
 
 
 class MetastoreKind(StrEnum):

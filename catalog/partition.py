@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Generic, TypeVar
 
-from interbed.storage.manifest.entry import merge_entries
-from interbed.storage.scan.file_sums import FileSum, sum_files
+from interbed.storage.meta.manifest.entry import merge_entries
+from interbed.storage.meta.snapshot.snapshot import Snapshot
+from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.manifest_reader import ManifestReader
-from interbed.storage.snapshot.snapshot import Snapshot
-from interbed.storage.store import TableStore
+from interbed.storage.scan.summary.file_sums import FileSum, sum_files
 
 T = TypeVar("T")
 

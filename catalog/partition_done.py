@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from interbed.storage.errors import InvalidInputError, InvalidOptionError, NotSupportedError
+from interbed.storage.base.errors import InvalidInputError, InvalidOptionError, NotSupportedError
 from interbed.storage.version.tag_success import write_success_file
 
 if TYPE_CHECKING:
-    from interbed.storage.table import Table
+    from interbed.storage.table.table import Table
 
 ACTIONS = "partition.mark-done-action"
 SUCCESS_FILE_NAME = "_SUCCESS"

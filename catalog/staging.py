@@ -16,19 +16,19 @@ from interbed.catalog.errors import TableExistsError, TableNotFoundError
 from interbed.catalog.identifier import Identifier, parse_table_name
 from interbed.catalog.options import CatalogOptions
 from interbed.catalog.table_files import remove_if_empty
-from interbed.storage.commit.file_store_commit import FileStoreCommit
-from interbed.storage.errors import (
+from interbed.storage.base.errors import (
     CommitConflictError,
     CommitStateUnknownError,
     InterbedError,
     InvalidInputError,
 )
-from interbed.storage.fileio.api import FileIO
-from interbed.storage.schema.option_rules import check_options
-from interbed.storage.schema.replacement import replacement_of
-from interbed.storage.schema.table_schema import Schema, TableSchema
-from interbed.storage.store import TableStore, open_store
-from interbed.storage.table import ArrowRows, Table
+from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.commit.file_store_commit import FileStoreCommit
+from interbed.storage.meta.schema.replacement import replacement_of
+from interbed.storage.meta.schema.table_schema import Schema, TableSchema
+from interbed.storage.meta.store import TableStore, open_store
+from interbed.storage.table.option_rules import check_options
+from interbed.storage.table.table import ArrowRows, Table
 from interbed.storage.write.commit_message import CommitMessage
 
 Fill = Callable[[Table], None]

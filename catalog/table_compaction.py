@@ -11,8 +11,8 @@ from datetime import timedelta
 from typing import Any
 
 from interbed.catalog.api import Catalog, parse_table_name
-from interbed.storage.errors import InterbedError, InvalidInputError
-from interbed.storage.lsm.compact.result import CompactionResult, PlannedCompaction
+from interbed.storage.base.errors import InterbedError, InvalidInputError
+from interbed.storage.upkeep.compact_result import CompactionResult, PlannedCompaction
 
 Progress = Callable[[str, int, int], None]
 """Told the table's name, how many of its buckets are done, and how many there are."""

@@ -7,10 +7,10 @@ files that nobody knows, but never old rows that come back with the next table o
 """
 
 from interbed.catalog.errors import TableExistsError
-from interbed.storage.errors import StorageAccessError
-from interbed.storage.fileio.api import FileIO
-from interbed.storage.paths import TablePaths
-from interbed.storage.snapshot.manager import SnapshotManager
+from interbed.storage.base.errors import StorageAccessError
+from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.meta.paths import TablePaths
+from interbed.storage.meta.snapshot.manager import SnapshotManager
 
 _DELETE_TRIES = 5
 

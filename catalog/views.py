@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from interbed.catalog.errors import ViewNotFoundError
 from interbed.catalog.identifier import Identifier, parse_table_name
-from interbed.storage.errors import NotSupportedError
+from interbed.storage.base.errors import NotSupportedError
 
 
 @dataclass(frozen=True, slots=True)

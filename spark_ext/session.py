@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from interbed.storage.errors import InterbedError
+from interbed.storage.base.errors import InterbedError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

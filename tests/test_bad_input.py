@@ -20,7 +20,7 @@ from interbed.catalog.errors import (
     TableNotFoundError,
 )
 from interbed.catalog.hive.catalog import HiveCatalog
-from interbed.storage.errors import (
+from interbed.storage.base.errors import (
     CommitError,
     CorruptFileError,
     FilterError,
@@ -33,10 +33,10 @@ from interbed.storage.errors import (
     StorageAccessError,
     UnsupportedVersionError,
 )
-from interbed.storage.fileio.faults import Fault, FaultAction, FaultyFileIO
-from interbed.storage.schema.change import AddColumn, SetOption
-from interbed.storage.store import open_store
-from interbed.storage.types.data_type import AtomicType, TypeRoot
+from interbed.storage.base.fileio.faults import Fault, FaultAction, FaultyFileIO
+from interbed.storage.base.types.data_type import AtomicType, TypeRoot
+from interbed.storage.meta.schema.change import AddColumn, SetOption
+from interbed.storage.meta.store import open_store
 from interbed.testing import metastore
 from tests.support.metastore import table as hive_table
 

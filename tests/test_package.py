@@ -58,9 +58,9 @@ def test_the_folder_of_migrations_does_not_hide_the_library_of_its_name() -> Non
     ("module", "unwanted"),
     [
         ("interbed", {"pyarrow", "thrift", "sqlalchemy", "pyspark", "interbed.storage", "interbed.catalog"}),
-        ("interbed.storage.table", {"thrift", "sqlalchemy", "alembic", "pyspark", "interbed.catalog"}),
+        ("interbed.storage.table.table", {"thrift", "sqlalchemy", "alembic", "pyspark", "interbed.catalog"}),
         ("interbed.catalog.factory", {"sqlalchemy", "alembic", "pyspark", "interbed.catalog.server"}),
-        ("interbed.catalog.server.main", {"pyspark", "pyarrow"}),
+        ("interbed.catalog.server.start.main", {"pyspark", "pyarrow"}),
     ],
 )
 def test_an_import_brings_along_nothing_that_it_does_not_need(module: str, unwanted: set[str]) -> None:

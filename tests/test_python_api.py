@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 import interbed
-from interbed.storage.errors import InvalidInputError, NotSupportedError, SchemaMismatchError
-from interbed.storage.schema.change import AddColumn, DropColumn, RenameColumn
-from interbed.storage.types.data_type import AtomicType, TypeRoot
+from interbed.storage.base.errors import InvalidInputError, NotSupportedError, SchemaMismatchError
+from interbed.storage.base.types.data_type import AtomicType, TypeRoot
+from interbed.storage.meta.schema.change import AddColumn, DropColumn, RenameColumn
 from interbed.testing import metastore
 
 README = Path(__file__).resolve().parents[1] / "README.md"

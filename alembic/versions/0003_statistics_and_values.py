@@ -15,8 +15,8 @@ from typing import Any
 import sqlalchemy as sa
 from alembic import op
 
+from interbed.catalog.metastore.filters.partition_values import kind_of_type, search_form
 from interbed.catalog.metastore.partition_names import parsed_name
-from interbed.catalog.metastore.partition_values import kind_of_type, search_form
 
 revision = "0003"
 down_revision = "0002"

@@ -31,12 +31,12 @@ from interbed.catalog.partition import PartitionStatistics
 from interbed.catalog.repair_report import RepairReport
 from interbed.catalog.staging import Fill
 from interbed.catalog.views import View
-from interbed.storage.errors import InterbedError, InvalidInputError
-from interbed.storage.fileio.api import FileIO
-from interbed.storage.schema.change import SchemaChange
-from interbed.storage.schema.table_schema import TableSchema
-from interbed.storage.store import TableStore
-from interbed.storage.table import Table
+from interbed.storage.base.errors import InterbedError, InvalidInputError
+from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.meta.schema.change import SchemaChange
+from interbed.storage.meta.schema.table_schema import TableSchema
+from interbed.storage.meta.store import TableStore
+from interbed.storage.table.table import Table
 
 
 class HiveCatalog(Catalog):

@@ -28,7 +28,7 @@ from thrift.transport.TSSLSocket import TSSLSocket
 from thrift.transport.TTransport import TBufferedTransport, TFramedTransport, TTransportException
 
 from interbed.catalog.errors import CatalogError, CatalogUnavailableError
-from interbed.storage.errors import InvalidOptionError
+from interbed.storage.base.errors import InvalidOptionError
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ from interbed.catalog.hive.connection import CallStateUnknownError
 from interbed.catalog.hive.entries import Entries
 from interbed.catalog.hive.location import LOCATION_PARAMETER, same_location
 from interbed.catalog.identifier import Identifier, check_database_name
-from interbed.storage.errors import InvalidOptionError, StorageAccessError
+from interbed.storage.base.errors import InvalidOptionError, StorageAccessError
 from interbed.thrift_idl.hive_metastore.ttypes import Database as HiveDatabase
 from interbed.thrift_idl.hive_metastore.ttypes import PrincipalType
 

@@ -10,10 +10,10 @@ from interbed.catalog.hive.publisher import HivePublisher, LockSettings
 from interbed.catalog.hive.registration import CURRENT_SNAPSHOT, is_ours, is_view
 from interbed.catalog.identifier import DB_SUFFIX, DEFAULT_DATABASE, Identifier, check_database_name
 from interbed.catalog.options import CatalogOptions
-from interbed.storage.errors import InvalidOptionError
-from interbed.storage.fileio.resolve import file_io_for
-from interbed.storage.schema.table_schema import TableSchema
-from interbed.storage.store import StoreEnvironment, TableStore, open_store, schema_manager
+from interbed.storage.base.errors import InvalidOptionError
+from interbed.storage.base.fileio.resolve import file_io_for
+from interbed.storage.meta.schema.table_schema import TableSchema
+from interbed.storage.meta.store import StoreEnvironment, TableStore, open_store, schema_manager
 
 
 class Entries:

@@ -14,7 +14,7 @@ from interbed.catalog.hive.client import HiveMetastoreClient
 from interbed.catalog.hive.location import Locations
 from interbed.catalog.identifier import Identifier
 from interbed.catalog.partition import PartitionStatistics
-from interbed.storage.paths import TablePaths, escape_path, unescape_path
+from interbed.storage.meta.paths import TablePaths, escape_path, unescape_path
 from interbed.thrift_idl.hive_metastore.ttypes import Partition as HivePartition
 
 Spec = Mapping[str, str]

@@ -20,15 +20,15 @@ from interbed.catalog.hive.lock import HiveCatalogLock
 from interbed.catalog.hive.partitions import MetastorePartitions
 from interbed.catalog.hive.registration import CURRENT_SNAPSHOT, is_partitioned_in_metastore, plain_columns
 from interbed.catalog.identifier import Identifier
-from interbed.storage.errors import CommitConflictError, InterbedError, NotSupportedError
-from interbed.storage.fileio.api import FileIO
-from interbed.storage.manifest.entry import FileKind
-from interbed.storage.paths import TablePaths
+from interbed.storage.base.errors import CommitConflictError, InterbedError, NotSupportedError
+from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.meta.manifest.entry import FileKind
+from interbed.storage.meta.paths import TablePaths
+from interbed.storage.meta.schema.manager import SchemaManager
+from interbed.storage.meta.schema.table_schema import TableSchema
+from interbed.storage.meta.snapshot.publish import create_snapshot
+from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.scan.manifest_reader import ManifestReader
-from interbed.storage.schema.manager import SchemaManager
-from interbed.storage.schema.table_schema import TableSchema
-from interbed.storage.snapshot.publish import create_snapshot
-from interbed.storage.snapshot.snapshot import Snapshot
 
 _log = logging.getLogger(__name__)
 

@@ -12,9 +12,9 @@ from interbed.catalog.hive.connection import current_user
 from interbed.catalog.hive.location import Locations
 from interbed.catalog.hive.type_name import hive_type_name
 from interbed.catalog.identifier import Identifier
-from interbed.storage.errors import InvalidInputError
-from interbed.storage.schema.table_schema import TableSchema
-from interbed.storage.types.data_type import DataField
+from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.base.types.data_type import DataField
+from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.thrift_idl.hive_metastore.ttypes import FieldSchema, SerDeInfo, StorageDescriptor
 from interbed.thrift_idl.hive_metastore.ttypes import Table as HiveTable
 

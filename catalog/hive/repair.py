@@ -26,9 +26,9 @@ from interbed.catalog.hive.tables import HiveTables
 from interbed.catalog.identifier import DB_SUFFIX, Identifier
 from interbed.catalog.partition import partition_name, partitions_of
 from interbed.catalog.repair_report import RepairAction, RepairKind, RepairReport
-from interbed.storage.errors import InterbedError
-from interbed.storage.schema.table_schema import TableSchema
-from interbed.storage.store import TableStore, open_store, schema_manager
+from interbed.storage.base.errors import InterbedError
+from interbed.storage.meta.schema.table_schema import TableSchema
+from interbed.storage.meta.store import TableStore, open_store, schema_manager
 
 _NAMED_MAX = 5
 

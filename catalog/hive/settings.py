@@ -12,7 +12,7 @@ from pathlib import Path
 from interbed.catalog.hive.connection import POOL_SIZE, TransportSettings
 from interbed.catalog.hive.site import read_hive_site
 from interbed.catalog.options import CatalogOptions
-from interbed.storage.errors import InvalidOptionError, NotSupportedError
+from interbed.storage.base.errors import InvalidOptionError, NotSupportedError
 
 DEFAULT_TIMEOUT_SECONDS = 60.0
 DEFAULT_LIST_BATCH = 300

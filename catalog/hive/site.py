@@ -12,7 +12,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from interbed.catalog.hive.connection import current_user
-from interbed.storage.errors import InvalidOptionError
+from interbed.storage.base.errors import InvalidOptionError
 
 ENVIRONMENT_VARIABLE = "HIVE_CONF_DIR"
 

@@ -30,11 +30,11 @@ from interbed.catalog.hive.registration import (
 from interbed.catalog.identifier import Identifier
 from interbed.catalog.staging import Fill, publish_replacement
 from interbed.catalog.table_files import check_no_remains, delete_table_files, take_back_schema
-from interbed.storage.errors import CommitStateUnknownError, InterbedError, InvalidOptionError
-from interbed.storage.schema.change import SchemaChange
-from interbed.storage.schema.table_schema import TableSchema
-from interbed.storage.store import open_store, schema_manager, table_paths
-from interbed.storage.table import Table
+from interbed.storage.base.errors import CommitStateUnknownError, InterbedError, InvalidOptionError
+from interbed.storage.meta.schema.change import SchemaChange
+from interbed.storage.meta.schema.table_schema import TableSchema
+from interbed.storage.meta.store import open_store, schema_manager, table_paths
+from interbed.storage.table.table import Table
 
 _log = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """Names of Hive's types for Paimon's, as Paimon's Hive catalog registers columns."""
 
-from interbed.storage.types.data_type import (
+from interbed.storage.base.types.data_type import (
     ArrayType,
     AtomicType,
     DataType,

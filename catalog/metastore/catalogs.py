@@ -16,8 +16,8 @@ from interbed.catalog.metastore.errors import (
 )
 from interbed.catalog.metastore.model import DEFAULT_CATALOG, DEFAULT_DATABASE, Catalog, Database
 from interbed.catalog.metastore.names import is_valid_name, normalized, shortened
+from interbed.catalog.metastore.store import Store, Transaction
 from interbed.catalog.metastore.warehouse import Warehouse
-from interbed.catalog.repository.api import Store, Transaction
 
 
 class CatalogService:

@@ -14,7 +14,7 @@ from interbed.catalog.metastore.errors import InvalidObjectError, MetastoreError
 from interbed.catalog.metastore.events import NotificationEvent
 from interbed.catalog.metastore.model import Constraint, ConstraintKind, Table, TableName
 from interbed.catalog.metastore.names import normalized, shortened
-from interbed.catalog.repository.api import Store, Stored, Transaction
+from interbed.catalog.metastore.store import Store, Stored, Transaction
 
 NAME_LENGTH_MAX = 256
 

@@ -19,9 +19,9 @@ from interbed.catalog.metastore.errors import (
 from interbed.catalog.metastore.model import DEFAULT_CATALOG, DEFAULT_DATABASE, Catalog, Database, Table
 from interbed.catalog.metastore.moves import settle_all
 from interbed.catalog.metastore.names import is_valid_name, matching, normalized, shortened
-from interbed.catalog.metastore.table_rules import data_locations
+from interbed.catalog.metastore.store import Store, Transaction
+from interbed.catalog.metastore.tables.rules import data_locations
 from interbed.catalog.metastore.warehouse import Warehouse
-from interbed.catalog.repository.api import Store, Transaction
 
 logger = logging.getLogger(__name__)
 

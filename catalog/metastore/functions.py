@@ -16,7 +16,7 @@ from interbed.catalog.metastore.errors import (
 )
 from interbed.catalog.metastore.model import Function
 from interbed.catalog.metastore.names import is_valid_name, matching, normalized, shortened
-from interbed.catalog.repository.api import Store, Transaction
+from interbed.catalog.metastore.store import Store, Transaction
 
 
 class FunctionService:

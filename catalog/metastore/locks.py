@@ -25,7 +25,7 @@ from interbed.catalog.metastore.lock_model import (
     blocking,
     is_blocked_by,
 )
-from interbed.catalog.repository.api import Store, Transaction
+from interbed.catalog.metastore.store import Store, Transaction
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from interbed.catalog.metastore import warehouse as files
 from interbed.catalog.metastore.errors import MetastoreError
-from interbed.catalog.repository.api import Move, Store, Transaction
+from interbed.catalog.metastore.store import Move, Store, Transaction
 
 logger = logging.getLogger(__name__)
 

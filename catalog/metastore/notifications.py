@@ -8,8 +8,8 @@ from interbed.catalog.metastore.errors import NoSuchObjectError
 from interbed.catalog.metastore.events import NotificationEvent
 from interbed.catalog.metastore.names import normalized, shortened
 from interbed.catalog.metastore.partition_names import partition_name
-from interbed.catalog.metastore.table_rules import table_not_found
-from interbed.catalog.repository.api import Store, Transaction
+from interbed.catalog.metastore.store import Store, Transaction
+from interbed.catalog.metastore.tables.rules import table_not_found
 
 EVENTS_TTL_SECONDS = 86_400
 """How long events are kept unless told otherwise; Hive keeps them for a day, too."""

@@ -9,12 +9,12 @@ from interbed.catalog.metastore.databases import DatabaseService
 from interbed.catalog.metastore.functions import FunctionService
 from interbed.catalog.metastore.locks import LEASE_SECONDS, LockService
 from interbed.catalog.metastore.notifications import NotificationService
-from interbed.catalog.metastore.partitions import PartitionService
+from interbed.catalog.metastore.partitions.changes import PartitionService
 from interbed.catalog.metastore.settings import ConfigValues
 from interbed.catalog.metastore.statistics import StatisticsService
-from interbed.catalog.metastore.tables import TableService
+from interbed.catalog.metastore.store import Store
+from interbed.catalog.metastore.tables.tables import TableService
 from interbed.catalog.metastore.warehouse import Warehouse
-from interbed.catalog.repository.api import Store
 
 
 class Metastore:

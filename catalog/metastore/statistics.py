@@ -24,8 +24,8 @@ from interbed.catalog.metastore.errors import InvalidObjectError, MetastoreError
 from interbed.catalog.metastore.model import Column, Table
 from interbed.catalog.metastore.names import normalized, shortened
 from interbed.catalog.metastore.partition_names import partition_name
-from interbed.catalog.metastore.partition_reads import TableKey, canonical_names, values_in_name
-from interbed.catalog.repository.api import Store, Stored, Transaction
+from interbed.catalog.metastore.partitions.reads import TableKey, canonical_names, values_in_name
+from interbed.catalog.metastore.store import Store, Stored, Transaction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

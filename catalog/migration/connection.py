@@ -20,8 +20,8 @@ from interbed.catalog.metastore.names import normalized
 from interbed.catalog.metastore.service import Metastore
 from interbed.catalog.migration.errors import MigrationError, MissingMethodError, RefusedError
 from interbed.catalog.repository.session import SqlStore
-from interbed.catalog.server.convert import split_catalog
-from interbed.catalog.server.handlers import all_handlers
+from interbed.catalog.server.calls.all_calls import all_handlers
+from interbed.catalog.server.structs.convert import split_catalog
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore, ttypes
 
 logger = logging.getLogger(__name__)

@@ -1,6 +1,6 @@
 """What goes wrong when metadata is moved."""
 
-from interbed.storage.errors import InterbedError
+from interbed.storage.base.errors import InterbedError
 
 
 class MigrationError(InterbedError):

@@ -13,7 +13,7 @@ from typing import Any
 from interbed.catalog.metastore.model import DEFAULT_CATALOG
 from interbed.catalog.metastore.names import pattern_matcher
 from interbed.catalog.migration.record import FOREIGN_KEYS
-from interbed.storage.errors import InvalidOptionError
+from interbed.storage.base.errors import InvalidOptionError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

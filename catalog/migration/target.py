@@ -21,17 +21,17 @@ from interbed.catalog.metastore.events import NotificationEvent
 from interbed.catalog.metastore.model import Catalog, Database, Function, Table
 from interbed.catalog.metastore.names import normalized
 from interbed.catalog.metastore.partition_names import partition_name
-from interbed.catalog.metastore.table_rules import same_keys
+from interbed.catalog.metastore.store import Stored, Transaction
+from interbed.catalog.metastore.tables.rules import same_keys
 from interbed.catalog.migration.connection import LocalConnection
 from interbed.catalog.migration.errors import MigrationError
 from interbed.catalog.migration.record import CONSTRAINTS
 from interbed.catalog.migration.source import ENGINE, MetastoreSource
 from interbed.catalog.migration.structs import to_json
 from interbed.catalog.repository import schema
-from interbed.catalog.repository.api import Stored, Transaction
 from interbed.catalog.repository.session import SqlStore, parse_database_url
-from interbed.catalog.server import convert
-from interbed.catalog.server.statistics_structs import statistics_from_objects
+from interbed.catalog.server.structs import convert
+from interbed.catalog.server.structs.statistics import statistics_from_objects
 from interbed.thrift_idl.hive_metastore import ttypes
 
 _ADDITIONS = (

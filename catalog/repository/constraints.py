@@ -7,7 +7,7 @@ from sqlalchemy import Connection, delete, select, update
 from sqlalchemy.orm import aliased
 
 from interbed.catalog.metastore.model import Constraint, ConstraintKind, TableName
-from interbed.catalog.repository.api import Stored
+from interbed.catalog.metastore.store import Stored
 from interbed.catalog.repository.documents import constraint_document, constraint_from
 from interbed.catalog.repository.insert import insert_unless_taken
 from interbed.catalog.repository.models import ConstraintRow, DatabaseRow, TableRow

@@ -5,7 +5,7 @@ import json
 from sqlalchemy import Connection, bindparam, delete, select, update
 
 from interbed.catalog.metastore.model import Catalog, Database
-from interbed.catalog.repository.api import Stored
+from interbed.catalog.metastore.store import Stored
 from interbed.catalog.repository.documents import database_document, database_from
 from interbed.catalog.repository.insert import insert_unless_taken
 from interbed.catalog.repository.models import CatalogRow, DatabaseRow

@@ -4,7 +4,7 @@ from sqlalchemy import Connection, delete, select, update
 from sqlalchemy.exc import IntegrityError
 
 from interbed.catalog.metastore.model import Function
-from interbed.catalog.repository.api import Stored
+from interbed.catalog.metastore.store import Stored
 from interbed.catalog.repository.documents import function_document, function_from
 from interbed.catalog.repository.insert import insert_unless_taken
 from interbed.catalog.repository.models import DatabaseRow, FunctionRow

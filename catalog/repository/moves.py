@@ -2,7 +2,7 @@
 
 from sqlalchemy import Connection, delete, insert, select
 
-from interbed.catalog.repository.api import Move
+from interbed.catalog.metastore.store import Move
 from interbed.catalog.repository.insert import insert_unless_taken
 from interbed.catalog.repository.models import MoveRow, PropertyRow
 

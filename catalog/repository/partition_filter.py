@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from interbed.catalog.metastore.filter_tree import (
+from interbed.catalog.metastore.filters.tree import (
     ANY_CHARACTER,
     ANY_TEXT,
     Absent,

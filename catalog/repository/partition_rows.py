@@ -4,9 +4,9 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, overload
 
+from interbed.catalog.metastore.filters.partition_values import kind_of_type, search_form
 from interbed.catalog.metastore.model import Column, Partition, StorageDescriptor
 from interbed.catalog.metastore.partition_names import parsed_name
-from interbed.catalog.metastore.partition_values import kind_of_type, search_form
 from interbed.catalog.metastore.warehouse import child
 from interbed.catalog.repository.models.partitions import KEY_COLUMNS
 

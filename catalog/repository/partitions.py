@@ -13,9 +13,9 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, delete, insert, select, text, update
 from sqlalchemy.exc import IntegrityError
 
-from interbed.catalog.metastore.filter_tree import EVERYTHING, PartitionFilter
+from interbed.catalog.metastore.filters.tree import EVERYTHING, PartitionFilter
 from interbed.catalog.metastore.model import Column, Partition, StorageDescriptor
-from interbed.catalog.repository.api import Stored
+from interbed.catalog.metastore.store import Stored
 from interbed.catalog.repository.documents import partition_document, partition_from, table_from
 from interbed.catalog.repository.insert import insert_unless_taken
 from interbed.catalog.repository.models import (

@@ -7,7 +7,7 @@ from sqlalchemy import Connection, bindparam, delete, select, update
 from sqlalchemy.exc import IntegrityError
 
 from interbed.catalog.metastore.model import Table, TableMeta
-from interbed.catalog.repository.api import Stored
+from interbed.catalog.metastore.store import Stored
 from interbed.catalog.repository.documents import table_document, table_from
 from interbed.catalog.repository.insert import insert_statement
 from interbed.catalog.repository.models import DatabaseRow, TableRow

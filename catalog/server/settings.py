@@ -30,7 +30,7 @@ from interbed.catalog.server.setting_kinds import (
     integer,
     optional,
 )
-from interbed.storage.errors import InvalidOptionError
+from interbed.storage.base.errors import InvalidOptionError
 
 ENVIRONMENT_PREFIX = "INTERBED_SERVER_"
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from interbed.catalog.api import Catalog
 from interbed.catalog.factory import open_catalog
-from interbed.spark_ext.handle import NO_CATALOG, TableHandle
-from interbed.storage.errors import InvalidInputError, InvalidOptionError
-from interbed.storage.table import Table
+from interbed.spark_ext.handle.table_handle import NO_CATALOG, TableHandle
+from interbed.storage.base.errors import InvalidInputError, InvalidOptionError
+from interbed.storage.table.table import Table
 
 TYPE = "type"
 TYPES = ("interbed", "paimon")

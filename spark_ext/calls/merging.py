@@ -7,12 +7,12 @@ from typing import Any
 
 from interbed.spark_ext.calls.base import Calls
 from interbed.spark_ext.calls.tables import table_info
-from interbed.spark_ext.clustering import without_functions
-from interbed.spark_ext.handle import NO_CATALOG, TableHandle
-from interbed.spark_ext.schema_merging import RowsToCome, kind_field
-from interbed.spark_ext.session_options import table_options
-from interbed.storage.store import TableStore
-from interbed.storage.table import Table
+from interbed.spark_ext.handle.clustering import without_functions
+from interbed.spark_ext.handle.schema_merging import RowsToCome, kind_field
+from interbed.spark_ext.handle.session_options import table_options
+from interbed.spark_ext.handle.table_handle import NO_CATALOG, TableHandle
+from interbed.storage.meta.store import TableStore
+from interbed.storage.table.table import Table
 from interbed.thrift_idl.planner.ttypes import CatalogRef, TableInfo, TableRef
 
 

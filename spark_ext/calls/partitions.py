@@ -6,9 +6,9 @@ from typing import Any
 from interbed.catalog.api import Catalog
 from interbed.catalog.partition import partitions_of
 from interbed.spark_ext.calls.base import Calls
-from interbed.spark_ext.handle import TableHandle
-from interbed.spark_ext.partition_values import agrees, spec_from_spark, values_to_spark
-from interbed.storage.row.binary_row import decode_row
+from interbed.spark_ext.handle.table_handle import TableHandle
+from interbed.spark_ext.values.partition_values import agrees, spec_from_spark, values_to_spark
+from interbed.storage.base.row.binary_row import decode_row
 from interbed.thrift_idl.planner.ttypes import PartitionInfo
 
 

@@ -7,13 +7,13 @@ from typing import Any
 from interbed.catalog.identifier import DEFAULT_DATABASE
 from interbed.spark_ext.calls.base import Calls
 from interbed.spark_ext.calls.tables import system_table_info, table_info
-from interbed.spark_ext.clustering import without_functions
-from interbed.spark_ext.handle import FILE_SYSTEM_PREFIXES, NO_CATALOG
-from interbed.spark_ext.session_options import BRANCH, with_session_options
-from interbed.storage.change_view import AUDIT_LOG
+from interbed.spark_ext.handle.clustering import without_functions
+from interbed.spark_ext.handle.session_options import BRANCH, with_session_options
+from interbed.spark_ext.handle.table_handle import FILE_SYSTEM_PREFIXES, NO_CATALOG
+from interbed.storage.meta.options.stream import READ_CHANGELOG
 from interbed.storage.scan.starting_point import starting_snapshot, travels
-from interbed.storage.stream_options import READ_CHANGELOG
-from interbed.storage.table import Table, load_table
+from interbed.storage.table.table import Table, load_table
+from interbed.storage.views.change_view import AUDIT_LOG
 from interbed.thrift_idl.planner.ttypes import CatalogRef, TableInfo, TableRef
 
 _NOT_IN_NAMES = re.compile(r"[^\w-]")

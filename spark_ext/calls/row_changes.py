@@ -1,9 +1,9 @@
 """Calls about DELETE of whole partitions and TRUNCATE TABLE."""
 
 from interbed.spark_ext.calls.base import Calls
-from interbed.spark_ext.handle import TableHandle
-from interbed.spark_ext.row_changes import whole_partitions
-from interbed.storage.errors import NotSupportedError
+from interbed.spark_ext.handle.row_changes import whole_partitions
+from interbed.spark_ext.handle.table_handle import TableHandle
+from interbed.storage.base.errors import NotSupportedError
 
 
 class RowChangeCalls(Calls):

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from interbed.spark_ext.aggregates import answer
 from interbed.spark_ext.calls.base import Calls
-from interbed.spark_ext.global_scan import plan_global
-from interbed.spark_ext.handle import TableHandle
-from interbed.spark_ext.predicates import handling_of
-from interbed.spark_ext.reader import plan_scan, task_of
+from interbed.spark_ext.handle.table_handle import TableHandle
+from interbed.spark_ext.read.aggregates import answer
+from interbed.spark_ext.read.global_scan import plan_global
+from interbed.spark_ext.read.reader import plan_scan, task_of
+from interbed.spark_ext.values.predicates import handling_of
 from interbed.thrift_idl.planner.ttypes import AggregateAnswer, ScanPlan
 
 

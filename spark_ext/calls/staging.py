@@ -7,11 +7,11 @@ from interbed.catalog.identifier import DEFAULT_DATABASE, Identifier
 from interbed.catalog.staging import StagedTable
 from interbed.spark_ext.calls.base import Calls, identifier_of
 from interbed.spark_ext.calls.tables import table_info
-from interbed.spark_ext.ddl import schema_to_create
-from interbed.spark_ext.handle import Staged, TableHandle
-from interbed.spark_ext.writer import CommitToken
-from interbed.storage.errors import InvalidInputError
-from interbed.storage.table import Table
+from interbed.spark_ext.handle.ddl import schema_to_create
+from interbed.spark_ext.handle.table_handle import Staged, TableHandle
+from interbed.spark_ext.write.writer import CommitToken
+from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.table.table import Table
 from interbed.storage.write.commit_message import CommitMessage
 from interbed.thrift_idl.planner.ttypes import CommitResult, TableInfo
 

@@ -3,10 +3,10 @@
 from typing import Any
 
 from interbed.spark_ext.calls.merging import MergingCalls
-from interbed.spark_ext.handle import TableHandle
-from interbed.spark_ext.sink import EpochToken, plan_epoch
-from interbed.spark_ext.streams import SparkStream, open_stream
-from interbed.spark_ext.writer import decode_messages
+from interbed.spark_ext.handle.table_handle import TableHandle
+from interbed.spark_ext.read.streams import SparkStream, open_stream
+from interbed.spark_ext.write.sink import EpochToken, plan_epoch
+from interbed.spark_ext.write.writer import decode_messages
 from interbed.thrift_idl.planner.ttypes import CommitResult, ScanPlan, StreamInfo, StreamOffset, WritePlan
 
 

@@ -17,20 +17,20 @@ from interbed.catalog.identifier import (
     parse_table_name,
 )
 from interbed.spark_ext.calls.base import Calls, identifier_of
-from interbed.spark_ext.clustering import clustering_of
-from interbed.spark_ext.ddl import MANAGED_LOCATION, schema_changes, schema_to_create, spark_properties
-from interbed.spark_ext.handle import TableHandle
-from interbed.spark_ext.hidden_columns import hidden_columns_of
-from interbed.spark_ext.row_changes import row_changes_of
-from interbed.spark_ext.session_options import with_session_options
-from interbed.spark_ext.spark_types import schema_to_spark
-from interbed.storage.options import CoreOptions
-from interbed.storage.paths import MAIN_BRANCH
-from interbed.storage.read_optimized import READ_OPTIMIZED
+from interbed.spark_ext.handle.clustering import clustering_of
+from interbed.spark_ext.handle.ddl import MANAGED_LOCATION, schema_changes, schema_to_create, spark_properties
+from interbed.spark_ext.handle.hidden_columns import hidden_columns_of
+from interbed.spark_ext.handle.row_changes import row_changes_of
+from interbed.spark_ext.handle.session_options import with_session_options
+from interbed.spark_ext.handle.table_handle import TableHandle
+from interbed.spark_ext.values.spark_types import schema_to_spark
+from interbed.storage.meta.options.core import CoreOptions
+from interbed.storage.meta.paths import MAIN_BRANCH
+from interbed.storage.meta.schema.table_schema import Schema
+from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.scan.starting_point import named_version, starting_snapshot, travels
-from interbed.storage.schema.table_schema import Schema
-from interbed.storage.snapshot.snapshot import Snapshot
-from interbed.storage.table import Table
+from interbed.storage.table.read_optimized import READ_OPTIMIZED
+from interbed.storage.table.table import Table
 from interbed.thrift_idl.planner.ttypes import TableInfo, TimeTravel, WriteClustering
 
 MICROS_PER_MILLI = 1000

@@ -8,8 +8,8 @@ from interbed.catalog.hive.type_name import hive_type_name
 from interbed.catalog.identifier import Identifier
 from interbed.catalog.views import View, ViewColumn
 from interbed.spark_ext.calls.base import Calls, identifier_of
-from interbed.spark_ext.spark_types import type_from_spark
-from interbed.storage.errors import InvalidInputError, NotSupportedError
+from interbed.spark_ext.values.spark_types import type_from_spark
+from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.thrift_idl.planner import ttypes
 
 

@@ -4,8 +4,8 @@ from typing import Any
 
 from interbed.spark_ext.calls.merging import MergingCalls
 from interbed.spark_ext.calls.staging import StagingCalls
-from interbed.spark_ext.handle import TableHandle
-from interbed.spark_ext.writer import CommitToken, check_distinct, decode_all_marks, decode_messages, plan_write
+from interbed.spark_ext.handle.table_handle import TableHandle
+from interbed.spark_ext.write.writer import CommitToken, check_distinct, decode_all_marks, decode_messages, plan_write
 from interbed.thrift_idl.planner.ttypes import CommitResult, WritePlan
 
 

@@ -2,8 +2,8 @@
 
 from interbed.spark_ext.procedures.call import ProcedureCall
 from interbed.spark_ext.procedures.procedure import DONE, TABLE, Answer, Procedure, optional, required
-from interbed.storage.errors import BranchNotFoundError
-from interbed.storage.paths import MAIN_BRANCH
+from interbed.storage.base.errors import BranchNotFoundError
+from interbed.storage.meta.paths import MAIN_BRANCH
 
 _BRANCH = required("branch")
 

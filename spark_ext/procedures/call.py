@@ -9,8 +9,8 @@ from interbed.catalog.api import Catalog
 from interbed.catalog.errors import DatabaseNotFoundError, TableNotFoundError
 from interbed.catalog.identifier import TableName
 from interbed.spark_ext.procedures.procedure import Procedure
-from interbed.storage.errors import BranchNotFoundError, InvalidInputError
-from interbed.storage.table import Table
+from interbed.storage.base.errors import BranchNotFoundError, InvalidInputError
+from interbed.storage.table.table import Table
 
 _PART = re.compile(r"`((?:[^`]|``)+)`|([^`.]+)")
 

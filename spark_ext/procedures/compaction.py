@@ -2,7 +2,7 @@
 
 A compaction is a Spark job: the planner finds what there is to do, each bucket (or group of files, or range of a sort)
 is one task on an executor, and the planner commits what they wrote as one COMPACT snapshot for each table. The files of
-the tasks bear the job's name, so that a job that fails leaves none of them (see `interbed.spark_ext.writer`).
+the tasks bear the job's name, so that a job that fails leaves none of them (see `interbed.spark_ext.write.writer`).
 """
 
 import json
@@ -26,16 +26,16 @@ from interbed.spark_ext.procedures.procedure import (
     optional,
 )
 from interbed.spark_ext.procedures.table_job import begun, table_of
-from interbed.spark_ext.writer import CommitToken, decode_messages, encode_messages
-from interbed.storage.bucket.mode import BucketMode, bucket_mode
-from interbed.storage.errors import CommitFailedError, InterbedError
-from interbed.storage.lsm.compact.tasks import CompactionTask, plan_sort_tasks, plan_tasks, ranges_of, run_task
-from interbed.storage.option_reader import parse_duration_millis
-from interbed.storage.predicate.parse import bound_filter
+from interbed.spark_ext.write.writer import CommitToken, decode_messages, encode_messages
+from interbed.storage.base.errors import CommitFailedError, InterbedError
+from interbed.storage.base.predicate.parse import bound_filter
+from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
+from interbed.storage.meta.options.reader import parse_duration_millis
 from interbed.storage.scan.partition_filter import PartitionChoice
 from interbed.storage.scan.scan import TableScan
-from interbed.storage.sort.order import SortOrder
-from interbed.storage.table import Table
+from interbed.storage.table.table import Table
+from interbed.storage.upkeep.compact_tasks import CompactionTask, plan_sort_tasks, plan_tasks, ranges_of, run_task
+from interbed.storage.write.sort.order import SortOrder
 
 _PARALLELISM = "sink.parallelism"
 _FAILED, _FILES, _RANGES = b"!", b"f", b"r"

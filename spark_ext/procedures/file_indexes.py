@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from interbed.spark_ext.procedures.call import ProcedureCall
 from interbed.spark_ext.procedures.procedure import TABLE, Answer, ArgumentType, Job, Procedure, column, optional
 from interbed.spark_ext.procedures.table_job import begun, table_of
-from interbed.spark_ext.writer import CommitToken, decode_messages, encode_messages
-from interbed.storage.errors import CommitFailedError, CommitStateUnknownError
-from interbed.storage.file_index.rewrite import delete_indexes, files_to_index, index_files
-from interbed.storage.predicate.parse import bound_filter
+from interbed.spark_ext.write.writer import CommitToken, decode_messages, encode_messages
+from interbed.storage.base.errors import CommitFailedError, CommitStateUnknownError
+from interbed.storage.base.predicate.parse import bound_filter
+from interbed.storage.upkeep.rewrite_indexes import delete_indexes, files_to_index, index_files
 from interbed.storage.write.commit_message import CommitMessage
 
 _TASK_BYTES = 128 * 1024 * 1024

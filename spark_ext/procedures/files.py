@@ -5,7 +5,7 @@ Documentation pages `spark/procedures`, `maintenance/manage-snapshots`.
 
 from interbed.spark_ext.procedures.call import ProcedureCall, name_parts
 from interbed.spark_ext.procedures.procedure import TABLE, Answer, ArgumentType, Procedure, column, optional
-from interbed.storage.table import Table
+from interbed.storage.table.table import Table
 
 _MODES = ("DISTRIBUTED", "LOCAL")
 _ALL_TABLES = "*"

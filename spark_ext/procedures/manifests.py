@@ -2,7 +2,7 @@
 
 from interbed.spark_ext.procedures.call import ProcedureCall, name_parts
 from interbed.spark_ext.procedures.procedure import DONE, TABLE, Answer, ArgumentType, Procedure, optional, required
-from interbed.storage.errors import NotSupportedError
+from interbed.storage.base.errors import NotSupportedError
 
 _SORTING = ("manifest_sort_enabled", "manifest_sort_partition_field", "manifest_sort_max_rewrite_size")
 

@@ -14,7 +14,7 @@ from interbed.spark_ext.procedures.procedure import (
     optional,
     required,
 )
-from interbed.storage.errors import NotSupportedError
+from interbed.storage.base.errors import NotSupportedError
 
 _OPTIONS: tuple[Parameter, ...] = (
     optional("options_map", ArgumentType.STRING_MAP),

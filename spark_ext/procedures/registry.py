@@ -17,7 +17,7 @@ from interbed.spark_ext.procedures import (
     views,
 )
 from interbed.spark_ext.procedures.procedure import Procedure
-from interbed.storage.errors import InvalidInputError, NotSupportedError
+from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 
 _MODULES = (
     tags,

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from interbed.spark_ext.procedures.call import ProcedureCall
 from interbed.spark_ext.procedures.procedure import TABLE, Answer, ArgumentType, Procedure, column, optional, required
-from interbed.storage.snapshot.snapshot import Snapshot
-from interbed.storage.table import Table
+from interbed.storage.meta.snapshot.snapshot import Snapshot
+from interbed.storage.table.table import Table
 
 _BEFORE_AND_AFTER = (
     column("previous_snapshot_id", ArgumentType.LONG),

@@ -10,16 +10,16 @@ from typing import Any
 import pyarrow as pa
 
 from interbed.catalog.partition import partitions_of
-from interbed.spark_ext.ddl import FILE_FORMAT, PROVIDER, PROVIDERS
-from interbed.spark_ext.partition_values import agrees
+from interbed.spark_ext.handle.ddl import FILE_FORMAT, PROVIDER, PROVIDERS
 from interbed.spark_ext.procedures.call import ProcedureCall
 from interbed.spark_ext.procedures.procedure import TABLE, Answer, Procedure, required
-from interbed.storage.errors import InvalidInputError, NotSupportedError
-from interbed.storage.options import PATH
-from interbed.storage.row.binary_row import decode_row
-from interbed.storage.schema.table_schema import Schema
-from interbed.storage.types.arrow import type_to_arrow
-from interbed.storage.types.data_type import DataField
+from interbed.spark_ext.values.partition_values import agrees
+from interbed.storage.base.errors import InvalidInputError, NotSupportedError
+from interbed.storage.base.row.binary_row import decode_row
+from interbed.storage.base.types.arrow import type_to_arrow
+from interbed.storage.base.types.data_type import DataField
+from interbed.storage.meta.options.core import PATH
+from interbed.storage.meta.schema.table_schema import Schema
 
 
 def _create_table_like(call: ProcedureCall) -> Answer:

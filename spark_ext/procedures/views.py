@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from interbed.spark_ext.procedures.call import ProcedureCall
 from interbed.spark_ext.procedures.procedure import DONE, Answer, Procedure, optional, required
-from interbed.storage.errors import NotSupportedError
+from interbed.storage.base.errors import NotSupportedError
 
 _SPARK = "spark"
 

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from interbed.catalog.api import Catalog, Database
     from interbed.catalog.factory import CatalogFactory, load_catalog
     from interbed.catalog.identifier import Identifier
-    from interbed.storage.errors import InterbedError
-    from interbed.storage.schema.table_schema import Schema, TableSchema
-    from interbed.storage.table import Table, load_table
+    from interbed.storage.base.errors import InterbedError
+    from interbed.storage.meta.schema.table_schema import Schema, TableSchema
+    from interbed.storage.table.table import Table, load_table
 
 __version__ = "0.1.0"
 
@@ -40,12 +40,12 @@ _HOMES = {
     "CatalogFactory": "interbed.catalog.factory",
     "Database": "interbed.catalog.api",
     "Identifier": "interbed.catalog.identifier",
-    "InterbedError": "interbed.storage.errors",
-    "Schema": "interbed.storage.schema.table_schema",
-    "Table": "interbed.storage.table",
-    "TableSchema": "interbed.storage.schema.table_schema",
+    "InterbedError": "interbed.storage.base.errors",
+    "Schema": "interbed.storage.meta.schema.table_schema",
+    "Table": "interbed.storage.table.table",
+    "TableSchema": "interbed.storage.meta.schema.table_schema",
     "load_catalog": "interbed.catalog.factory",
-    "load_table": "interbed.storage.table",
+    "load_table": "interbed.storage.table.table",
 }
 
 

@@ -11,17 +11,17 @@ from typing import Any
 import click
 
 import interbed
-from interbed.storage.errors import InterbedError
+from interbed.storage.base.errors import InterbedError
 
 _COMMANDS = {
-    "catalog": "interbed.catalog.catalog_cli:catalog",
-    "compact": "interbed.catalog.compact_cli:compact",
-    "locks": "interbed.catalog.locks_cli:locks",
+    "catalog": "interbed.catalog.cli.catalog:catalog",
+    "compact": "interbed.catalog.cli.compact:compact",
+    "locks": "interbed.catalog.cli.locks:locks",
     "metastore": "interbed.catalog.migration.command:metastore",
-    "server": "interbed.catalog.server.command:server",
-    "simulate": "interbed.catalog.simulate_cli:simulate_group",
-    "spark": "interbed.spark_ext.spark_cli:spark",
-    "table": "interbed.catalog.table_cli:table",
+    "server": "interbed.catalog.server.start.command:server",
+    "simulate": "interbed.catalog.cli.simulate:simulate_group",
+    "spark": "interbed.spark_ext.cli:spark",
+    "table": "interbed.catalog.cli.table:table",
 }
 """Where each command is. They are imported on use: a server must not wait for what only tables need."""
 

@@ -14,6 +14,6 @@ As a fixture of pytest:
 wanted. Tests that run in parallel each have a server of their own: it takes a free port and prints nothing.
 """
 
-from interbed.catalog.server.embedded import metastore
+from interbed.catalog.server.start.embedded import metastore
 
 __all__ = ["metastore"]

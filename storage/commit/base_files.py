@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable
 
-from interbed.storage.errors import SnapshotNotFoundError
-from interbed.storage.manifest.entry import ManifestEntry, ManifestFileMeta, merge_entries
+from interbed.storage.base.errors import SnapshotNotFoundError
+from interbed.storage.meta.manifest.entry import ManifestEntry, ManifestFileMeta, merge_entries
+from interbed.storage.meta.snapshot.manager import SnapshotManager
+from interbed.storage.meta.snapshot.snapshot import CommitKind, Snapshot
 from interbed.storage.scan.manifest_reader import ManifestReader
 from interbed.storage.scan.partition_filter import PartitionFilter
-from interbed.storage.snapshot.manager import SnapshotManager
-from interbed.storage.snapshot.snapshot import CommitKind, Snapshot
 
 
 class BaseFiles:

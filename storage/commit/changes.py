@@ -5,12 +5,12 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
+from interbed.storage.base.types.data_type import DataType
 from interbed.storage.lsm.interval_partition import key_ranks
-from interbed.storage.manifest.data_file import DataFileMeta
-from interbed.storage.manifest.entry import FileKind, ManifestEntry
-from interbed.storage.manifest.index_file import DELETION_VECTORS, IndexFileMeta
-from interbed.storage.manifest.index_manifest import IndexManifestEntry
-from interbed.storage.types.data_type import DataType
+from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry
+from interbed.storage.meta.manifest.index_file import DELETION_VECTORS, IndexFileMeta
+from interbed.storage.meta.manifest.index_manifest import IndexManifestEntry
 from interbed.storage.write.commit_message import CommitMessage
 
 

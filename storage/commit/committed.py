@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from interbed.storage.base.errors import SnapshotNotFoundError
 from interbed.storage.commit.changes import record_delta
 from interbed.storage.commit.snapshot_builder import SnapshotFacts
-from interbed.storage.errors import SnapshotNotFoundError
-from interbed.storage.manifest.entry import FileIdentifier, FileKind, ManifestEntry
+from interbed.storage.meta.manifest.entry import FileIdentifier, FileKind, ManifestEntry
+from interbed.storage.meta.snapshot.manager import SnapshotManager
+from interbed.storage.meta.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 from interbed.storage.scan.manifest_reader import ManifestReader
-from interbed.storage.snapshot.manager import SnapshotManager
-from interbed.storage.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 
 _CLOCK_MARGIN_MILLIS = 16 * 3_600_000
 """Creation times of data files are of an unknown time zone (up to 14 hours off) and of another machine's clock."""

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
+from interbed.storage.base.errors import CommitConflictError
+from interbed.storage.base.types.data_type import DataType
 from interbed.storage.commit.changes import overlapping_pair
-from interbed.storage.errors import CommitConflictError
-from interbed.storage.manifest.data_file import DataFileMeta
-from interbed.storage.manifest.entry import FileIdentifier, FileKind, ManifestEntry
-from interbed.storage.manifest.index_manifest import IndexManifestEntry
-from interbed.storage.snapshot.snapshot import CommitKind
-from interbed.storage.types.data_type import DataType
+from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.entry import FileIdentifier, FileKind, ManifestEntry
+from interbed.storage.meta.manifest.index_manifest import IndexManifestEntry
+from interbed.storage.meta.snapshot.snapshot import CommitKind
 
 
 class DuplicateFileError(CommitConflictError):

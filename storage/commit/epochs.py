@@ -19,9 +19,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from interbed.storage.base.errors import (
+    CommitStateUnknownError,
+    CorruptFileError,
+    InvalidInputError,
+    SnapshotNotFoundError,
+)
 from interbed.storage.commit.file_store_commit import FileStoreCommit
-from interbed.storage.errors import CommitStateUnknownError, CorruptFileError, InvalidInputError, SnapshotNotFoundError
-from interbed.storage.store import TableStore
+from interbed.storage.meta.store import TableStore
 from interbed.storage.write.commit_message import CommitMessage
 
 

@@ -6,6 +6,11 @@ Here is what each kind of commit changes, as parts that become a snapshot each; 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from interbed.storage.base.errors import (
+    InterbedError,
+    InvalidInputError,
+)
+from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.commit.base_files import BaseFiles
 from interbed.storage.commit.changes import (
     Changes,
@@ -22,13 +27,10 @@ from interbed.storage.commit.part import SnapshotPart
 from interbed.storage.commit.publication import Publication
 from interbed.storage.commit.retry import RetryPolicy
 from interbed.storage.commit.snapshot_builder import SnapshotFacts
-from interbed.storage.errors import (
-    InterbedError,
-    InvalidInputError,
-)
-from interbed.storage.manifest.entry import FileKind, ManifestEntry
-from interbed.storage.manifest.index_manifest import IndexManifestEntry
-from interbed.storage.predicate.expr import Predicate
+from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry
+from interbed.storage.meta.manifest.index_manifest import IndexManifestEntry
+from interbed.storage.meta.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind
+from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.manifest_reader import ManifestReader
 from interbed.storage.scan.partition_filter import (
     AllPartitions,
@@ -38,8 +40,6 @@ from interbed.storage.scan.partition_filter import (
     partition_filter,
 )
 from interbed.storage.scan.support import check_writable
-from interbed.storage.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind
-from interbed.storage.store import TableStore
 from interbed.storage.write.commit_message import CommitMessage
 
 

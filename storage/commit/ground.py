@@ -8,14 +8,14 @@ the commit of the second one finds its ground gone.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from interbed.storage.errors import CommitConflictError, SnapshotNotFoundError
-from interbed.storage.manifest.index_file import HASH_INDEX
-from interbed.storage.paths import POSTPONE_BUCKET
+from interbed.storage.base.errors import CommitConflictError, SnapshotNotFoundError
+from interbed.storage.meta.manifest.index_file import HASH_INDEX
+from interbed.storage.meta.paths import POSTPONE_BUCKET
+from interbed.storage.meta.snapshot.manager import SnapshotManager
+from interbed.storage.meta.snapshot.snapshot import CommitKind, Snapshot
 from interbed.storage.scan.index_reader import index_entries
 from interbed.storage.scan.manifest_reader import ManifestReader
 from interbed.storage.scan.partition_filter import AllPartitions, PartitionFilter
-from interbed.storage.snapshot.manager import SnapshotManager
-from interbed.storage.snapshot.snapshot import CommitKind, Snapshot
 from interbed.storage.write.commit_message import CommitMessage
 
 _REDO = "Read the table again and redo the work; a table with dynamic buckets is best written by one writer at a time."

@@ -12,15 +12,15 @@ from typing import Any
 
 import fastavro
 
+from interbed.storage.base.avro.records import codec_of, field_names
+from interbed.storage.base.errors import CommitConflictError, CorruptFileError
 from interbed.storage.commit.manifest_writer import ManifestWriter
-from interbed.storage.errors import CommitConflictError, CorruptFileError
-from interbed.storage.manifest.avro import codec_of, field_names
-from interbed.storage.manifest.entry import FileKind
-from interbed.storage.manifest.index_file import DELETION_VECTORS, HASH_INDEX
-from interbed.storage.manifest.index_manifest import SCHEMA, IndexManifestEntry, index_entry, index_record
+from interbed.storage.meta.manifest.entry import FileKind
+from interbed.storage.meta.manifest.index_file import DELETION_VECTORS, HASH_INDEX
+from interbed.storage.meta.manifest.index_manifest import SCHEMA, IndexManifestEntry, index_entry, index_record
+from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.scan.manifest_reader import ManifestReader
 from interbed.storage.scan.partition_filter import AllPartitions, PartitionFilter
-from interbed.storage.snapshot.snapshot import Snapshot
 
 _Record = dict[str, Any]
 

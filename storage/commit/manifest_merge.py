@@ -7,7 +7,7 @@ Full: when small and deleting manifests weigh more than a threshold, all deletio
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from interbed.storage.manifest.entry import ManifestFileMeta
+from interbed.storage.meta.manifest.entry import ManifestFileMeta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,14 +3,14 @@
 import math
 from collections.abc import Sequence
 
-from interbed.storage.fileio.api import FileIO
-from interbed.storage.fileio.writing import write_file
-from interbed.storage.manifest.entry import ManifestEntry, ManifestFileMeta
-from interbed.storage.manifest.manifest_file import make_meta, write_manifest
-from interbed.storage.manifest.manifest_list import write_manifest_list
-from interbed.storage.options import CoreOptions
-from interbed.storage.paths import TablePaths
-from interbed.storage.types.data_type import DataType
+from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.base.fileio.writing import write_file
+from interbed.storage.base.types.data_type import DataType
+from interbed.storage.meta.manifest.entry import ManifestEntry, ManifestFileMeta
+from interbed.storage.meta.manifest.manifest_file import make_meta, write_manifest
+from interbed.storage.meta.manifest.manifest_list import write_manifest_list
+from interbed.storage.meta.options.core import CoreOptions
+from interbed.storage.meta.paths import TablePaths
 
 # A part is cut at a tenth above the target, so that the codec's luck does not put it below.
 _ROLL_AIM = 1.1

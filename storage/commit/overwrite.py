@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from interbed.storage.bucket.mode import BucketMode, bucket_mode
+from interbed.storage.base.errors import NotSupportedError
 from interbed.storage.commit.base_files import BaseFiles
-from interbed.storage.errors import NotSupportedError
-from interbed.storage.manifest.entry import FileKind, ManifestEntry
-from interbed.storage.paths import POSTPONE_BUCKET
+from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
+from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry
+from interbed.storage.meta.paths import POSTPONE_BUCKET
+from interbed.storage.meta.snapshot.snapshot import Snapshot
+from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.manifest_reader import ManifestReader
 from interbed.storage.scan.partition_filter import AllPartitions, PartitionFilter
-from interbed.storage.snapshot.snapshot import Snapshot
-from interbed.storage.store import TableStore
 
 
 class OverwriteChanges:

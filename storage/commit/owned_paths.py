@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from interbed.storage.commit.changes import owned_files, owned_index_files
-from interbed.storage.store import TableStore
+from interbed.storage.meta.store import TableStore
 from interbed.storage.write.commit_message import CommitMessage
 
 

@@ -7,10 +7,10 @@ from interbed.storage.commit.base_files import BaseFiles
 from interbed.storage.commit.committed import PartIdentity
 from interbed.storage.commit.ground import Ground
 from interbed.storage.commit.snapshot_builder import SnapshotFacts
-from interbed.storage.manifest.entry import ManifestEntry
-from interbed.storage.manifest.index_manifest import IndexManifestEntry
+from interbed.storage.meta.manifest.entry import ManifestEntry
+from interbed.storage.meta.manifest.index_manifest import IndexManifestEntry
+from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.scan.partition_filter import PartitionFilter
-from interbed.storage.snapshot.snapshot import Snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,13 @@ sees anything, so a process that dies leaves files behind that nobody refers to,
 import logging
 from collections.abc import Sequence
 
+from interbed.storage.base.errors import (
+    CommitConflictError,
+    CommitFailedError,
+    CommitStateUnknownError,
+    InterbedError,
+    SnapshotNotFoundError,
+)
 from interbed.storage.commit.committed import CommittedParts
 from interbed.storage.commit.conflict import (
     DuplicateFileError,
@@ -24,20 +31,13 @@ from interbed.storage.commit.part import SnapshotPart
 from interbed.storage.commit.retry import RetryPolicy
 from interbed.storage.commit.snapshot_builder import SnapshotBuilder
 from interbed.storage.commit.turn import Turn
-from interbed.storage.errors import (
-    CommitConflictError,
-    CommitFailedError,
-    CommitStateUnknownError,
-    InterbedError,
-    SnapshotNotFoundError,
-)
-from interbed.storage.manifest.entry import ManifestEntry
+from interbed.storage.meta.manifest.entry import ManifestEntry
+from interbed.storage.meta.schema.replacement import is_replacement
+from interbed.storage.meta.schema.table_schema import TableSchema
+from interbed.storage.meta.snapshot.snapshot import CommitKind, Snapshot
+from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.manifest_reader import ManifestReader
-from interbed.storage.schema.replacement import is_replacement
-from interbed.storage.schema.table_schema import TableSchema
-from interbed.storage.snapshot.snapshot import CommitKind, Snapshot
-from interbed.storage.store import TableStore
-from interbed.storage.version.maintenance import maintain
+from interbed.storage.upkeep.maintenance import maintain
 from interbed.storage.write.commit_message import CommitMessage
 
 _log = logging.getLogger(__name__)

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from interbed.storage.base.errors import CommitConflictError
 from interbed.storage.commit.turn import Turn
-from interbed.storage.errors import CommitConflictError
-from interbed.storage.options import CoreOptions
+from interbed.storage.meta.options.core import CoreOptions
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")

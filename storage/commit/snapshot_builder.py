@@ -7,15 +7,21 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
+from interbed.storage.base.types.data_type import DataField
 from interbed.storage.commit.changes import record_delta
 from interbed.storage.commit.manifest_merge import minor_merge_groups, must_change, needs_full_merge
 from interbed.storage.commit.manifest_writer import ManifestWriter
-from interbed.storage.manifest.entry import FileIdentifier, FileKind, ManifestEntry, ManifestFileMeta, merge_entries
-from interbed.storage.options import CoreOptions
+from interbed.storage.meta.manifest.entry import (
+    FileIdentifier,
+    FileKind,
+    ManifestEntry,
+    ManifestFileMeta,
+    merge_entries,
+)
+from interbed.storage.meta.options.core import CoreOptions
+from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID, CommitKind, Snapshot
 from interbed.storage.scan.manifest_reader import ManifestReader
 from interbed.storage.scan.partition_filter import PartitionSet
-from interbed.storage.snapshot.snapshot import FIRST_SNAPSHOT_ID, CommitKind, Snapshot
-from interbed.storage.types.data_type import DataField
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,11 +11,11 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from interbed.storage.base.row.binary_row import decode_rows
+from interbed.storage.base.types.data_type import DataType
 from interbed.storage.lsm.key_words import sort_groups
 from interbed.storage.lsm.sorted_run import SortedRun
-from interbed.storage.manifest.data_file import DataFileMeta
-from interbed.storage.row.binary_row import decode_rows
-from interbed.storage.types.data_type import DataType
+from interbed.storage.meta.manifest.data_file import DataFileMeta
 
 Ranks = npt.NDArray[np.int64]
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from interbed.storage.lsm.sorted_run import SortedRun
-from interbed.storage.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.data_file import DataFileMeta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,7 +28,7 @@ from interbed.storage.lsm.merge_function.api import (
     take_rows,
 )
 from interbed.storage.lsm.merge_function.deduplicate import is_retract
-from interbed.storage.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
+from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
 
 BLOCK_ROWS = 131_072
 """Rows of a block over all runs: larger ones fall out of the processor's caches, smaller ones pay more overhead."""

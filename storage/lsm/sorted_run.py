@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from interbed.storage.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.data_file import DataFileMeta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

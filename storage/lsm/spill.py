@@ -16,9 +16,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from interbed.storage.errors import CorruptFileError
-from interbed.storage.fileio.scratch import local_disk_errors, new_scratch_directory, remove_scratch_directory
-from interbed.storage.options import CoreOptions
+from interbed.storage.base.errors import CorruptFileError
+from interbed.storage.base.fileio.scratch import local_disk_errors, new_scratch_directory, remove_scratch_directory
+from interbed.storage.meta.options.core import CoreOptions
 
 BATCH_BYTES = 512 << 10
 """About what one batch of a run takes in memory: a merge holds at least one of each run."""

@@ -13,9 +13,9 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from interbed.storage.errors import StorageAccessError
+from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.lsm.spill import SpilledRun, SpillFiles
-from interbed.storage.schema.table_schema import VALUE_KIND
+from interbed.storage.meta.schema.table_schema import VALUE_KIND
 
 _log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from interbed.storage.format.layout import DataFileLayout
+from interbed.storage.files.format.layout import DataFileLayout
 from interbed.storage.lsm.input_changelog import TellingInput
 from interbed.storage.lsm.key_words import Order, group_ends, key_words, sort_groups
 from interbed.storage.lsm.merge_function.api import KeyGroups, Kinds, MergeFunction, take_rows
@@ -24,7 +24,7 @@ from interbed.storage.lsm.merge_function.deduplicate import Deduplicate
 from interbed.storage.lsm.sort_merge import BLOCK_ROWS, MergePlan, RunBatch, RunInput, merge_runs
 from interbed.storage.lsm.spill import BATCH_BYTES, SpilledRun
 from interbed.storage.lsm.write_buffer import Run, concatenate, insertions, with_kinds
-from interbed.storage.schema.table_schema import KEY_PREFIX, VALUE_KIND
+from interbed.storage.meta.schema.table_schema import KEY_PREFIX, VALUE_KIND
 
 Write: TypeAlias = Callable[[pa.RecordBatch], None]
 

@@ -13,16 +13,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from interbed.storage.errors import InvalidInputError, NotSupportedError
-from interbed.storage.predicate.evaluate import mask
-from interbed.storage.predicate.expr import Predicate, bind, columns_of, restrict_to
+from interbed.storage.base.errors import InvalidInputError, NotSupportedError
+from interbed.storage.base.predicate.evaluate import mask
+from interbed.storage.base.predicate.expr import Predicate, bind, columns_of, restrict_to
+from interbed.storage.base.row.kind import RowKind
+from interbed.storage.base.types.arrow import fields_to_schema
+from interbed.storage.base.types.data_type import MAX_LENGTH, ArrayType, AtomicType, DataField, TypeRoot
+from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER
+from interbed.storage.meta.store import TableStore
 from interbed.storage.read.change_read import ROW_KIND, ChangeRead
-from interbed.storage.row.kind import RowKind
 from interbed.storage.scan.split import Split
-from interbed.storage.schema.table_schema import SEQUENCE_NUMBER
-from interbed.storage.store import TableStore
-from interbed.storage.types.arrow import fields_to_schema
-from interbed.storage.types.data_type import MAX_LENGTH, ArrayType, AtomicType, DataField, TypeRoot
 
 ROWKIND = "rowkind"
 _ROWKIND_FIELD = DataField(id=2**31 - 5, name=ROWKIND, type=AtomicType(root=TypeRoot.VARCHAR, length=MAX_LENGTH))

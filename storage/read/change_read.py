@@ -12,22 +12,22 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from interbed.storage.base.predicate.expr import Predicate
+from interbed.storage.base.row.kind import RowKind
+from interbed.storage.base.types.arrow import fields_to_schema
 from interbed.storage.lsm.compact.changelog import same_rows
+from interbed.storage.lsm.file_read import FileRead, block_rows
 from interbed.storage.lsm.interval_partition import interval_partition
 from interbed.storage.lsm.merge_function.api import KeyGroups, Kinds, take_rows
 from interbed.storage.lsm.merge_function.deduplicate import is_retract
+from interbed.storage.lsm.merge_read import MergeRead, merge_function_for
 from interbed.storage.lsm.sort_merge import MergePlan, RunBatch, RunInput, merge_runs
-from interbed.storage.manifest.data_file import DataFileMeta
-from interbed.storage.predicate.expr import Predicate
+from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
+from interbed.storage.meta.store import TableStore
 from interbed.storage.read.columns import ReadColumns
 from interbed.storage.read.deletions import deletions_in
-from interbed.storage.read.file_read import FileRead, block_rows
-from interbed.storage.read.merge_read import MergeRead, merge_function_for
-from interbed.storage.row.kind import RowKind
 from interbed.storage.scan.split import DeletionFile, Split
-from interbed.storage.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
-from interbed.storage.store import TableStore
-from interbed.storage.types.arrow import fields_to_schema
 
 ROW_KIND = "_row_kind"
 """The column of the rows' kinds: 0 insert, 1 update-before, 2 update-after, 3 delete."""

@@ -6,12 +6,12 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from interbed.storage.errors import InvalidInputError
-from interbed.storage.predicate.evaluate import mask
-from interbed.storage.predicate.expr import AlwaysTrue, Predicate, bind, columns_of
-from interbed.storage.schema.table_schema import TableSchema
-from interbed.storage.types.arrow import fields_to_schema
-from interbed.storage.types.data_type import DataField
+from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.base.predicate.evaluate import mask
+from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate, bind, columns_of
+from interbed.storage.base.types.arrow import fields_to_schema
+from interbed.storage.base.types.data_type import DataField
+from interbed.storage.meta.schema.table_schema import TableSchema
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Mapping
 
-from interbed.storage.deletion.index_file import read_vectors
-from interbed.storage.deletion.vector import DeletionVector
-from interbed.storage.fileio.api import FileIO
-from interbed.storage.manifest.data_file import DataFileMeta
-from interbed.storage.manifest.index_file import DeletionVectorRange
+from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.files.deletion.index_file import read_vectors
+from interbed.storage.files.deletion.vector import DeletionVector
+from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.index_file import DeletionVectorRange
 from interbed.storage.scan.split import DeletionFile
 
 

@@ -7,15 +7,15 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from interbed.storage.deletion.vector import DeletionVector
-from interbed.storage.file_index.api import EVERYTHING
-from interbed.storage.manifest.data_file import DataFileMeta
-from interbed.storage.predicate.expr import Predicate
+from interbed.storage.base.predicate.expr import Predicate
+from interbed.storage.files.deletion.vector import DeletionVector
+from interbed.storage.files.file_index.api import EVERYTHING
+from interbed.storage.lsm.file_read import ROW_INDEX, FileRead, block_rows
+from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.store import TableStore
 from interbed.storage.read.columns import ReadColumns
 from interbed.storage.read.deletions import deletions_in
-from interbed.storage.read.file_read import ROW_INDEX, FileRead, block_rows
 from interbed.storage.scan.split import Split
-from interbed.storage.store import TableStore
 
 FILE_PATH = "__paimon_file_path"
 __all__ = ["FILE_PATH", "ROW_INDEX", "LocatedRead"]

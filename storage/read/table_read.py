@@ -7,15 +7,11 @@ from functools import partial
 
 import pyarrow as pa
 
-from interbed.storage.file_index.api import EVERYTHING
+from interbed.storage.base.predicate.expr import Predicate
+from interbed.storage.files.file_index.api import EVERYTHING
+from interbed.storage.lsm.file_read import FileRead, block_rows
 from interbed.storage.lsm.interval_partition import interval_partition
-from interbed.storage.lsm.sorted_run import SortedRun
-from interbed.storage.predicate.expr import Predicate
-from interbed.storage.read.change_read import ChangeRead
-from interbed.storage.read.columns import ReadColumns
-from interbed.storage.read.deletions import deletions_in
-from interbed.storage.read.file_read import FileRead, block_rows
-from interbed.storage.read.merge_read import (
+from interbed.storage.lsm.merge_read import (
     DeletedOf,
     MergeRead,
     PathOf,
@@ -23,10 +19,14 @@ from interbed.storage.read.merge_read import (
     merge_function_for,
     no_deletions,
 )
+from interbed.storage.lsm.sorted_run import SortedRun
+from interbed.storage.meta.schema.table_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, TableSchema
+from interbed.storage.meta.store import TableStore, open_store
+from interbed.storage.read.change_read import ChangeRead
+from interbed.storage.read.columns import ReadColumns
+from interbed.storage.read.deletions import deletions_in
 from interbed.storage.read.parallel import read_ahead
 from interbed.storage.scan.split import Split
-from interbed.storage.schema.table_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, TableSchema
-from interbed.storage.store import TableStore, open_store
 
 MAX_DEFAULT_THREADS = 4
 """Threads of a read unless the caller says how many: each holds blocks and a mapped file in memory."""

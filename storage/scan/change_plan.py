@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Protocol
 
-from interbed.storage.lsm_options import ChangelogProducer
-from interbed.storage.manifest.data_file import DataFileMeta
-from interbed.storage.manifest.entry import FileKind, ManifestEntry
+from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry
+from interbed.storage.meta.options.lsm import ChangelogProducer
+from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID, CommitKind, Snapshot
+from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.split import DeletionFile, Split
 from interbed.storage.scan.split_generator import append_groups
-from interbed.storage.snapshot.snapshot import FIRST_SNAPSHOT_ID, CommitKind, Snapshot
-from interbed.storage.store import TableStore
 
 BucketId = tuple[bytes, int]
 DeletionFiles = Mapping[BucketId, Mapping[str, DeletionFile]]

@@ -8,14 +8,14 @@ else from the branch. Streams, changes and writers know nothing of it. Source: d
 import logging
 from dataclasses import replace
 
-from interbed.storage.errors import BranchNotFoundError, InvalidOptionError, SnapshotNotFoundError
-from interbed.storage.predicate.expr import Predicate, restrict_to
+from interbed.storage.base.errors import BranchNotFoundError, InvalidOptionError, SnapshotNotFoundError
+from interbed.storage.base.predicate.expr import Predicate, restrict_to
+from interbed.storage.meta.options.stream import FALLBACK_BRANCH, OF_ONE_SNAPSHOT
+from interbed.storage.meta.snapshot.snapshot import Snapshot
+from interbed.storage.meta.store import TableStore, open_store
 from interbed.storage.scan.plan import Plan
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.starting_point import PINNED, starting_snapshot
-from interbed.storage.snapshot.snapshot import Snapshot
-from interbed.storage.store import TableStore, open_store
-from interbed.storage.stream_options import FALLBACK_BRANCH, OF_ONE_SNAPSHOT
 
 _log = logging.getLogger(__name__)
 

@@ -11,10 +11,16 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Protocol
 
-from interbed.storage.errors import InvalidOptionError, NotSupportedError, SnapshotNotFoundError, TagNotFoundError
+from interbed.storage.base.errors import InvalidOptionError, NotSupportedError, SnapshotNotFoundError, TagNotFoundError
 from interbed.storage.lsm.interval_partition import interval_partition
-from interbed.storage.lsm_options import ChangelogProducer
-from interbed.storage.manifest.entry import ManifestEntry
+from interbed.storage.meta.manifest.entry import ManifestEntry
+from interbed.storage.meta.options.lsm import ChangelogProducer
+from interbed.storage.meta.options.stream import INCREMENTAL_BETWEEN, INCREMENTAL_TO_AUTO_TAG, IncrementalScanMode
+from interbed.storage.meta.snapshot.changelog import ChangelogManager, earliest_changes
+from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID, CommitKind, Snapshot
+from interbed.storage.meta.snapshot.tag import TagManager
+from interbed.storage.meta.snapshot.tag_period import TagPeriod
+from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.change_plan import (
     ChangedEntries,
     ChangeRules,
@@ -24,12 +30,6 @@ from interbed.storage.scan.change_plan import (
 )
 from interbed.storage.scan.plan import Plan, PlanStatistics
 from interbed.storage.scan.split import Split
-from interbed.storage.snapshot.changelog import ChangelogManager, earliest_changes
-from interbed.storage.snapshot.snapshot import FIRST_SNAPSHOT_ID, CommitKind, Snapshot
-from interbed.storage.store import TableStore
-from interbed.storage.stream_options import INCREMENTAL_BETWEEN, INCREMENTAL_TO_AUTO_TAG, IncrementalScanMode
-from interbed.storage.version.tag import TagManager
-from interbed.storage.version.tag_period import TagPeriod
 
 
 class SnapshotFiles(ChangedEntries, Protocol):

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable, Mapping
 
-from interbed.storage.errors import CorruptFileError
-from interbed.storage.manifest.entry import FileKind
-from interbed.storage.manifest.index_file import DELETION_VECTORS, IndexFileMeta
-from interbed.storage.manifest.index_manifest import IndexManifestEntry, read_index_manifest
+from interbed.storage.base.errors import CorruptFileError
+from interbed.storage.meta.manifest.entry import FileKind
+from interbed.storage.meta.manifest.index_file import DELETION_VECTORS, IndexFileMeta
+from interbed.storage.meta.manifest.index_manifest import IndexManifestEntry, read_index_manifest
+from interbed.storage.meta.snapshot.snapshot import Snapshot
+from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.manifest_reader import ManifestReader
 from interbed.storage.scan.split import DeletionFile
-from interbed.storage.snapshot.snapshot import Snapshot
-from interbed.storage.store import TableStore
 
 BucketId = tuple[bytes, int]
 

@@ -9,14 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
-from interbed.storage.errors import CorruptFileError
-from interbed.storage.fileio.api import FileIO
-from interbed.storage.manifest.entry import ManifestEntry, ManifestFileMeta
-from interbed.storage.manifest.manifest_file import read_manifest
-from interbed.storage.manifest.manifest_list import read_manifest_list
-from interbed.storage.memory_cache import MemoryCache
-from interbed.storage.paths import TablePaths
-from interbed.storage.snapshot.snapshot import Snapshot
+from interbed.storage.base.errors import CorruptFileError
+from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.base.memory_cache import MemoryCache
+from interbed.storage.meta.manifest.entry import ManifestEntry, ManifestFileMeta
+from interbed.storage.meta.manifest.manifest_file import read_manifest
+from interbed.storage.meta.manifest.manifest_list import read_manifest_list
+from interbed.storage.meta.paths import TablePaths
+from interbed.storage.meta.snapshot.snapshot import Snapshot
 
 _T = TypeVar("_T")
 _R = TypeVar("_R", covariant=True)

@@ -5,9 +5,8 @@ from typing import Protocol, TypeAlias
 
 import pyarrow as pa
 
-from interbed.storage.errors import InvalidInputError
-from interbed.storage.manifest.entry import ManifestFileMeta
-from interbed.storage.predicate.expr import (
+from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.base.predicate.expr import (
     And,
     Comparison,
     IsNull,
@@ -17,10 +16,11 @@ from interbed.storage.predicate.expr import (
     bind,
     columns_of,
 )
-from interbed.storage.predicate.stats_filter import partition_select, select
-from interbed.storage.row.binary_row import decode_row, decode_rows
-from interbed.storage.row.values import parse_text
-from interbed.storage.types.data_type import DataField, TypeRoot, is_atomic
+from interbed.storage.base.predicate.stats_filter import partition_select, select
+from interbed.storage.base.row.binary_row import decode_row, decode_rows
+from interbed.storage.base.row.values import parse_text
+from interbed.storage.base.types.data_type import DataField, TypeRoot, is_atomic
+from interbed.storage.meta.manifest.entry import ManifestFileMeta
 
 PartitionChoice: TypeAlias = Mapping[str, object] | Sequence[Mapping[str, object]] | Predicate | None
 """A (partial) partition specification, several of which each is meant, a predicate over partition columns; or all."""

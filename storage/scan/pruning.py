@@ -8,18 +8,18 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from interbed.storage.bucket.fixed import assign_buckets, bucket_function
-from interbed.storage.errors import InterbedError
-from interbed.storage.manifest.data_file import DataFileMeta
-from interbed.storage.manifest.stats import SimpleStats
-from interbed.storage.predicate.expr import Comparison, In, Op, Predicate, columns_of, conjuncts
-from interbed.storage.predicate.stats_filter import select
-from interbed.storage.row.binary_row import decode_rows
-from interbed.storage.row.words import Array
-from interbed.storage.schema.manager import SchemaManager
-from interbed.storage.schema.table_schema import TableSchema
-from interbed.storage.types.arrow import type_to_arrow
-from interbed.storage.types.data_type import DataField
+from interbed.storage.base.errors import InterbedError
+from interbed.storage.base.predicate.expr import Comparison, In, Op, Predicate, columns_of, conjuncts
+from interbed.storage.base.predicate.stats_filter import select
+from interbed.storage.base.row.binary_row import decode_rows
+from interbed.storage.base.row.words import Array
+from interbed.storage.base.types.arrow import type_to_arrow
+from interbed.storage.base.types.data_type import DataField
+from interbed.storage.meta.bucket_function import assign_buckets, bucket_function
+from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.stats import SimpleStats
+from interbed.storage.meta.schema.manager import SchemaManager
+from interbed.storage.meta.schema.table_schema import TableSchema
 
 _MAX_BUCKET_KEYS = 1000
 

@@ -3,10 +3,10 @@
 from collections.abc import Collection, Sequence
 from functools import cached_property
 
-from interbed.storage.manifest.data_file import DataFileMeta
-from interbed.storage.manifest.entry import ManifestEntry
-from interbed.storage.manifest.index_file import IndexFileMeta
-from interbed.storage.manifest.index_manifest import IndexManifestEntry
+from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.entry import ManifestEntry
+from interbed.storage.meta.manifest.index_file import IndexFileMeta
+from interbed.storage.meta.manifest.index_manifest import IndexManifestEntry
 from interbed.storage.scan.index_reader import by_bucket
 
 

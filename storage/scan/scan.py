@@ -4,12 +4,15 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from interbed.storage.errors import InvalidInputError
-from interbed.storage.file_index.evaluate import index_file_of
-from interbed.storage.lsm_options import MergeEngine
-from interbed.storage.manifest.data_file import DataFileMeta
-from interbed.storage.manifest.entry import FileKind, ManifestEntry, ManifestFileMeta, merge_entries
-from interbed.storage.predicate.expr import AlwaysTrue, Predicate, bind, restrict_to
+from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate, bind, restrict_to
+from interbed.storage.files.file_index.evaluate import index_file_of
+from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry, ManifestFileMeta, merge_entries
+from interbed.storage.meta.options.lsm import MergeEngine
+from interbed.storage.meta.options.stream import StartupMode
+from interbed.storage.meta.snapshot.snapshot import Snapshot
+from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.incremental import incremental_plan
 from interbed.storage.scan.index_pruning import select_by_file_index
 from interbed.storage.scan.index_reader import BucketId, deletion_files, index_entries
@@ -40,9 +43,6 @@ from interbed.storage.scan.split_generator import (
 )
 from interbed.storage.scan.starting_point import files_since, is_made_since, starting_snapshot
 from interbed.storage.scan.support import check_readable
-from interbed.storage.snapshot.snapshot import Snapshot
-from interbed.storage.store import TableStore
-from interbed.storage.stream_options import StartupMode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from interbed.storage.errors import InvalidInputError
-from interbed.storage.manifest.data_file import DataFileMeta, data_file_from_json, data_file_to_json
+from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.meta.manifest.data_file import DataFileMeta, data_file_from_json, data_file_to_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

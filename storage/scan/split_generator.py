@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from interbed.storage.base.types.data_type import DataType
 from interbed.storage.lsm.interval_partition import sections_by_key
-from interbed.storage.manifest.data_file import DataFileMeta
-from interbed.storage.types.data_type import DataType
+from interbed.storage.meta.manifest.data_file import DataFileMeta
 
 _T = TypeVar("_T")
 

@@ -3,14 +3,14 @@
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from interbed.storage.errors import SnapshotNotFoundError
-from interbed.storage.lsm_options import ChangelogProducer
-from interbed.storage.manifest.data_file import DataFileMeta
-from interbed.storage.options import CoreOptions
-from interbed.storage.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
-from interbed.storage.store import TableStore, open_store
-from interbed.storage.stream_options import SCAN_TAG_NAME, SCAN_VERSION, StartupMode
-from interbed.storage.version.tag import TagManager
+from interbed.storage.base.errors import SnapshotNotFoundError
+from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.options.core import CoreOptions
+from interbed.storage.meta.options.lsm import ChangelogProducer
+from interbed.storage.meta.options.stream import SCAN_TAG_NAME, SCAN_VERSION, StartupMode
+from interbed.storage.meta.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
+from interbed.storage.meta.snapshot.tag import TagManager
+from interbed.storage.meta.store import TableStore, open_store
 
 _WATERMARK = "watermark-"
 PINNED = (StartupMode.FROM_SNAPSHOT, StartupMode.FROM_SNAPSHOT_FULL, StartupMode.FROM_TIMESTAMP)

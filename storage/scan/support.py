@@ -1,7 +1,7 @@
 """Which tables this version reads and writes; others are refused by the option that makes them different."""
 
-from interbed.storage.errors import NotSupportedError
-from interbed.storage.store import TableStore
+from interbed.storage.base.errors import NotSupportedError
+from interbed.storage.meta.store import TableStore
 
 _REFUSED = {
     "row-tracking.enabled": "row tracking",

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from functools import cmp_to_key
 from typing import Any
 
-from interbed.storage.manifest.data_file import DataFileMeta
-from interbed.storage.scan.aggregates import Aggregate, AggregateFunction, aggregated
+from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.split import Split
-from interbed.storage.store import TableStore
+from interbed.storage.scan.summary.aggregates import Aggregate, AggregateFunction, aggregated
 
 FILES_MAX = 10_000
 """With more files it would take longer to compare them than it spares."""

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from interbed.storage.errors import InvalidOptionError
-from interbed.storage.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
-from interbed.storage.store import TableStore
-from interbed.storage.version.tag import Tag, TagManager, new_tag
+from interbed.storage.base.errors import InvalidOptionError
+from interbed.storage.meta.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
+from interbed.storage.meta.snapshot.tag import Tag, TagManager, new_tag
+from interbed.storage.meta.snapshot.tag_period import TagCreation, TagPeriod
+from interbed.storage.meta.store import TableStore
 from interbed.storage.version.tag_deletion import delete_tag
-from interbed.storage.version.tag_period import TagCreation, TagPeriod
 from interbed.storage.version.tag_success import note_created
 
 _BATCH_PREFIX = "batch-write-"

@@ -5,13 +5,13 @@ with the table's. `main` is the table itself. Source: documentation page `mainte
 FileSystemBranchManager.
 """
 
-from interbed.storage.errors import BranchNotFoundError, InvalidInputError
-from interbed.storage.paths import MAIN_BRANCH
-from interbed.storage.snapshot.changelog import ChangelogManager
-from interbed.storage.store import TableStore
+from interbed.storage.base.errors import BranchNotFoundError, InvalidInputError
+from interbed.storage.meta.paths import MAIN_BRANCH
+from interbed.storage.meta.snapshot.changelog import ChangelogManager
+from interbed.storage.meta.snapshot.tag import TagManager
+from interbed.storage.meta.store import TableStore
 from interbed.storage.version.branch_merge import merge_branch
 from interbed.storage.version.lines import branch_names
-from interbed.storage.version.tag import TagManager
 
 
 class BranchManager:

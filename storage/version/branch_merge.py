@@ -6,12 +6,12 @@ would come back. They part at the branch's earliest snapshot, if the other has i
 
 import uuid
 
+from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.commit.file_store_commit import FileStoreCommit
-from interbed.storage.errors import InvalidInputError, NotSupportedError
-from interbed.storage.manifest.entry import ManifestEntry
+from interbed.storage.meta.manifest.entry import ManifestEntry
+from interbed.storage.meta.snapshot.snapshot import CommitKind, Snapshot
+from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.scan import TableScan
-from interbed.storage.snapshot.snapshot import CommitKind, Snapshot
-from interbed.storage.store import TableStore
 from interbed.storage.write.commit_message import CommitMessage
 
 _FIRST = 1

@@ -7,10 +7,10 @@ ExpireChangelogImpl.
 import time
 from collections.abc import Callable, Sequence
 
-from interbed.storage.snapshot.changelog import ChangelogManager
-from interbed.storage.snapshot.consumer import ConsumerManager
-from interbed.storage.snapshot.snapshot import Snapshot
-from interbed.storage.store import TableStore
+from interbed.storage.meta.snapshot.changelog import ChangelogManager
+from interbed.storage.meta.snapshot.consumer import ConsumerManager
+from interbed.storage.meta.snapshot.snapshot import Snapshot
+from interbed.storage.meta.store import TableStore
 from interbed.storage.version.references import References
 
 

@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from interbed.storage.errors import InvalidInputError, NotSupportedError
-from interbed.storage.lsm_options import ChangelogProducer
-from interbed.storage.options import CoreOptions
-from interbed.storage.snapshot.changelog import ChangelogManager
-from interbed.storage.snapshot.consumer import ConsumerManager
-from interbed.storage.snapshot.snapshot import Snapshot
-from interbed.storage.store import TableStore
+from interbed.storage.base.errors import InvalidInputError, NotSupportedError
+from interbed.storage.meta.options.core import CoreOptions
+from interbed.storage.meta.options.lsm import ChangelogProducer
+from interbed.storage.meta.snapshot.changelog import ChangelogManager
+from interbed.storage.meta.snapshot.consumer import ConsumerManager
+from interbed.storage.meta.snapshot.snapshot import Snapshot
+from interbed.storage.meta.store import TableStore
 from interbed.storage.version.lines import roots_of_others, tagged_snapshots
 from interbed.storage.version.references import References
 

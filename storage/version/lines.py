@@ -6,11 +6,11 @@ less. So its oldest snapshot and its tags together name every shared file that i
 
 from collections.abc import Iterable, Sequence
 
-from interbed.storage.errors import CorruptFileError
-from interbed.storage.paths import MAIN_BRANCH
-from interbed.storage.snapshot.snapshot import Snapshot
-from interbed.storage.store import TableStore
-from interbed.storage.version.tag import TagManager
+from interbed.storage.base.errors import CorruptFileError
+from interbed.storage.meta.paths import MAIN_BRANCH
+from interbed.storage.meta.snapshot.snapshot import Snapshot
+from interbed.storage.meta.snapshot.tag import TagManager
+from interbed.storage.meta.store import TableStore
 
 _PREFIX = "branch-"
 

@@ -8,9 +8,9 @@ import uuid
 from collections import defaultdict
 
 from interbed.storage.commit.file_store_commit import FileStoreCommit
-from interbed.storage.manifest.entry import ManifestEntry, merge_entries
+from interbed.storage.meta.manifest.entry import ManifestEntry, merge_entries
+from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.manifest_reader import ManifestReader
-from interbed.storage.store import TableStore
 from interbed.storage.write.commit_message import CommitMessage
 
 

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from interbed.storage.errors import InvalidInputError
-from interbed.storage.fileio.api import FileStatus
-from interbed.storage.snapshot.changelog import ChangelogManager
-from interbed.storage.snapshot.snapshot import Snapshot
-from interbed.storage.store import TableStore
+from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.base.fileio.api import FileStatus
+from interbed.storage.meta.snapshot.changelog import ChangelogManager
+from interbed.storage.meta.snapshot.snapshot import Snapshot
+from interbed.storage.meta.store import TableStore
 from interbed.storage.version.lines import all_lines, tagged_snapshots
 from interbed.storage.version.references import References
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from interbed.storage.errors import InvalidOptionError
+from interbed.storage.base.errors import InvalidOptionError
 
 _log = logging.getLogger(__name__)
 

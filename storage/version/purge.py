@@ -8,16 +8,16 @@ import time
 import uuid
 from collections.abc import Callable
 
+from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.commit.file_store_commit import FileStoreCommit
-from interbed.storage.errors import InvalidInputError
-from interbed.storage.paths import MAIN_BRANCH
-from interbed.storage.snapshot.changelog import ChangelogManager
-from interbed.storage.snapshot.consumer import ConsumerManager
-from interbed.storage.store import TableStore
+from interbed.storage.meta.paths import MAIN_BRANCH
+from interbed.storage.meta.snapshot.changelog import ChangelogManager
+from interbed.storage.meta.snapshot.consumer import ConsumerManager
+from interbed.storage.meta.snapshot.tag import TagManager
+from interbed.storage.meta.store import TableStore
 from interbed.storage.version.branch import BranchManager
 from interbed.storage.version.expire import SnapshotExpiry
 from interbed.storage.version.orphans import remove_orphan_files
-from interbed.storage.version.tag import TagManager
 
 
 def purge(store: TableStore, clock: Callable[[], float] = time.time) -> None:

@@ -9,12 +9,12 @@ paimon-core's FileDeletionBase.
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
-from interbed.storage.errors import CorruptFileError
-from interbed.storage.manifest.entry import FileKind, ManifestEntry, merge_entries
-from interbed.storage.manifest.index_manifest import read_index_manifest
+from interbed.storage.base.errors import CorruptFileError
+from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry, merge_entries
+from interbed.storage.meta.manifest.index_manifest import read_index_manifest
+from interbed.storage.meta.snapshot.snapshot import Snapshot
+from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.manifest_reader import ManifestReader
-from interbed.storage.snapshot.snapshot import Snapshot
-from interbed.storage.store import TableStore
 
 
 class References:

@@ -1,7 +1,7 @@
 """The hint of the earliest snapshot, set right where snapshots below it are missing (paimon-core, SnapshotManager)."""
 
-from interbed.storage.errors import InvalidInputError
-from interbed.storage.store import TableStore
+from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.meta.store import TableStore
 
 
 def repair_earliest(store: TableStore, snapshot_id: int) -> int:

@@ -5,13 +5,13 @@ the table at some snapshot between the two. Data files of what was taken back st
 Source: paimon-core's RollbackHelper.
 """
 
-from interbed.storage.errors import InvalidInputError, SnapshotNotFoundError
+from interbed.storage.base.errors import InvalidInputError, SnapshotNotFoundError
+from interbed.storage.meta.snapshot.changelog import ChangelogManager
+from interbed.storage.meta.snapshot.lock import NoLock
+from interbed.storage.meta.snapshot.snapshot import Snapshot
+from interbed.storage.meta.snapshot.tag import TagManager
+from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.starting_point import snapshot_or_tagged
-from interbed.storage.snapshot.changelog import ChangelogManager
-from interbed.storage.snapshot.lock import NoLock
-from interbed.storage.snapshot.snapshot import Snapshot
-from interbed.storage.store import TableStore
-from interbed.storage.version.tag import TagManager
 
 
 def roll_back(store: TableStore, version: int | str) -> Snapshot:

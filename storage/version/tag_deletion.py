@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from interbed.storage.snapshot.snapshot import Snapshot
-from interbed.storage.store import TableStore
+from interbed.storage.meta.snapshot.snapshot import Snapshot
+from interbed.storage.meta.snapshot.tag import Tag, TagManager
+from interbed.storage.meta.store import TableStore
 from interbed.storage.version.lines import roots_of_others
 from interbed.storage.version.references import References
-from interbed.storage.version.tag import Tag, TagManager
 from interbed.storage.version.tag_success import note_deleted
 
 

@@ -8,7 +8,7 @@ import json
 import time
 from collections.abc import Callable
 
-from interbed.storage.store import TableStore
+from interbed.storage.meta.store import TableStore
 
 _DIRECTORY = "tag-success-file"
 _SUFFIX = "_SUCCESS"

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from interbed.storage.manifest.data_file import DataFileMeta
-from interbed.storage.manifest.index_file import IndexFileMeta
+from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.index_file import IndexFileMeta
 
 BucketId = tuple[bytes, int]
 """A partition, as a serialised BinaryRow, and a bucket's number."""

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from interbed.storage.append.writer import write_in_order
-from interbed.storage.fileio.api import FileIO
-from interbed.storage.format.layout import DataFileLayout, DataFileNames
-from interbed.storage.format.writer import RollingFileWriter
+from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.files.format.layout import DataFileLayout, DataFileNames
+from interbed.storage.files.format.writer import RollingFileWriter
 from interbed.storage.lsm.compact.compacted import CompactedFiles
 from interbed.storage.lsm.compact.manager import CompactManager
 from interbed.storage.lsm.compact.task import CompactionOutcome
 from interbed.storage.lsm.write_buffer import Run, Spill, WriteBuffer, concatenate, with_kinds
-from interbed.storage.manifest.data_file import DataFileMeta, FileSource
-from interbed.storage.schema.table_schema import SEQUENCE_NUMBER
+from interbed.storage.meta.manifest.data_file import DataFileMeta, FileSource
+from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER
+from interbed.storage.write.append.writer import write_in_order
 from interbed.storage.write.flush_rows import FlushRows
 from interbed.storage.write.route import RoutedRows
 

@@ -8,9 +8,9 @@ from base64 import b64decode, b64encode
 from dataclasses import dataclass
 from typing import Any
 
-from interbed.storage.errors import InvalidInputError
-from interbed.storage.manifest.data_file import DataFileMeta, data_file_from_json, data_file_to_json
-from interbed.storage.manifest.index_file import IndexFileMeta, index_file_from_json, index_file_to_json
+from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.meta.manifest.data_file import DataFileMeta, data_file_from_json, data_file_to_json
+from interbed.storage.meta.manifest.index_file import IndexFileMeta, index_file_from_json, index_file_to_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

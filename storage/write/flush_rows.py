@@ -2,16 +2,16 @@
 
 from typing import TypeAlias
 
-from interbed.storage.append.writer import small_batches
-from interbed.storage.bucket.mode import BucketMode
-from interbed.storage.format.layout import DataFileLayout, DataFileNames
+from interbed.storage.files.format.layout import DataFileLayout, DataFileNames
 from interbed.storage.lsm.merge_function.factory import merge_function_for
 from interbed.storage.lsm.spill import SpillFiles
 from interbed.storage.lsm.write_buffer import Spill
 from interbed.storage.lsm.writer import BufferMerge
-from interbed.storage.lsm_options import ChangelogProducer
-from interbed.storage.options import CoreOptions
-from interbed.storage.store import TableStore
+from interbed.storage.meta.bucket_mode import BucketMode
+from interbed.storage.meta.options.core import CoreOptions
+from interbed.storage.meta.options.lsm import ChangelogProducer
+from interbed.storage.meta.store import TableStore
+from interbed.storage.write.append.writer import small_batches
 from interbed.storage.write.postponed import PostponedRows, postponed_layout, postponed_prefix
 
 FlushRows: TypeAlias = BufferMerge | PostponedRows

@@ -6,11 +6,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interbed.storage.errors import InvalidInputError, SchemaMismatchError
-from interbed.storage.row.kind import RowKind
-from interbed.storage.schema.table_schema import TableSchema
-from interbed.storage.types.arrow import cast_to_schema
-from interbed.storage.types.default_value import default_scalar
+from interbed.storage.base.errors import InvalidInputError, SchemaMismatchError
+from interbed.storage.base.row.kind import RowKind
+from interbed.storage.base.types.arrow import cast_to_schema
+from interbed.storage.base.types.default_value import default_scalar
+from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.write.row_kinds import Kinds, kinds_of
 
 

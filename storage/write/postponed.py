@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from interbed.storage.append.writer import in_batches, small_batches
-from interbed.storage.errors import NotSupportedError
-from interbed.storage.format.layout import DataFileLayout
-from interbed.storage.format.type_limits import check_fields
+from interbed.storage.base.errors import NotSupportedError
+from interbed.storage.files.format.layout import DataFileLayout
+from interbed.storage.files.format.type_limits import check_fields
 from interbed.storage.lsm.write_buffer import Run, concatenate
 from interbed.storage.lsm.writer import Write, file_batch
-from interbed.storage.options import CoreOptions
-from interbed.storage.schema.table_schema import TableSchema
+from interbed.storage.meta.options.core import CoreOptions
+from interbed.storage.meta.schema.table_schema import TableSchema
+from interbed.storage.write.append.writer import in_batches, small_batches
 
 _FORMAT = "avro"
 _WRITER_NUMBERS = 2**31 - 1

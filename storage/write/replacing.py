@@ -9,13 +9,13 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from interbed.storage.bucket.cross_partition import CrossPartition
-from interbed.storage.bucket.mode import BucketMode, bucket_mode
-from interbed.storage.errors import InvalidInputError
-from interbed.storage.lsm_options import MergeEngine
-from interbed.storage.row.kind import RowKind
+from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.base.row.kind import RowKind
+from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
+from interbed.storage.meta.options.lsm import MergeEngine
+from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.partition_filter import PartitionFilter, PartitionSet, partition_filter
-from interbed.storage.store import TableStore
+from interbed.storage.write.bucket.cross_partition import CrossPartition
 from interbed.storage.write.bucket_restore import NothingBefore
 from interbed.storage.write.commit_message import CommitMessage
 from interbed.storage.write.table_write import TableWrite

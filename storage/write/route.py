@@ -8,13 +8,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interbed.storage.bucket.choose import BucketChooser, Numbers
+from interbed.storage.base.row.binary_row import encode_rows
 from interbed.storage.lsm.key_words import group_ends, sort_groups
 from interbed.storage.lsm.write_buffer import SMALL_ROWS, Kinds
-from interbed.storage.manifest.stats import EMPTY_ROW
-from interbed.storage.options import CoreOptions
-from interbed.storage.row.binary_row import encode_rows
-from interbed.storage.schema.table_schema import TableSchema
+from interbed.storage.meta.manifest.stats import EMPTY_ROW
+from interbed.storage.meta.options.core import CoreOptions
+from interbed.storage.meta.schema.table_schema import TableSchema
+from interbed.storage.write.bucket.choose import BucketChooser, Numbers
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 

@@ -9,11 +9,11 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interbed.storage.errors import InvalidInputError
+from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.base.row.kind import RowKind
 from interbed.storage.lsm.merge_function.factory import retract_refusal
-from interbed.storage.options import CoreOptions
-from interbed.storage.row.kind import RowKind
-from interbed.storage.schema.table_schema import TableSchema
+from interbed.storage.meta.options.core import CoreOptions
+from interbed.storage.meta.schema.table_schema import TableSchema
 
 Kinds: TypeAlias = "pa.Array[Any]"
 

@@ -15,23 +15,23 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from interbed.storage.bucket.choose import chooser_of
-from interbed.storage.bucket.cross_partition import CrossPartition
-from interbed.storage.bucket.dynamic import NO_INDEX_CHANGES, DynamicBuckets
-from interbed.storage.bucket.mode import BucketMode, bucket_mode
-from interbed.storage.errors import InvalidInputError, NotSupportedError
-from interbed.storage.format.layout import DataFileNames
+from interbed.storage.base.errors import InvalidInputError, NotSupportedError
+from interbed.storage.files.format.layout import DataFileNames
 from interbed.storage.lsm.compact.manager import CompactManager
 from interbed.storage.lsm.compact.planner import CompactionPlanner
 from interbed.storage.lsm.compact.task import discard
 from interbed.storage.lsm.spill import SpillFiles
 from interbed.storage.lsm.write_buffer import Kinds, WriteBufferPool
-from interbed.storage.lsm_options import ChangelogProducer
-from interbed.storage.options import CoreOptions
+from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
+from interbed.storage.meta.options.core import CoreOptions
+from interbed.storage.meta.options.lsm import ChangelogProducer
+from interbed.storage.meta.snapshot.snapshot import CommitKind
+from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.support import check_writable
-from interbed.storage.snapshot.snapshot import CommitKind
-from interbed.storage.store import TableStore
+from interbed.storage.write.bucket.choose import chooser_of
+from interbed.storage.write.bucket.cross_partition import CrossPartition
+from interbed.storage.write.bucket.dynamic import NO_INDEX_CHANGES, DynamicBuckets
 from interbed.storage.write.bucket_restore import BucketId, BucketRestore
 from interbed.storage.write.bucket_writer import BucketChanges, BucketWriter
 from interbed.storage.write.commit_message import CommitMessage

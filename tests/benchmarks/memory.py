@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table as View
 
 import interbed
-from interbed.storage.table import Table
+from interbed.storage.table.table import Table
 from tests.benchmarks.data import rows_for
 
 MERGE_LIMIT_MB = 700.0

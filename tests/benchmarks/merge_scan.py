@@ -23,15 +23,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from interbed.storage.fileio.local import LocalFileIO
-from interbed.storage.manifest.data_file import DataFileMeta
-from interbed.storage.manifest.stats import EMPTY_ROW
+from interbed.storage.base.fileio.local import LocalFileIO
+from interbed.storage.base.row.binary_row import encode_row
+from interbed.storage.base.row.kind import RowKind
+from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.stats import EMPTY_ROW
+from interbed.storage.meta.schema.table_schema import Schema
+from interbed.storage.meta.store import TableStore, open_store
 from interbed.storage.read.table_read import TableRead
-from interbed.storage.row.binary_row import encode_row
-from interbed.storage.row.kind import RowKind
 from interbed.storage.scan.split import Split
-from interbed.storage.schema.table_schema import Schema
-from interbed.storage.store import TableStore, open_store
 
 BUCKETS = 4
 UPSERTS = 5

@@ -26,7 +26,7 @@ from rich.table import Table as View
 
 import interbed
 from interbed.storage.lsm.levels import Levels
-from interbed.storage.table import Table
+from interbed.storage.table.table import Table
 from tests.benchmarks.data import rows_for
 
 POINTS = 20

@@ -17,9 +17,9 @@ from interbed.catalog.errors import (
     TableExistsError,
     TableNotFoundError,
 )
-from interbed.storage.errors import BranchNotFoundError, InvalidInputError, InvalidOptionError, NotSupportedError
-from interbed.storage.schema.change import AddColumn, RemoveOption, SetOption, UpdateComment
-from interbed.storage.types.data_type import AtomicType, TypeRoot
+from interbed.storage.base.errors import BranchNotFoundError, InvalidInputError, InvalidOptionError, NotSupportedError
+from interbed.storage.base.types.data_type import AtomicType, TypeRoot
+from interbed.storage.meta.schema.change import AddColumn, RemoveOption, SetOption, UpdateComment
 from interbed.testing import metastore
 from tests.support.java_metastore import java_metastore
 

@@ -8,7 +8,7 @@ import pytest
 import interbed
 from interbed.catalog.hive.catalog import HiveCatalog
 from interbed.catalog.hive.registration import CURRENT_SNAPSHOT
-from interbed.storage.snapshot.snapshot import CommitKind
+from interbed.storage.meta.snapshot.snapshot import CommitKind
 from interbed.testing import metastore
 from tests.catalog.writer_process import SHARED_KEYS
 from tests.support.writers import create_orders, finished, keys_of, own_keys, writers

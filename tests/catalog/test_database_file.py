@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import interbed
-from interbed.storage.errors import CorruptFileError
+from interbed.storage.base.errors import CorruptFileError
 
 
 def test_an_empty_comment_is_none_and_no_property_leaves_no_file(tmp_path: Path) -> None:

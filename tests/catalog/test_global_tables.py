@@ -10,7 +10,7 @@ import interbed
 from interbed.catalog.api import Catalog
 from interbed.catalog.errors import TableNotFoundError
 from interbed.catalog.masking import masked
-from interbed.storage.errors import NotSupportedError
+from interbed.storage.base.errors import NotSupportedError
 from interbed.testing import metastore
 
 SECRETS = {"s3.access-key": "AKIA0123456789", "s3.secret-key": "of the house", "fs.azure.sas.token": "x"}

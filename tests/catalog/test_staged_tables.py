@@ -9,12 +9,12 @@ import pytest
 from interbed import load_catalog
 from interbed.catalog.api import Catalog
 from interbed.catalog.errors import TableExistsError, TableNotFoundError
-from interbed.storage.errors import CommitConflictError, InterbedError, InvalidInputError
-from interbed.storage.schema.change import AddColumn, SetOption
-from interbed.storage.schema.replacement import MARK
-from interbed.storage.schema.table_schema import Schema
-from interbed.storage.table import Table
-from interbed.storage.types.data_type import AtomicType, TypeRoot
+from interbed.storage.base.errors import CommitConflictError, InterbedError, InvalidInputError
+from interbed.storage.base.types.data_type import AtomicType, TypeRoot
+from interbed.storage.meta.schema.change import AddColumn, SetOption
+from interbed.storage.meta.schema.replacement import MARK
+from interbed.storage.meta.schema.table_schema import Schema
+from interbed.storage.table.table import Table
 from interbed.testing import metastore
 
 _OLD = pa.table({"id": pa.array([1, 2], pa.int64()), "v": ["a", "b"]})

@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 import interbed
 from interbed.catalog.table_compaction import CompactionScope, TablePatterns, compact_tables, tables_meant
 from interbed.cli import main
-from interbed.storage.errors import InvalidInputError
+from interbed.storage.base.errors import InvalidInputError
 
 SCHEMA = pa.schema([("id", pa.int64()), ("amount", pa.float64()), ("dt", pa.string())])
 

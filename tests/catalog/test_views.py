@@ -8,7 +8,7 @@ import pytest
 from interbed import load_catalog
 from interbed.catalog.errors import TableExistsError, TableNotFoundError, ViewNotFoundError
 from interbed.catalog.views import View, ViewColumn
-from interbed.storage.errors import NotSupportedError
+from interbed.storage.base.errors import NotSupportedError
 from interbed.testing import metastore
 
 _VIEW = View(query="SELECT 1 AS a", columns=(ViewColumn("a", "int", "one"),), comment="words", options={"k": "v"})

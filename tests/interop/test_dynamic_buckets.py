@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from interbed.storage.bucket.hash_index import read_hashes
-from interbed.storage.manifest.index_file import HASH_INDEX
+from interbed.storage.meta.manifest.index_file import HASH_INDEX
 from interbed.storage.scan.scan import TableScan
-from interbed.storage.table import Table
+from interbed.storage.table.table import Table
+from interbed.storage.write.bucket.hash_index import read_hashes
 from tests.support.peers_interbed import InterbedTable, interbed_table
 from tests.support.peers_java import JavaPaimon
 from tests.support.peers_pypaimon import PyPaimon

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from interbed.storage.file_index.container import IndexContainer
-from interbed.storage.manifest.data_file import DataFileMeta
+from interbed.storage.files.file_index.container import IndexContainer
+from interbed.storage.meta.manifest.data_file import DataFileMeta
 from tests.support.peers_interbed import InterbedTable, interbed_table
 from tests.support.peers_java import JavaPaimon, JavaTable
 

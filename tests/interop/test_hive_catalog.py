@@ -13,7 +13,8 @@ import pytest
 import interbed
 from interbed.catalog.hive.catalog import HiveCatalog
 from interbed.catalog.hive.registration import CURRENT_SNAPSHOT
-from interbed.storage.schema.change import (
+from interbed.storage.base.types.data_type import AtomicType, TypeRoot
+from interbed.storage.meta.schema.change import (
     AddColumn,
     DropColumn,
     RemoveOption,
@@ -23,7 +24,6 @@ from interbed.storage.schema.change import (
     UpdateColumnType,
     UpdateComment,
 )
-from interbed.storage.types.data_type import AtomicType, TypeRoot
 from interbed.testing import metastore
 from tests.catalog.writer_process import SHARED_KEYS, own_key
 from tests.support.peers_java_hive import JavaHiveCatalog

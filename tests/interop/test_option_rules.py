@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from interbed.storage.errors import InvalidInputError
-from interbed.storage.schema.change import RemoveOption, RenameColumn, SetOption
-from tests.storage.schema.option_cases import CASES, COLUMNS, OptionCase
+from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.meta.schema.change import RemoveOption, RenameColumn, SetOption
+from tests.storage.meta.schema.option_cases import CASES, COLUMNS, OptionCase
 from tests.support.peers_interbed import InterbedTable, interbed_table
 from tests.support.peers_java import JavaPaimon, JavaTable
 from tests.support.peers_process import PeerError

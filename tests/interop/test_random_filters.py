@@ -8,8 +8,20 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interbed.storage.predicate.evaluate import mask
-from interbed.storage.predicate.expr import Comparison, In, IsNotNull, IsNull, Not, NotIn, Op, Or, Predicate, and_, bind
+from interbed.storage.base.predicate.evaluate import mask
+from interbed.storage.base.predicate.expr import (
+    Comparison,
+    In,
+    IsNotNull,
+    IsNull,
+    Not,
+    NotIn,
+    Op,
+    Or,
+    Predicate,
+    and_,
+    bind,
+)
 from tests.interop.limits import holds_key, holds_partition, holds_value
 from tests.interop.strategies import RANDOM, Story, append_stories, keyed_stories
 from tests.support.peers_interbed import interbed_table

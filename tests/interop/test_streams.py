@@ -15,9 +15,9 @@ import pyarrow as pa
 import pytest
 
 import interbed
-from interbed.storage.change_view import ChangeView
-from interbed.storage.table import Table
-from interbed.storage.types.json import type_to_json
+from interbed.storage.base.types.json import type_to_json
+from interbed.storage.table.table import Table
+from interbed.storage.views.change_view import ChangeView
 from tests.support.peers_interbed import interbed_table
 from tests.support.peers_java import JavaPaimon, JavaTable
 from tests.support.peers_json import parse_type, table_to_rows

@@ -7,10 +7,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from interbed.storage.base.errors import TagNotFoundError
 from interbed.storage.commit.file_store_commit import FileStoreCommit
-from interbed.storage.errors import TagNotFoundError
-from interbed.storage.snapshot.changelog import ChangelogManager
-from interbed.storage.snapshot.snapshot import CommitKind
+from interbed.storage.meta.snapshot.changelog import ChangelogManager
+from interbed.storage.meta.snapshot.snapshot import CommitKind
 from interbed.storage.version.orphans import remove_orphan_files
 from tests.support.peers_interbed import interbed_table
 from tests.support.peers_java import JavaPaimon, JavaTable

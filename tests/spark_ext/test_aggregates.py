@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from interbed import load_catalog
-from interbed.storage.table import Table
+from interbed.storage.table.table import Table
 from tests.spark_ext.conftest import Lake
 
 SCHEMA = pa.schema(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hatch_build import INTERFACE, INTERFACE_RESOURCE, JAR_IN_WHEEL, JAR_PATH, JarBuildError, SparkJarHook, build_jar
 
-from interbed.spark_ext.interface import interface_version
+from interbed.spark_ext.process.interface import interface_version
 
 ROOT = Path(__file__).parents[2]
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import interbed
-from interbed.storage.table import Table
+from interbed.storage.table.table import Table
 from tests.spark_ext.conftest import Lake
 from tests.support.pages import Page
 

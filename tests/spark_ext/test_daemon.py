@@ -5,9 +5,10 @@ import sys
 
 PROGRAM = """
 import os, sys
-from interbed.spark_ext import daemon
+from interbed.spark_ext.process import daemon
 daemon.preload()
-print("interbed.spark_ext.planner" in sys.modules, "interbed.spark_ext.reader" in sys.modules, "pandas" in sys.modules)
+ours = ("interbed.spark_ext.process.planner", "interbed.spark_ext.read.reader")
+print(*(name in sys.modules for name in (*ours, "pandas")))
 print(*(open(f"/proc/self/task/{task}/comm").read().strip() for task in os.listdir("/proc/self/task")))
 import pandas
 """

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interbed.spark_ext.distinct_keys import REPEATED, DistinctKeys
-from interbed.spark_ext.errors import RepeatedKeyError
-from interbed.spark_ext.writer import check_distinct
-from interbed.storage.schema.table_schema import Schema
+from interbed.spark_ext.handle.errors import RepeatedKeyError
+from interbed.spark_ext.write.distinct_keys import REPEATED, DistinctKeys
+from interbed.spark_ext.write.writer import check_distinct
+from interbed.storage.meta.schema.table_schema import Schema
 
 SCHEMA = pa.schema([pa.field("name", pa.string()), pa.field("id", pa.int64()), pa.field("v", pa.int32())])
 KEYS = st.tuples(st.sampled_from(["", "a", "b", "a longer key of a row"]), st.integers(-2, 2))

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 
 import interbed
-from interbed.spark_ext.handle import TableHandle
-from interbed.spark_ext.reader import planned
-from interbed.storage.errors import FileGoneError, SnapshotGoneError
+from interbed.spark_ext.handle.table_handle import TableHandle
+from interbed.spark_ext.read.reader import planned
+from interbed.storage.base.errors import FileGoneError, SnapshotGoneError
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from interbed.spark_ext.predicates import Handling, conjunction_of, handling_of, partition_of, predicate_of
-from interbed.storage.predicate.expr import columns_of, text_of
-from interbed.storage.types.data_type import ArrayType, AtomicType, DataField, TypeRoot
-from interbed.storage.types.json import parse_atomic
+from interbed.spark_ext.values.predicates import Handling, conjunction_of, handling_of, partition_of, predicate_of
+from interbed.storage.base.predicate.expr import columns_of, text_of
+from interbed.storage.base.types.data_type import ArrayType, AtomicType, DataField, TypeRoot
+from interbed.storage.base.types.json import parse_atomic
 
 FIELDS = [
     DataField(id=i, name=name, type=parse_atomic(kind))

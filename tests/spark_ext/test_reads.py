@@ -9,7 +9,7 @@ import pytest
 from pyspark.errors import IllegalArgumentException
 
 from interbed import load_catalog
-from interbed.storage.table import Table
+from interbed.storage.table.table import Table
 from tests.spark_ext.conftest import Lake
 
 ROWS = [

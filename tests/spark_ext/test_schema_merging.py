@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from interbed import load_catalog
-from interbed.storage.table import Table
+from interbed.storage.table.table import Table
 from tests.spark_ext.conftest import Lake
 
 MERGE = "write.merge-schema"

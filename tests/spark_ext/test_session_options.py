@@ -2,7 +2,7 @@
 
 import pytest
 
-from interbed.spark_ext.session_options import read_options, session_options, without_pins
+from interbed.spark_ext.handle.session_options import read_options, session_options, without_pins
 from tests.spark_ext.conftest import Lake
 
 

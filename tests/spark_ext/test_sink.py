@@ -7,9 +7,9 @@ from typing import Any
 import pyarrow as pa
 
 from interbed import load_catalog
-from interbed.spark_ext.handle import TableHandle
-from interbed.spark_ext.sink import EpochToken, plan_epoch
-from interbed.spark_ext.writer import TaskWriter, decode_messages
+from interbed.spark_ext.handle.table_handle import TableHandle
+from interbed.spark_ext.write.sink import EpochToken, plan_epoch
+from interbed.spark_ext.write.writer import TaskWriter, decode_messages
 from interbed.thrift_idl.planner.ttypes import WriteMode
 
 

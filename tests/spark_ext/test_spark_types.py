@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.types import StructType
 
-from interbed.spark_ext.spark_types import (
+from interbed.spark_ext.values.spark_types import (
     arrow_for_spark,
     arrow_schema_for_spark,
     batch_for_spark,
@@ -19,9 +19,9 @@ from interbed.spark_ext.spark_types import (
     schema_to_spark,
     type_to_spark,
 )
-from interbed.storage.errors import InvalidInputError, NotSupportedError
-from interbed.storage.types.arrow import fields_to_schema
-from interbed.storage.types.data_type import (
+from interbed.storage.base.errors import InvalidInputError, NotSupportedError
+from interbed.storage.base.types.arrow import fields_to_schema
+from interbed.storage.base.types.data_type import (
     MAX_LENGTH,
     ArrayType,
     AtomicType,
@@ -32,7 +32,7 @@ from interbed.storage.types.data_type import (
     RowType,
     TypeRoot,
 )
-from interbed.storage.types.json import parse_atomic
+from interbed.storage.base.types.json import parse_atomic
 
 # Types that come back from Spark as they were; the others have fewer forms in Spark than in Paimon.
 ATOMIC = st.sampled_from(

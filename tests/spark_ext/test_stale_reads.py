@@ -11,7 +11,7 @@ from pyspark.sql.functions import col, concat, expr
 from pyspark.sql.types import BooleanType
 
 from interbed import load_catalog
-from interbed.storage.table import Table
+from interbed.storage.table.table import Table
 from tests.spark_ext.conftest import Lake
 
 SOURCES = str(Path(__file__).parents[2] / "src")

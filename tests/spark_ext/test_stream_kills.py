@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from interbed import load_catalog
-from interbed.storage.table import Table
+from interbed.storage.table.table import Table
 from interbed.storage.version.orphans import named_files
 from tests.support.killed import run_killed
 

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming import DataStreamWriter
 
 from interbed import load_catalog
-from interbed.storage.table import Table
+from interbed.storage.table.table import Table
 from tests.spark_ext.conftest import Lake
 
 KEYED = "TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '2')"

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming import StreamingQuery
 
 from interbed import load_catalog
-from interbed.storage.table import Table
+from interbed.storage.table.table import Table
 from tests.spark_ext.conftest import Lake
 
 CHANGELOG = ", 'changelog-producer' = 'lookup'"

@@ -1,7 +1,7 @@
 """The system tables of a table in SQL are those of Python: columns, nullability, rows, what is chosen of them."""
 
 import interbed
-from interbed.storage.system.table import SYSTEM_TABLES
+from interbed.storage.views.system.table import SYSTEM_TABLES
 from tests.spark_ext.conftest import Lake
 from tests.support.sql_script import run_script
 

@@ -13,14 +13,14 @@ import pyarrow as pa
 import pytest
 
 from interbed import load_catalog
-from interbed.spark_ext import worker
-from interbed.spark_ext.handle import TableHandle
-from interbed.spark_ext.interface import VARIABLE, interface_version
-from interbed.spark_ext.planner import PlannerHandler
-from interbed.spark_ext.reader import ReadTask
-from interbed.spark_ext.writer import decode_messages, plan_write
-from interbed.storage.errors import NotSupportedError
-from interbed.storage.table import Table
+from interbed.spark_ext.handle.table_handle import TableHandle
+from interbed.spark_ext.process import worker
+from interbed.spark_ext.process.interface import VARIABLE, interface_version
+from interbed.spark_ext.process.planner import PlannerHandler
+from interbed.spark_ext.read.reader import ReadTask
+from interbed.spark_ext.write.writer import decode_messages, plan_write
+from interbed.storage.base.errors import NotSupportedError
+from interbed.storage.table.table import Table
 from interbed.thrift_idl.planner.ttypes import ErrorKind
 from tests.spark_ext.test_writer import Request
 
@@ -30,7 +30,7 @@ ROWS = pa.RecordBatch.from_pydict({"id": [1, 2], "v": ["a", "b"]}, schema=SCHEMA
 
 PROGRAM = """
 import os, sys
-from interbed.spark_ext.worker import main
+from interbed.spark_ext.process.worker import main
 descriptor = int(sys.argv[1])
 main(os.fdopen(os.dup(descriptor), "rb", 65536), os.fdopen(os.dup(descriptor), "wb", 65536))
 """

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from interbed import load_catalog
-from interbed.spark_ext.handle import TableHandle
-from interbed.spark_ext.writer import CommitToken, TaskWriter, decode_messages, plan_write
-from interbed.storage.errors import CommitFailedError, InvalidInputError, NotSupportedError
-from interbed.storage.table import Table
+from interbed.spark_ext.handle.table_handle import TableHandle
+from interbed.spark_ext.write.writer import CommitToken, TaskWriter, decode_messages, plan_write
+from interbed.storage.base.errors import CommitFailedError, InvalidInputError, NotSupportedError
+from interbed.storage.table.table import Table
 from interbed.storage.version.orphans import named_files, remove_orphan_files
 from interbed.thrift_idl.planner.ttypes import WriteMode
 

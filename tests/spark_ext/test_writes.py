@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import functions as sf
 
 from interbed import load_catalog
-from interbed.storage.table import Table
+from interbed.storage.table.table import Table
 from tests.spark_ext.conftest import Lake
 
 

@@ -107,7 +107,7 @@ def check_that_a_planner_starts(spark: SparkSession) -> None:
         # Scripts that started the JVM end beside this.
         with suppress(psutil.NoSuchProcess):
             commands.append(" ".join(child.cmdline()))
-    assert any("interbed.spark_ext.daemon" in command for command in commands), commands
+    assert any("interbed.spark_ext.process.daemon" in command for command in commands), commands
 
 
 if __name__ == "__main__":

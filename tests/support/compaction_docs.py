@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 import interbed
-from interbed.storage.levels.tree import BucketTree
-from interbed.storage.levels.view import TableLevels
-from interbed.storage.lsm.simulate.simulation import plot_simulations
-from interbed.storage.lsm.simulate.simulator import simulate
-from interbed.storage.lsm.simulate.workload import KeyDistribution, Workload
+from interbed.storage.views.levels.tree import BucketTree
+from interbed.storage.views.levels.view import TableLevels
+from interbed.storage.views.simulate.simulation import plot_simulations
+from interbed.storage.views.simulate.simulator import simulate
+from interbed.storage.views.simulate.workload import KeyDistribution, Workload
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 TRIGGER = "num-sorted-run.compaction-trigger"

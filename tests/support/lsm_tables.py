@@ -8,10 +8,10 @@ from pathlib import Path
 import pyarrow as pa
 
 import interbed
-from interbed.storage.manifest.stats import EMPTY_ROW
-from interbed.storage.row.kind import RowKind
-from interbed.storage.store import open_store
-from interbed.storage.table import Table
+from interbed.storage.base.row.kind import RowKind
+from interbed.storage.meta.manifest.stats import EMPTY_ROW
+from interbed.storage.meta.store import open_store
+from interbed.storage.table.table import Table
 from tests.storage.write.lsm_process import rows
 
 ROOT = Path(__file__).resolve().parents[2]

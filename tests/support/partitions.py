@@ -5,9 +5,9 @@ from datetime import date, timedelta
 
 from sqlalchemy import text
 
+from interbed.catalog.metastore.filters.partition_values import kind_of_type, search_form
 from interbed.catalog.metastore.model import Column, Partition, StorageDescriptor
 from interbed.catalog.metastore.partition_names import partition_name
-from interbed.catalog.metastore.partition_values import kind_of_type, search_form
 from interbed.catalog.repository.session import SqlStore
 
 KEYS = (("dt", "string"), ("hour", "int"), ("region", "string"))

@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow as pa
 
 import interbed
-from interbed.storage.schema.table_schema import Schema
-from interbed.storage.table import Table
-from interbed.storage.types.data_type import DataField
-from interbed.storage.types.json import field_from_json, type_to_json
+from interbed.storage.base.types.data_type import DataField
+from interbed.storage.base.types.json import field_from_json, type_to_json
+from interbed.storage.meta.schema.table_schema import Schema
+from interbed.storage.table.table import Table
 from tests.support.peers_java import PeerRows, Row
 from tests.support.peers_json import PeerType, TypeJson, parse_type, rows_to_table, table_to_rows
 

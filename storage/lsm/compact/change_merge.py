@@ -17,7 +17,7 @@ from interbed.storage.lsm.key_words import sort_groups
 from interbed.storage.lsm.merge_function.api import LEVEL, KeyGroups, Kinds, MergeFunction, take_rows
 from interbed.storage.lsm.merge_function.deduplicate import is_retract
 from interbed.storage.lsm.merge_function.lookup import NO_LEVEL, levels_of, lowest_above_0
-from interbed.storage.schema.table_schema import VALUE_KIND
+from interbed.storage.meta.schema.table_schema import VALUE_KIND
 
 Numbers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

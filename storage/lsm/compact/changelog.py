@@ -11,9 +11,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from interbed.storage.base.row.kind import RowKind
 from interbed.storage.lsm.merge_function.api import take_rows
-from interbed.storage.row.kind import RowKind
-from interbed.storage.schema.table_schema import VALUE_KIND
+from interbed.storage.meta.schema.table_schema import VALUE_KIND
 
 Mask = npt.NDArray[np.bool_]
 Numbers = npt.NDArray[np.int64]

@@ -13,17 +13,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from interbed.storage.deletion.bucket_deletions import BucketDeletions
+from interbed.storage.files.deletion.bucket_deletions import BucketDeletions
 from interbed.storage.lsm.compact.change_merge import ChangeRules, FirstRowChanges, FullChanges, LookupChanges
 from interbed.storage.lsm.compact.rewriter import Emit
 from interbed.storage.lsm.compact.unit import Section, UpgradeRule
 from interbed.storage.lsm.lookup.older_rows import OlderRows
 from interbed.storage.lsm.merge_function.api import LEVEL, MergeFunction
-from interbed.storage.lsm_options import ChangelogProducer, MergeEngine
-from interbed.storage.manifest.data_file import DataFileMeta
-from interbed.storage.read.merge_read import merge_function_for
-from interbed.storage.schema.table_schema import SEQUENCE_NUMBER
-from interbed.storage.store import TableStore
+from interbed.storage.lsm.merge_read import merge_function_for
+from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.options.lsm import ChangelogProducer, MergeEngine
+from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER
+from interbed.storage.meta.store import TableStore
 
 Keys = Sequence["pa.Array[Any]"]
 

@@ -1,8 +1,8 @@
 """Several compactions of one bucket, one after the other, as the one change that their commit makes."""
 
 from interbed.storage.lsm.compact.task import CompactionOutcome
-from interbed.storage.manifest.data_file import DataFileMeta
-from interbed.storage.manifest.index_file import IndexFileMeta
+from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.index_file import IndexFileMeta
 
 
 class CompactedFiles:

@@ -15,14 +15,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from interbed.storage.deletion.vector import DeletionVector
-from interbed.storage.manifest.data_file import DataFileMeta
-from interbed.storage.predicate.expr import Predicate
-from interbed.storage.read.file_read import FileRead
-from interbed.storage.read.merge_read import RowSource
-from interbed.storage.row.binary_row import decode_rows
-from interbed.storage.store import TableStore
-from interbed.storage.types.data_type import DataField
+from interbed.storage.base.predicate.expr import Predicate
+from interbed.storage.base.row.binary_row import decode_rows
+from interbed.storage.base.types.data_type import DataField
+from interbed.storage.files.deletion.vector import DeletionVector
+from interbed.storage.lsm.file_read import FileRead
+from interbed.storage.lsm.merge_read import RowSource
+from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.store import TableStore
 
 Seconds = npt.NDArray[np.int64]
 

@@ -14,9 +14,9 @@ from interbed.storage.lsm.compact.strategy import Moment, pick_full
 from interbed.storage.lsm.compact.task import CompactionOutcome, discard, run_compaction
 from interbed.storage.lsm.compact.unit import CompactionUnit
 from interbed.storage.lsm.levels import Levels
-from interbed.storage.manifest.data_file import DataFileMeta
-from interbed.storage.manifest.index_file import IndexFileMeta
-from interbed.storage.store import TableStore
+from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.index_file import IndexFileMeta
+from interbed.storage.meta.store import TableStore
 
 BucketId = tuple[bytes, int]
 

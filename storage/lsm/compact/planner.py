@@ -10,9 +10,9 @@ from interbed.storage.lsm.compact.rewriters import Rewriters
 from interbed.storage.lsm.compact.strategy import Moment, Pick, UniversalStrategy, pick_full
 from interbed.storage.lsm.compact.unit import CompactionUnit, plan_file_rewrite, plan_unit
 from interbed.storage.lsm.levels import Levels
-from interbed.storage.manifest.data_file import DataFileMeta
-from interbed.storage.manifest.index_file import IndexFileMeta
-from interbed.storage.store import TableStore
+from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.index_file import IndexFileMeta
+from interbed.storage.meta.store import TableStore
 
 
 def wall_clock_millis() -> int:

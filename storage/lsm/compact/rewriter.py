@@ -6,19 +6,19 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from interbed.storage.deletion.bucket_deletions import BucketDeletions
-from interbed.storage.deletion.vector import DeletionVector
-from interbed.storage.format.layout import DataFileLayout, DataFileNames
-from interbed.storage.format.writer import RollingFileWriter
+from interbed.storage.files.deletion.bucket_deletions import BucketDeletions
+from interbed.storage.files.deletion.vector import DeletionVector
+from interbed.storage.files.format.layout import DataFileLayout, DataFileNames
+from interbed.storage.files.format.writer import RollingFileWriter
 from interbed.storage.lsm.compact.expiry import ExpiringRows, RecordExpiry
 from interbed.storage.lsm.compact.unit import Section, UpgradeRule
 from interbed.storage.lsm.merge_function.api import MergeFunction
+from interbed.storage.lsm.merge_read import MergeRead, RowSource
 from interbed.storage.lsm.sorted_run import SortedRun
-from interbed.storage.manifest.data_file import DataFileMeta, FileSource
-from interbed.storage.manifest.index_file import IndexFileMeta
-from interbed.storage.read.merge_read import MergeRead, RowSource
+from interbed.storage.meta.manifest.data_file import DataFileMeta, FileSource
+from interbed.storage.meta.manifest.index_file import IndexFileMeta
+from interbed.storage.meta.store import TableStore
 from interbed.storage.read.table_read import as_records, kv_batches
-from interbed.storage.store import TableStore
 
 IndexChanges = tuple[tuple[IndexFileMeta, ...], tuple[IndexFileMeta, ...]]
 

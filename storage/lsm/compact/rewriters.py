@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from interbed.storage.deletion.bucket_deletions import BucketDeletions
-from interbed.storage.format.layout import DataFileLayout, DataFileNames
+from interbed.storage.files.deletion.bucket_deletions import BucketDeletions
+from interbed.storage.files.format.layout import DataFileLayout, DataFileNames
 from interbed.storage.lsm.compact.changes import (
     FullCompactionChanges,
     LookupCompactionChanges,
@@ -14,10 +14,10 @@ from interbed.storage.lsm.compact.rewriter import BucketFiles, BucketRewriter, C
 from interbed.storage.lsm.levels import Levels
 from interbed.storage.lsm.lookup.cache import shared_lookup_files
 from interbed.storage.lsm.lookup.older_rows import OlderRows
-from interbed.storage.lsm_options import ChangelogProducer
-from interbed.storage.manifest.data_file import DataFileMeta
-from interbed.storage.manifest.index_file import DELETION_VECTORS, IndexFileMeta
-from interbed.storage.store import TableStore
+from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.index_file import DELETION_VECTORS, IndexFileMeta
+from interbed.storage.meta.options.lsm import ChangelogProducer
+from interbed.storage.meta.store import TableStore
 
 
 class Rewriters:

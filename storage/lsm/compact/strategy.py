@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from interbed.storage.lsm.levels import LevelRun, Levels
-from interbed.storage.lsm_options import LookupCompact, LsmOptions
+from interbed.storage.meta.options.lsm import LookupCompact, LsmOptions
 
 NEVER = 0
 """Level 0 is not forced upward."""

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from interbed.storage.lsm.compact.rewriter import BucketRewriter
 from interbed.storage.lsm.compact.unit import CompactionUnit, Rewrite
-from interbed.storage.manifest.data_file import DataFileMeta
-from interbed.storage.manifest.index_file import IndexFileMeta
-from interbed.storage.store import TableStore
+from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.index_file import IndexFileMeta
+from interbed.storage.meta.store import TableStore
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,13 +17,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from interbed.storage.fileio.scratch import local_disk_errors, new_scratch_directory, remove_scratch_directory
+from interbed.storage.base.fileio.scratch import local_disk_errors, new_scratch_directory, remove_scratch_directory
+from interbed.storage.base.types.arrow import fields_to_schema
+from interbed.storage.lsm.file_read import FileRead, block_rows
 from interbed.storage.lsm.lookup.lookup_file import LookupFile, write_lookup_file
-from interbed.storage.manifest.data_file import DataFileMeta
-from interbed.storage.read.file_read import FileRead, block_rows
-from interbed.storage.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
-from interbed.storage.store import TableStore
-from interbed.storage.types.arrow import fields_to_schema
+from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
+from interbed.storage.meta.store import TableStore
 
 _HINT = "bound the lookup files by 'lookup.cache-max-disk-size'"
 SYSTEM_COLUMNS = (SEQUENCE_NUMBER, VALUE_KIND)

@@ -9,14 +9,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interbed.storage.deletion.vector import DeletionVector
+from interbed.storage.base.row.binary_row import decode_rows
+from interbed.storage.base.types.data_type import DataType
+from interbed.storage.files.deletion.vector import DeletionVector
 from interbed.storage.lsm.key_bounds import comparable_key
 from interbed.storage.lsm.levels import Levels
 from interbed.storage.lsm.lookup.cache import LookupFiles
 from interbed.storage.lsm.sorted_run import SortedRun
-from interbed.storage.manifest.data_file import DataFileMeta
-from interbed.storage.row.binary_row import decode_rows
-from interbed.storage.types.data_type import DataType
+from interbed.storage.meta.manifest.data_file import DataFileMeta
 
 Positions = npt.NDArray[np.int64]
 

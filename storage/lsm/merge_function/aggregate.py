@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from interbed.storage.base.row.kind import RowKind
 from interbed.storage.lsm.key_words import Mask
 from interbed.storage.lsm.merge_function.api import KeyGroups, Kinds
 from interbed.storage.lsm.merge_function.deduplicate import is_retract
@@ -16,7 +17,6 @@ from interbed.storage.lsm.merge_function.fields.fold import Fold
 from interbed.storage.lsm.merge_function.fields.functions import FieldFunction
 from interbed.storage.lsm.merge_function.segments import KeyRows, Segments, assemble, finish, kinds_of_adds, merge_apart
 from interbed.storage.lsm.merge_function.single import single_rows
-from interbed.storage.row.kind import RowKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
 """The merge function of a table, and the checks of the options that describe it."""
 
-from interbed.storage.errors import InvalidOptionError
+from interbed.storage.base.errors import InvalidOptionError
+from interbed.storage.base.types.data_type import is_atomic
 from interbed.storage.lsm.merge_function.aggregate import Aggregate
 from interbed.storage.lsm.merge_function.api import MergeFunction
 from interbed.storage.lsm.merge_function.deduplicate import Deduplicate
@@ -17,10 +18,9 @@ from interbed.storage.lsm.merge_function.lookup import LowestLevel
 from interbed.storage.lsm.merge_function.partial_update import REFUSAL as PARTIAL_UPDATE_REFUSAL
 from interbed.storage.lsm.merge_function.partial_update import PartialUpdate
 from interbed.storage.lsm.merge_function.sequence_group import SequenceGroup
-from interbed.storage.lsm_options import MergeEngine
-from interbed.storage.options import CoreOptions
-from interbed.storage.schema.table_schema import TableSchema
-from interbed.storage.types.data_type import is_atomic
+from interbed.storage.meta.options.core import CoreOptions
+from interbed.storage.meta.options.lsm import MergeEngine
+from interbed.storage.meta.schema.table_schema import TableSchema
 
 _GROUP_PREFIX, _GROUP_SUFFIX = "fields.", ".sequence-group"
 

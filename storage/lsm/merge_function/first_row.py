@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from interbed.storage.errors import InvalidInputError
+from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.lsm.key_words import Mask, Order
 from interbed.storage.lsm.merge_function.api import KeyGroups, Kinds, take_rows
 from interbed.storage.lsm.merge_function.deduplicate import is_retract

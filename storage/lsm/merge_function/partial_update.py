@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from interbed.storage.errors import InvalidInputError
+from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.base.row.kind import RowKind
 from interbed.storage.lsm.key_words import Mask, Order
 from interbed.storage.lsm.merge_function.api import KeyGroups, Kinds
 from interbed.storage.lsm.merge_function.deduplicate import is_retract
@@ -33,7 +34,6 @@ from interbed.storage.lsm.merge_function.segments import (
 from interbed.storage.lsm.merge_function.sequence_group import SequenceGroup, reduce_group, sequence_ranks
 from interbed.storage.lsm.merge_function.single import single_rows
 from interbed.storage.lsm.merge_function.take import validity
-from interbed.storage.row.kind import RowKind
 
 REFUSAL = (
     "Tables with 'merge-engine' = 'partial-update' take no -U and -D rows, unless an option says what they mean: "

@@ -20,7 +20,7 @@ import pyarrow as pa
 from interbed.storage.lsm.key_words import Mask, Order, group_ends
 from interbed.storage.lsm.merge_function.api import KeyGroups, Kinds, block_memory_pool, no_columns, take_rows
 from interbed.storage.lsm.merge_function.take import Numbers, take_column
-from interbed.storage.schema.table_schema import VALUE_KIND
+from interbed.storage.meta.schema.table_schema import VALUE_KIND
 
 Slots: TypeAlias = "slice | npt.NDArray[np.int64]"
 Column: TypeAlias = "pa.Array[Any]"

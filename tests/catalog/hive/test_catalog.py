@@ -22,9 +22,9 @@ from interbed.catalog.hive.catalog import HiveCatalog
 from interbed.catalog.hive.location import same_location
 from interbed.catalog.hive.lock import HiveCatalogLock
 from interbed.catalog.hive.registration import CURRENT_SNAPSHOT
-from interbed.storage.errors import CommitConflictError, CommitError, InvalidInputError, InvalidOptionError
-from interbed.storage.schema.change import AddColumn, RemoveOption, SetOption, UpdateComment
-from interbed.storage.types.data_type import AtomicType, TypeRoot
+from interbed.storage.base.errors import CommitConflictError, CommitError, InvalidInputError, InvalidOptionError
+from interbed.storage.base.types.data_type import AtomicType, TypeRoot
+from interbed.storage.meta.schema.change import AddColumn, RemoveOption, SetOption, UpdateComment
 from interbed.testing import metastore
 from tests.support.metastore import table as hive_table
 

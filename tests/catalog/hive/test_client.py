@@ -21,8 +21,8 @@ from interbed.catalog.errors import (
 from interbed.catalog.hive.client import HiveMetastoreClient, TableModifiedError
 from interbed.catalog.hive.connection import CallStateUnknownError, parse_uri
 from interbed.catalog.hive.lock import HiveCatalogLock
-from interbed.catalog.server.embedded import metastore
-from interbed.storage.errors import InvalidOptionError
+from interbed.catalog.server.start.embedded import metastore
+from interbed.storage.base.errors import InvalidOptionError
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.support.metastore import MetastoreUnderTest, lock_component, lock_request, metastore_under_test, table
 from tests.support.relay import Relay

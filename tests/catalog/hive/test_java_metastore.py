@@ -12,8 +12,8 @@ from interbed.catalog.errors import CatalogError, LockError
 from interbed.catalog.hive.catalog import HiveCatalog
 from interbed.catalog.hive.lock import HiveCatalogLock
 from interbed.catalog.hive.registration import CURRENT_SNAPSHOT
-from interbed.storage.schema.change import AddColumn, Position, RenameColumn, SetOption
-from interbed.storage.types.data_type import AtomicType, TypeRoot
+from interbed.storage.base.types.data_type import AtomicType, TypeRoot
+from interbed.storage.meta.schema.change import AddColumn, Position, RenameColumn, SetOption
 from tests.support.java_metastore import java_metastore
 from tests.support.relay import Relay
 

@@ -15,9 +15,9 @@ from interbed.catalog.hive.client import HiveMetastoreClient
 from interbed.catalog.hive.connection import TransportSettings
 from interbed.catalog.hive.lock import HiveCatalogLock
 from interbed.catalog.hive.registration import CURRENT_SNAPSHOT
-from interbed.storage.errors import CommitConflictError
-from interbed.storage.schema.change import AddColumn, SetOption
-from interbed.storage.types.data_type import AtomicType, TypeRoot
+from interbed.storage.base.errors import CommitConflictError
+from interbed.storage.base.types.data_type import AtomicType, TypeRoot
+from interbed.storage.meta.schema.change import AddColumn, SetOption
 from tests.support.relay import DEADLINE_SECONDS, Relay
 
 SCHEMA = pa.schema([("id", pa.int64()), ("dt", pa.string())])

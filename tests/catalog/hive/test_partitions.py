@@ -8,9 +8,9 @@ import pytest
 import interbed
 from interbed.catalog.errors import PartitionExistsError
 from interbed.catalog.hive.catalog import HiveCatalog
-from interbed.storage.errors import InvalidOptionError
-from interbed.storage.schema.change import AddColumn, RenameColumn, SetOption, UpdateColumnComment
-from interbed.storage.types.data_type import AtomicType, TypeRoot
+from interbed.storage.base.errors import InvalidOptionError
+from interbed.storage.base.types.data_type import AtomicType, TypeRoot
+from interbed.storage.meta.schema.change import AddColumn, RenameColumn, SetOption, UpdateColumnComment
 
 SCHEMA = pa.schema(
     [pa.field("dt", pa.string(), metadata={"description": "the day"}), ("id", pa.int64()), ("H", pa.int32())]

@@ -13,9 +13,9 @@ from interbed.catalog.hive.catalog import HiveCatalog
 from interbed.catalog.hive.registration import CURRENT_SNAPSHOT
 from interbed.catalog.repair_report import RepairKind, RepairReport
 from interbed.cli import main
-from interbed.storage.errors import NotSupportedError
-from interbed.storage.schema.change import AddColumn, SetOption, UpdateComment
-from interbed.storage.types.data_type import AtomicType, TypeRoot
+from interbed.storage.base.errors import NotSupportedError
+from interbed.storage.base.types.data_type import AtomicType, TypeRoot
+from interbed.storage.meta.schema.change import AddColumn, SetOption, UpdateComment
 from tests.support.metastore import table as foreign_table
 
 SCHEMA = pa.schema([("id", pa.int64()), ("dt", pa.string())])

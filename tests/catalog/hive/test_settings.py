@@ -23,7 +23,7 @@ from interbed.catalog.hive.client import HiveMetastoreClient
 from interbed.catalog.hive.connection import TransportSettings
 from interbed.catalog.hive.settings import hive_settings
 from interbed.catalog.options import CatalogOptions
-from interbed.storage.errors import InvalidOptionError, NotSupportedError
+from interbed.storage.base.errors import InvalidOptionError, NotSupportedError
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore
 
 

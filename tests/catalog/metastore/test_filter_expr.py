@@ -5,8 +5,8 @@ in tests/catalog/repository/test_partition_filter.py.
 import pytest
 
 from interbed.catalog.metastore.errors import FilterError
-from interbed.catalog.metastore.filter_expr import parse_filter
-from interbed.catalog.metastore.filter_tree import (
+from interbed.catalog.metastore.filters.expression import parse_filter
+from interbed.catalog.metastore.filters.tree import (
     EVERYTHING,
     Absent,
     AllOf,

@@ -5,10 +5,10 @@ import random
 import pytest
 
 from interbed.catalog.metastore.errors import FilterError
-from interbed.catalog.metastore.filter_expr import parse_filter
-from interbed.catalog.metastore.kryo_expression import filter_of_expression
+from interbed.catalog.metastore.filters.expression import parse_filter
+from interbed.catalog.metastore.filters.kryo_expression import filter_of_expression
+from interbed.catalog.metastore.filters.partition_expression import parse_expression, required_filter
 from interbed.catalog.metastore.model import Column
-from interbed.catalog.metastore.partition_expression import parse_expression, required_filter
 
 _PLAN = b"\x01\x00org.apache.hadoop.hive.ql.plan.ExprNodeGenericFuncDes\xe3\x01\x01\x01java.util.ArrayLis\xf4\x01"
 _COLUMN = b"\x01\x02org.apache.hadoop.hive.ql.plan.ExprNodeColumnDes\xe3\x01"

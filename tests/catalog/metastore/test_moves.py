@@ -13,10 +13,10 @@ from interbed.catalog.metastore.errors import InvalidOperationError
 from interbed.catalog.metastore.model import Column, Partition, StorageDescriptor, Table
 from interbed.catalog.metastore.moves import Mover, carry_out, settle_all
 from interbed.catalog.metastore.service import Metastore
+from interbed.catalog.metastore.store import Transaction
 from interbed.catalog.repository import schema
-from interbed.catalog.repository.api import Transaction
 from interbed.catalog.repository.session import SqlStore
-from interbed.catalog.server.reaper import Reaper
+from interbed.catalog.server.operate.reaper import Reaper
 from tests.support.metastore import BACKENDS, new_database
 from tests.support.postgres import postgres_server
 

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interbed.catalog.metastore.errors import FilterError
+from interbed.catalog.metastore.filters.table_filter import compile_table_filter
 from interbed.catalog.metastore.model import Table
-from interbed.catalog.metastore.table_filter import compile_table_filter
 
 OWNER = "hive_filter_field_owner__"
 ACCESS = "hive_filter_field_last_access__"

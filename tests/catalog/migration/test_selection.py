@@ -3,7 +3,7 @@
 import pytest
 
 from interbed.catalog.migration.selection import Selection
-from interbed.storage.errors import InvalidOptionError
+from interbed.storage.base.errors import InvalidOptionError
 from interbed.thrift_idl.hive_metastore import ttypes
 
 

@@ -21,8 +21,8 @@ from interbed.catalog.metastore.model import (
     Table,
     TableName,
 )
+from interbed.catalog.metastore.store import Transaction
 from interbed.catalog.repository import schema
-from interbed.catalog.repository.api import Transaction
 from interbed.catalog.repository.event_documents import packed_body, unpacked_body
 from interbed.catalog.repository.session import SqlStore
 from tests.support.metastore import BACKENDS, new_database

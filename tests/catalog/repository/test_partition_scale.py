@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from interbed.catalog.metastore.filter_expr import parse_filter
+from interbed.catalog.metastore.filters.expression import parse_filter
 from interbed.catalog.metastore.model import Column, StorageDescriptor, Table
 from interbed.catalog.metastore.service import Metastore
 from interbed.catalog.repository import schema
 from interbed.catalog.repository.partition_filter import FilterSql
 from interbed.catalog.repository.session import SqlStore
-from interbed.catalog.server.reaper import Reaper
+from interbed.catalog.server.operate.reaper import Reaper
 from tests.support.metastore import BACKENDS, new_database
 from tests.support.partitions import HOURS, KEYS, days_and_regions, fill
 from tests.support.postgres import postgres_server

@@ -9,8 +9,8 @@ import pytest
 
 from interbed.catalog.metastore.errors import MetastoreError
 from interbed.catalog.metastore.model import Catalog
+from interbed.catalog.metastore.store import Transaction
 from interbed.catalog.repository import schema
-from interbed.catalog.repository.api import Transaction
 from interbed.catalog.repository.session import DatabaseError, SqlStore
 
 THREADS = 8

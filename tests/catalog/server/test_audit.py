@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from interbed.catalog.server.audit import AuditLog, is_change, subject
-from interbed.catalog.server.call import Call, Outcome, Session
+from interbed.catalog.server.edge.call import Call, Outcome, Session
+from interbed.catalog.server.operate.audit import AuditLog, is_change, subject
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore, ttypes
 from tests.support.metastore import table
 

@@ -17,7 +17,7 @@ from thrift.Thrift import TApplicationException, TMessageType
 from thrift.transport.TTransport import TMemoryBuffer
 
 from interbed.catalog.hive.client import HiveMetastoreClient
-from interbed.catalog.server.embedded import start_server, stop_server
+from interbed.catalog.server.start.embedded import start_server, stop_server
 from tests.support.metastore import MetastoreUnderTest, foreign_client, metastore_under_test, table
 
 MEMORY_BYTES_MAX = 64 * 1024 * 1024

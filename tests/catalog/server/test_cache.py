@@ -11,9 +11,9 @@ import pytest
 
 from interbed.catalog.metastore.events import EventType
 from interbed.catalog.repository.generation import Changes, Touch
-from interbed.catalog.server.cache import AnswerCache
-from interbed.catalog.server.call import Outcome, Session
-from interbed.catalog.server.dispatch import Answer
+from interbed.catalog.server.edge.cache import AnswerCache
+from interbed.catalog.server.edge.call import Outcome, Session
+from interbed.catalog.server.edge.dispatch import Answer
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore as Service
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.catalog.server.raw_client import raw_client

@@ -12,7 +12,7 @@ import pytest
 from interbed.catalog.errors import CatalogError, TableNotFoundError
 from interbed.catalog.hive.client import HiveMetastoreClient
 from interbed.catalog.metastore.errors import MetastoreError
-from interbed.catalog.server.embedded import start_server
+from interbed.catalog.server.start.embedded import start_server
 from tests.support.metastore import metastore_under_test, table
 
 KILLS = 3
@@ -113,7 +113,7 @@ def test_no_acknowledged_change_is_lost_by_killing_the_server_under_load(databas
 def test_a_server_that_cannot_start_says_why(tmp_path: Path, db: str, warehouse: str, message: str) -> None:
     command = [
         sys.executable,
-        *("-m", "interbed.catalog.server.main", "--port", "0"),
+        *("-m", "interbed.catalog.server.start.main", "--port", "0"),
         *("--db", db.format(tmp=tmp_path), "--warehouse", warehouse.format(tmp=tmp_path)),
     ]
     result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

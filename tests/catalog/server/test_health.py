@@ -16,10 +16,10 @@ from interbed.catalog.metastore.lock_model import LockComponent, LockLevel, Lock
 from interbed.catalog.metastore.locks import LockService
 from interbed.catalog.repository import schema
 from interbed.catalog.repository.session import SqlStore
-from interbed.catalog.server.call import Call, Outcome, Session
-from interbed.catalog.server.health import HealthServer
-from interbed.catalog.server.metrics import UNKNOWN_METHODS_MAX, CacheFigures, PoolFigures
-from interbed.catalog.server.operating import Operating, metrics_for, observers_for
+from interbed.catalog.server.edge.call import Call, Outcome, Session
+from interbed.catalog.server.operate.health import HealthServer
+from interbed.catalog.server.operate.metrics import UNKNOWN_METHODS_MAX, CacheFigures, PoolFigures
+from interbed.catalog.server.operate.observers import Operating, metrics_for, observers_for
 from interbed.catalog.server.settings import ServerSettings
 
 TABLE = LockComponent(type=LockType.EXCLUSIVE, level=LockLevel.TABLE, database="d", table="t")

@@ -9,7 +9,7 @@ from thrift.Thrift import TType
 
 from interbed.catalog.metastore.service import Metastore
 from interbed.catalog.repository.session import SqlStore
-from interbed.catalog.server.main import dispatcher_for
+from interbed.catalog.server.start.main import dispatcher_for
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore, ttypes
 
 # Fields that moved between Hive 2.3 and 3.0; readers skip what has not the type that they expect.

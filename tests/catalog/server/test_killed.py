@@ -20,7 +20,7 @@ from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport, TTransportException
 
 from interbed.catalog.metastore.errors import MetastoreError
-from interbed.catalog.server.embedded import RunningServer, start_server, stop_server
+from interbed.catalog.server.start.embedded import RunningServer, start_server, stop_server
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore, ttypes
 from tests.support.metastore import lock_component, lock_request, storage, table
 

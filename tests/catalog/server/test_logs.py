@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from interbed.catalog.server.call import Call, Outcome, Session, current_method, current_request, current_session
-from interbed.catalog.server.logs import SlowCallLog, configure_logging
+from interbed.catalog.server.edge.call import Call, Outcome, Session, current_method, current_request, current_session
+from interbed.catalog.server.operate.logs import SlowCallLog, configure_logging
 
 
 @pytest.fixture

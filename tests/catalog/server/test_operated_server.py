@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from interbed.catalog.errors import TableNotFoundError
 from interbed.catalog.hive.client import HiveMetastoreClient
-from interbed.catalog.server.embedded import stop_server
+from interbed.catalog.server.start.embedded import stop_server
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.support.metastore import (
     MetastoreUnderTest,
@@ -197,7 +197,14 @@ def test_a_server_that_cannot_have_what_it_is_told_says_so(operated: Operated, t
         (["--audit-log", str(tmp_path / "none" / "audit")], str(tmp_path / "none" / "audit")),
         (["--host", "no-such-host.invalid"], "no-such-host.invalid"),
     ]:
-        command = ["interbed.catalog.server.main", "--port", "0", "--db", f"sqlite:///{tmp_path}/m.db", *arguments]
+        command = [
+            "interbed.catalog.server.start.main",
+            "--port",
+            "0",
+            "--db",
+            f"sqlite:///{tmp_path}/m.db",
+            *arguments,
+        ]
         result = subprocess.run(
             [sys.executable, "-m", *command], capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path
         )

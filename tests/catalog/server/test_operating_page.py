@@ -5,7 +5,7 @@ import re
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from interbed.catalog.server.metrics import DatabaseFigures, MetricsPage, ServerMetrics
+from interbed.catalog.server.operate.metrics import DatabaseFigures, MetricsPage, ServerMetrics
 from interbed.catalog.server.settings import ENVIRONMENT_PREFIX, SETTINGS
 from tests.support.operating_docs import PAGE, settings_table, with_settings
 

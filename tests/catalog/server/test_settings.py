@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from interbed.catalog.server.command import server
 from interbed.catalog.server.settings import SETTINGS, ServerSettings, SettingsError, load, shown, warnings_for
+from interbed.catalog.server.start.command import server
 
 
 def site(directory: Path, **properties: str) -> Path:
@@ -223,7 +223,7 @@ def test_the_effective_settings_are_printed_with_their_sources(tmp_path: Path) -
 
 def test_the_program_refuses_wrong_settings_in_one_line(tmp_path: Path) -> None:
     result = subprocess.run(
-        [sys.executable, "-m", "interbed.catalog.server.main"],
+        [sys.executable, "-m", "interbed.catalog.server.start.main"],
         env={**os.environ, "INTERBED_SERVER_PORT": "none"},
         capture_output=True,
         text=True,

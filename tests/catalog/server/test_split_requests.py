@@ -7,8 +7,8 @@ from thrift.protocol.TProtocol import TProtocolException
 from thrift.Thrift import TMessageType
 from thrift.transport.TTransport import TMemoryBuffer
 
-from interbed.catalog.server.codec import BinaryCodec, Codec, CompactCodec, IncompleteMessageError, MemorySource
-from interbed.catalog.server.dispatch import Dispatcher
+from interbed.catalog.server.edge.codec import BinaryCodec, Codec, CompactCodec, IncompleteMessageError, MemorySource
+from interbed.catalog.server.edge.dispatch import Dispatcher
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore, ttypes
 from tests.support.metastore import table
 

@@ -7,8 +7,8 @@ import duckdb
 import pytest
 
 import interbed
-from interbed.storage.schema.change import AddColumn, DropColumn, RenameColumn, UpdateColumnType
-from interbed.storage.types.data_type import AtomicType, TypeRoot
+from interbed.storage.base.types.data_type import AtomicType, TypeRoot
+from interbed.storage.meta.schema.change import AddColumn, DropColumn, RenameColumn, UpdateColumnType
 from tests.golden.values import NESTED, SCALARS
 from tests.support.metastore import MetastoreUnderTest
 from tests.support.peers_hive import HiveServer2

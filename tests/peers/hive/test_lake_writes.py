@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import interbed
-from interbed.storage.types.json import type_to_json
+from interbed.storage.base.types.json import type_to_json
 from tests.golden.values import b64
 from tests.support.metastore import MetastoreUnderTest
 from tests.support.peers_hive import HiveServer2

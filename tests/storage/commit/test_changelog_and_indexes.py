@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from interbed.storage.base.errors import CommitConflictError
 from interbed.storage.commit.file_store_commit import FileStoreCommit
-from interbed.storage.errors import CommitConflictError
-from interbed.storage.manifest.entry import FileKind
-from interbed.storage.manifest.index_file import DELETION_VECTORS, HASH_INDEX, DeletionVectorRange, IndexFileMeta
-from interbed.storage.manifest.index_manifest import IndexManifestEntry, read_index_manifest
-from interbed.storage.manifest.manifest_list import read_manifest_list
+from interbed.storage.meta.manifest.entry import FileKind
+from interbed.storage.meta.manifest.index_file import DELETION_VECTORS, HASH_INDEX, DeletionVectorRange, IndexFileMeta
+from interbed.storage.meta.manifest.index_manifest import IndexManifestEntry, read_index_manifest
+from interbed.storage.meta.manifest.manifest_list import read_manifest_list
+from interbed.storage.meta.snapshot.snapshot import CommitKind
+from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.manifest_reader import ManifestReader
-from interbed.storage.snapshot.snapshot import CommitKind
-from interbed.storage.store import TableStore
 from interbed.storage.write.commit_message import CommitMessage
 from tests.storage.commit.tables import (
     data_file,

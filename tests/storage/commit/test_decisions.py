@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from interbed.storage.base.errors import CommitConflictError, CorruptFileError
 from interbed.storage.commit.changes import (
     collect_changes,
     overlapping_pair,
@@ -16,10 +17,9 @@ from interbed.storage.commit.changes import (
 from interbed.storage.commit.conflict import DuplicateFileError, check_conflicts
 from interbed.storage.commit.manifest_merge import minor_merge_groups, must_change, needs_full_merge
 from interbed.storage.commit.retry import RetryPolicy
-from interbed.storage.errors import CommitConflictError, CorruptFileError
-from interbed.storage.manifest.entry import FileKind, ManifestEntry, ManifestFileMeta, merge_entries
-from interbed.storage.manifest.stats import EMPTY_STATS
-from interbed.storage.snapshot.snapshot import CommitKind
+from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry, ManifestFileMeta, merge_entries
+from interbed.storage.meta.manifest.stats import EMPTY_STATS
+from interbed.storage.meta.snapshot.snapshot import CommitKind
 from tests.storage.commit.tables import KEY, data_file, message, partition
 
 # A small pool of files makes additions and deletions of the same file likely.

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 
 from interbed import load_catalog
+from interbed.storage.base.errors import CommitStateUnknownError, CorruptFileError, InvalidInputError
 from interbed.storage.commit.epochs import EpochCommit
-from interbed.storage.errors import CommitStateUnknownError, CorruptFileError, InvalidInputError
-from interbed.storage.snapshot.consumer import ConsumerManager
-from interbed.storage.table import Table
+from interbed.storage.meta.snapshot.consumer import ConsumerManager
+from interbed.storage.table.table import Table
 from interbed.storage.version.orphans import remove_orphan_files
 from interbed.storage.write.commit_message import CommitMessage
 

@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from interbed.storage.commit.file_store_commit import FileStoreCommit
-from interbed.storage.commit.retry import RetryPolicy
-from interbed.storage.errors import (
+from interbed.storage.base.errors import (
     CommitConflictError,
     CommitFailedError,
     CommitStateUnknownError,
@@ -16,14 +14,16 @@ from interbed.storage.errors import (
     NotSupportedError,
     StorageAccessError,
 )
-from interbed.storage.fileio.faults import Fault, FaultyFileIO
-from interbed.storage.fileio.local import LocalFileIO
+from interbed.storage.base.fileio.faults import Fault, FaultyFileIO
+from interbed.storage.base.fileio.local import LocalFileIO
+from interbed.storage.commit.file_store_commit import FileStoreCommit
+from interbed.storage.commit.retry import RetryPolicy
+from interbed.storage.meta.schema.change import SetOption
+from interbed.storage.meta.snapshot.publish import ExclusiveCreatePublisher
+from interbed.storage.meta.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
+from interbed.storage.meta.store import StoreEnvironment, TableStore, open_store
 from interbed.storage.scan.manifest_reader import ManifestReader
 from interbed.storage.scan.scan import TableScan
-from interbed.storage.schema.change import SetOption
-from interbed.storage.snapshot.publish import ExclusiveCreatePublisher
-from interbed.storage.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
-from interbed.storage.store import StoreEnvironment, TableStore, open_store
 from tests.storage.commit.tables import (
     data_file,
     live_names,

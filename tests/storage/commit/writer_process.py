@@ -6,10 +6,10 @@ Prints the snapshot id of each commit that was made.
 
 import sys
 
+from interbed.storage.base.fileio.faults import Fault, FaultyFileIO
+from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.commit.file_store_commit import FileStoreCommit
-from interbed.storage.fileio.faults import Fault, FaultyFileIO
-from interbed.storage.fileio.local import LocalFileIO
-from interbed.storage.store import open_store
+from interbed.storage.meta.store import open_store
 from tests.storage.commit.tables import data_file, message
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from interbed.storage.types.data_type import AtomicType, TypeRoot
+from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 
 _DAY_MILLIS = 86_400_000
 

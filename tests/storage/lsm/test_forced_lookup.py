@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import interbed
-from interbed.storage.table import Table
+from interbed.storage.table.table import Table
 
 OPTIONS = {
     "bucket": "1",

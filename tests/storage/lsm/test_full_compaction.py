@@ -8,19 +8,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from interbed.storage.base.errors import CorruptFileError, InvalidInputError
+from interbed.storage.base.row.binary_row import encode_row
+from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.commit.file_store_commit import FileStoreCommit
-from interbed.storage.errors import CorruptFileError, InvalidInputError
-from interbed.storage.lsm.compact.result import CompactionResult
-from interbed.storage.lsm.compact.table_compact import compact_table
 from interbed.storage.lsm.compact.unit import CompactionUnit, Rewrite, Upgrade, plan_full_compaction
 from interbed.storage.lsm.levels import Levels
-from interbed.storage.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.schema.table_schema import Schema
+from interbed.storage.meta.store import TableStore, open_store, schema_manager
 from interbed.storage.read.table_read import TableRead
-from interbed.storage.row.binary_row import encode_row
 from interbed.storage.scan.scan import TableScan
-from interbed.storage.schema.table_schema import Schema
-from interbed.storage.store import TableStore, open_store, schema_manager
-from interbed.storage.types.data_type import AtomicType, TypeRoot
+from interbed.storage.upkeep.compact_result import CompactionResult
+from interbed.storage.upkeep.compact_table import compact_table
 from interbed.storage.write.table_write import TableWrite
 
 INT = AtomicType(TypeRoot.INT, nullable=False)

@@ -13,11 +13,11 @@ import interbed
 from interbed.storage.lsm.lookup import sorted_keys
 from interbed.storage.lsm.lookup.cache import LookupFiles, shared_lookup_files
 from interbed.storage.lsm.lookup.lookup_file import LookupFile, write_lookup_file
-from interbed.storage.manifest.stats import EMPTY_ROW
+from interbed.storage.meta.manifest.stats import EMPTY_ROW
+from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
+from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.scan import TableScan
-from interbed.storage.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
-from interbed.storage.store import TableStore
-from interbed.storage.table import Table
+from interbed.storage.table.table import Table
 
 _KEY = st.tuples(st.integers(-50, 50), st.text("ab\0ä", max_size=3))
 SCHEMA = pa.schema([("a", pa.int32()), ("b", pa.string()), ("v", pa.int64())])

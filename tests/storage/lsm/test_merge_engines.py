@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from interbed.storage.base.types.json import field_from_json
 from interbed.storage.lsm.merge_function.factory import merge_function_for
 from interbed.storage.lsm.sort_merge import MergePlan, RunBatch, RunInput, merge_runs
-from interbed.storage.options import CoreOptions
-from interbed.storage.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND, Schema
-from interbed.storage.types.json import field_from_json
+from interbed.storage.meta.options.core import CoreOptions
+from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND, Schema
 
 # A record: key, two numbers, a text, a sequence, and its kind. Its place in the list is its sequence number.
 Record = tuple[int, int | None, int | None, str | None, int | None, int]

@@ -5,12 +5,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from interbed.storage.errors import InvalidInputError, InvalidOptionError, NotSupportedError
-from interbed.storage.options import CoreOptions
-from interbed.storage.schema.apply import apply_changes
-from interbed.storage.schema.change import SetOption
-from interbed.storage.schema.table_schema import Schema
-from interbed.storage.types.json import field_from_json
+from interbed.storage.base.errors import InvalidInputError, InvalidOptionError, NotSupportedError
+from interbed.storage.base.types.json import field_from_json
+from interbed.storage.meta.options.core import CoreOptions
+from interbed.storage.meta.schema.apply import apply_changes
+from interbed.storage.meta.schema.change import SetOption
+from interbed.storage.meta.schema.table_schema import Schema
 from tests.support.peers_interbed import interbed_table
 
 COLUMNS = [

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 
 import interbed
+from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.lsm.compact.expiry import RecordExpiry
-from interbed.storage.schema.change import AddColumn, RemoveOption, RenameColumn
-from interbed.storage.table import Table
-from interbed.storage.types.data_type import AtomicType, TypeRoot
+from interbed.storage.meta.schema.change import AddColumn, RemoveOption, RenameColumn
+from interbed.storage.table.table import Table
 
 NOW = 1_700_000_000
 LONG_AGO, TO_COME = datetime(2001, 1, 1), datetime(2200, 1, 1)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from interbed.storage.base.types.json import field_from_json
 from interbed.storage.lsm.merge_function.api import KeyGroups
 from interbed.storage.lsm.merge_function.factory import merge_function_for
 from interbed.storage.lsm.merge_function.fields.elements import Collect
@@ -18,9 +19,8 @@ from interbed.storage.lsm.merge_function.fields.functions import field_function
 from interbed.storage.lsm.merge_function.partial_update import PartialUpdate
 from interbed.storage.lsm.merge_function.segments import KeyRows, Picked
 from interbed.storage.lsm.merge_function.take import Numbers, take_column, validity
-from interbed.storage.options import CoreOptions
-from interbed.storage.schema.table_schema import Schema
-from interbed.storage.types.json import field_from_json
+from interbed.storage.meta.options.core import CoreOptions
+from interbed.storage.meta.schema.table_schema import Schema
 
 _texts = st.one_of(
     st.sampled_from(["", "a", "a\0", "b", "é"]),

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interbed.storage.errors import CorruptFileError, NotSupportedError
+from interbed.storage.base.errors import CorruptFileError, NotSupportedError
 from interbed.storage.lsm.merge_function.fields.roaring64 import Roaring64
 from interbed.storage.lsm.merge_function.fields.unions import HllUnion, Roaring64Union, ThetaUnion, Union
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from interbed.storage.errors import CorruptFileError, InvalidOptionError, StorageAccessError
+from interbed.storage.base.errors import CorruptFileError, InvalidOptionError, StorageAccessError
 from interbed.storage.lsm.spill import SpilledRun, SpillFiles
 from interbed.storage.lsm.write_buffer import Run, Spill, WriteBuffer, concatenate
-from interbed.storage.options import CoreOptions
+from interbed.storage.meta.options.core import CoreOptions
 
 
 def rows(*ids: int) -> pa.RecordBatch:

@@ -1,10 +1,10 @@
 """A plan without pruning: every live file of a snapshot, one split for each bucket."""
 
-from interbed.storage.manifest.entry import FileIdentifier, FileKind, ManifestEntry
-from interbed.storage.manifest.manifest_file import read_manifest
-from interbed.storage.manifest.manifest_list import read_manifest_list
+from interbed.storage.meta.manifest.entry import FileIdentifier, FileKind, ManifestEntry
+from interbed.storage.meta.manifest.manifest_file import read_manifest
+from interbed.storage.meta.manifest.manifest_list import read_manifest_list
+from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.split import Split
-from interbed.storage.store import TableStore
 
 
 def bare_splits(store: TableStore, snapshot_id: int | None = None, *, raw: bool = False) -> list[Split]:

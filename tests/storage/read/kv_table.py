@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import orc
 
-from interbed.storage.manifest.data_file import DataFileMeta
-from interbed.storage.manifest.stats import EMPTY_ROW
-from interbed.storage.row.binary_row import encode_row
+from interbed.storage.base.row.binary_row import encode_row
+from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.stats import EMPTY_ROW
+from interbed.storage.meta.schema.table_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, Schema, TableSchema
+from interbed.storage.meta.store import TableStore, open_store
 from interbed.storage.scan.split import Split
-from interbed.storage.schema.table_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, Schema, TableSchema
-from interbed.storage.store import TableStore, open_store
 
 Row = tuple[Any, ...]
 

@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interbed.storage.errors import CorruptFileError, InvalidInputError, NotSupportedError, StorageAccessError
-from interbed.storage.format.readers import reader_for
+from interbed.storage.base.errors import CorruptFileError, InvalidInputError, NotSupportedError, StorageAccessError
+from interbed.storage.base.predicate.parse import parse_filter
+from interbed.storage.files.format.readers import reader_for
+from interbed.storage.lsm.file_read import block_rows
 from interbed.storage.lsm.interval_partition import interval_partition
+from interbed.storage.lsm.merge_read import MergeRead, file_ages, merge_function_for
 from interbed.storage.lsm.sort_merge import BLOCK_ROWS
 from interbed.storage.lsm.sorted_run import SortedRun
-from interbed.storage.manifest.data_file import DataFileMeta
-from interbed.storage.predicate.parse import parse_filter
-from interbed.storage.read.file_read import block_rows
-from interbed.storage.read.merge_read import MergeRead, file_ages, merge_function_for
+from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
 from interbed.storage.read.table_read import TableRead, kv_batches
-from interbed.storage.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
 from tests.storage.read.kv_table import KeyValueTable, Record, Row
 
 SCHEMA = pa.schema([pa.field("id", pa.int32(), nullable=False), ("name", pa.string()), ("amount", pa.int64())])

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interbed import load_catalog
-from interbed.storage.scan.aggregates import Aggregate, AggregateFunction, aggregated
-from interbed.storage.table import Table
+from interbed.storage.scan.summary.aggregates import Aggregate, AggregateFunction, aggregated
+from interbed.storage.table.table import Table
 
 SCHEMA = pa.schema(
     [

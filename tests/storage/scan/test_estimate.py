@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 
 from interbed import load_catalog
-from interbed.storage.predicate.expr import Comparison, Op, Predicate
-from interbed.storage.scan.estimate import ColumnEstimate, ScanEstimate, estimate_scan
-from interbed.storage.table import Table
-from interbed.storage.table_statistics import read_statistics
+from interbed.storage.base.predicate.expr import Comparison, Op, Predicate
+from interbed.storage.scan.statistics import read_statistics
+from interbed.storage.scan.summary.estimate import ColumnEstimate, ScanEstimate, estimate_scan
+from interbed.storage.table.table import Table
 
 ROWS = pa.table(
     {

@@ -6,11 +6,11 @@ import pyarrow as pa
 import pytest
 
 import interbed
-from interbed.storage.errors import InvalidOptionError
+from interbed.storage.base.errors import InvalidOptionError
+from interbed.storage.base.types.data_type import AtomicType, TypeRoot
+from interbed.storage.meta.schema.change import AddColumn, SetOption
 from interbed.storage.scan.split import Split
-from interbed.storage.schema.change import AddColumn, SetOption
-from interbed.storage.table import Table
-from interbed.storage.types.data_type import AtomicType, TypeRoot
+from interbed.storage.table.table import Table
 
 COLUMNS = pa.schema([pa.field("dt", pa.string()), pa.field("name", pa.string()), pa.field("amount", pa.int64())])
 

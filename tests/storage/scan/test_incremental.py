@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 import interbed
-from interbed.storage.errors import (
+from interbed.storage.base.errors import (
     FilterError,
     InvalidInputError,
     InvalidOptionError,
@@ -17,7 +17,7 @@ from interbed.storage.errors import (
     TagNotFoundError,
 )
 from interbed.storage.scan.split import Split
-from interbed.storage.table import Table
+from interbed.storage.table.table import Table
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.string())])
 

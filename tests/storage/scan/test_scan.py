@@ -8,8 +8,7 @@ import fastavro
 import pyarrow as pa
 import pytest
 
-from interbed.storage.commit.file_store_commit import FileStoreCommit
-from interbed.storage.errors import (
+from interbed.storage.base.errors import (
     CorruptFileError,
     FilterError,
     InvalidInputError,
@@ -17,16 +16,17 @@ from interbed.storage.errors import (
     SnapshotNotFoundError,
     TagNotFoundError,
 )
-from interbed.storage.manifest.data_file import DataFileMeta
-from interbed.storage.manifest.stats import SimpleStats
-from interbed.storage.predicate.expr import Predicate
-from interbed.storage.predicate.parse import parse_filter
-from interbed.storage.row.binary_row import encode_row
+from interbed.storage.base.predicate.expr import Predicate
+from interbed.storage.base.predicate.parse import parse_filter
+from interbed.storage.base.row.binary_row import encode_row
+from interbed.storage.base.types.data_type import AtomicType, TypeRoot
+from interbed.storage.commit.file_store_commit import FileStoreCommit
+from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.stats import SimpleStats
+from interbed.storage.meta.schema.change import AddColumn, DropColumn, RenameColumn, UpdateColumnType
+from interbed.storage.meta.schema.table_schema import Schema
+from interbed.storage.meta.store import TableStore, open_store, schema_manager
 from interbed.storage.scan.scan import TableScan
-from interbed.storage.schema.change import AddColumn, DropColumn, RenameColumn, UpdateColumnType
-from interbed.storage.schema.table_schema import Schema
-from interbed.storage.store import TableStore, open_store, schema_manager
-from interbed.storage.types.data_type import AtomicType, TypeRoot
 from tests.storage.commit.tables import data_file, message, partition, primary_key_table
 
 

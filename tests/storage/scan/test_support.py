@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import interbed
-from interbed.storage.errors import NotSupportedError
+from interbed.storage.base.errors import NotSupportedError
 
 ROWS = pa.table({"id": pa.array([1], pa.int32())})
 

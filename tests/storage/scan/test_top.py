@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from interbed import load_catalog
 from interbed.storage.scan.top import Top, splits_of_top
-from interbed.storage.table import Table
+from interbed.storage.table.table import Table
 
 SCHEMA = pa.schema(
     [("p", pa.string()), ("n", pa.int64()), ("day", pa.date32()), ("s", pa.string()), ("x", pa.float64())]

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import interbed
+from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.commit.file_store_commit import FileStoreCommit
-from interbed.storage.errors import InvalidOptionError
-from interbed.storage.table import Table
-from interbed.storage.version.tag_period import CreationPeriod, PeriodFormatter, TagPeriod
+from interbed.storage.meta.snapshot.tag_period import CreationPeriod, PeriodFormatter, TagPeriod
+from interbed.storage.table.table import Table
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
 HOUR = 3_600_000

@@ -7,10 +7,10 @@ import pytest
 
 from interbed import load_catalog
 from interbed.catalog.api import Catalog
-from interbed.storage.errors import BranchNotFoundError, InvalidInputError, NotSupportedError
-from interbed.storage.schema.change import AddColumn
-from interbed.storage.table import Table
-from interbed.storage.types.data_type import AtomicType, TypeRoot
+from interbed.storage.base.errors import BranchNotFoundError, InvalidInputError, NotSupportedError
+from interbed.storage.base.types.data_type import AtomicType, TypeRoot
+from interbed.storage.meta.schema.change import AddColumn
+from interbed.storage.table.table import Table
 
 
 def rows(*ids: int) -> pa.Table:

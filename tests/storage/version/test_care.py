@@ -7,10 +7,10 @@ import pytest
 
 import interbed
 from interbed.catalog.api import Catalog
+from interbed.storage.base.errors import InvalidInputError, SnapshotNotFoundError
 from interbed.storage.commit.file_store_commit import FileStoreCommit
-from interbed.storage.errors import InvalidInputError, SnapshotNotFoundError
-from interbed.storage.snapshot.snapshot import CommitKind
-from interbed.storage.table import Table
+from interbed.storage.meta.snapshot.snapshot import CommitKind
+from interbed.storage.table.table import Table
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import interbed
-from interbed.storage.errors import SnapshotNotFoundError
-from interbed.storage.snapshot.changelog import ChangelogManager
-from interbed.storage.snapshot.snapshot import CommitKind, Snapshot
-from interbed.storage.table import Table
+from interbed.storage.base.errors import SnapshotNotFoundError
+from interbed.storage.meta.snapshot.changelog import ChangelogManager
+from interbed.storage.meta.snapshot.snapshot import CommitKind, Snapshot
+from interbed.storage.table.table import Table
 from interbed.storage.version.changelog_expiry import expire_changelogs, first_kept_changelog
 from interbed.storage.version.orphans import remove_orphan_files
 

@@ -4,7 +4,7 @@ from datetime import datetime
 
 import pytest
 
-from interbed.storage.errors import InvalidOptionError
+from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.version.partition_expiry import ExpirationStrategy, PartitionTime, outdated, strptime_format
 
 VALUES = ExpirationStrategy.VALUES_TIME

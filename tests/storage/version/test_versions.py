@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import interbed
-from interbed.storage.errors import (
+from interbed.storage.base.errors import (
     BranchNotFoundError,
     CorruptFileError,
     InvalidInputError,
@@ -21,11 +21,11 @@ from interbed.storage.errors import (
     SnapshotNotFoundError,
     TagNotFoundError,
 )
-from interbed.storage.snapshot.snapshot import Snapshot
-from interbed.storage.table import Table
+from interbed.storage.meta.snapshot.snapshot import Snapshot
+from interbed.storage.meta.snapshot.tag import Tag
+from interbed.storage.table.table import Table
+from interbed.storage.upkeep.maintenance import maintain
 from interbed.storage.version.expire import Retention, first_kept
-from interbed.storage.version.maintenance import maintain
-from interbed.storage.version.tag import Tag
 
 LATER = 4_102_444_800
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])

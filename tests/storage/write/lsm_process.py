@@ -12,11 +12,11 @@ import sys
 
 import pyarrow as pa
 
-from interbed.storage.errors import CommitConflictError, InterbedError
-from interbed.storage.fileio.faults import Fault, FaultyFileIO
-from interbed.storage.fileio.local import LocalFileIO
-from interbed.storage.store import open_store
-from interbed.storage.table import Table
+from interbed.storage.base.errors import CommitConflictError, InterbedError
+from interbed.storage.base.fileio.faults import Fault, FaultyFileIO
+from interbed.storage.base.fileio.local import LocalFileIO
+from interbed.storage.meta.store import open_store
+from interbed.storage.table.table import Table
 
 KEYS = 1_000
 

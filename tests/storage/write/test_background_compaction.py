@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import interbed
-from interbed.storage.errors import CorruptFileError
+from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.lsm.compact.compacted import CompactedFiles
 from interbed.storage.lsm.compact.task import CompactionOutcome
 from interbed.storage.lsm.levels import Levels
-from interbed.storage.manifest.stats import EMPTY_ROW
-from interbed.storage.snapshot.snapshot import CommitKind
-from interbed.storage.table import Table
+from interbed.storage.meta.manifest.stats import EMPTY_ROW
+from interbed.storage.meta.snapshot.snapshot import CommitKind
+from interbed.storage.table.table import Table
 from tests.storage.commit.tables import data_file
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from interbed.storage.errors import CorruptFileError
-from interbed.storage.table import Table
+from interbed.storage.base.errors import CorruptFileError
+from interbed.storage.table.table import Table
 from tests.storage.write.lsm_process import rows
 from tests.support.lsm_tables import LOOKUP, check_every_snapshot, create, files_of, state, values
 

@@ -6,7 +6,7 @@ The system itself refuses, because the process may not make a file larger than a
 import re
 from pathlib import Path
 
-from interbed.storage.table import Table
+from interbed.storage.table.table import Table
 from tests.storage.write.lsm_process import rows
 from tests.support.lsm_tables import LOOKUP, create, files_of, finish, reopened, sorted_runs, start, state, written
 

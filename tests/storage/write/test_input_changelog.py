@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 
 import interbed
-from interbed.storage.errors import StorageAccessError
-from interbed.storage.fileio.faults import Fault, FaultyFileIO
-from interbed.storage.store import open_store
-from interbed.storage.table import Table
+from interbed.storage.base.errors import StorageAccessError
+from interbed.storage.base.fileio.faults import Fault, FaultyFileIO
+from interbed.storage.meta.store import open_store
+from interbed.storage.table.table import Table
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.int64())])
 WITH_KINDS = SCHEMA.append(pa.field("_row_kind", pa.int8()))

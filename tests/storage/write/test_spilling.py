@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import interbed
-from interbed.storage.errors import CorruptFileError
-from interbed.storage.table import Table
+from interbed.storage.base.errors import CorruptFileError
+from interbed.storage.table.table import Table
 
 SCHEMA = pa.schema(
     [pa.field("id", pa.int64(), nullable=False), ("s", pa.int64()), ("v", pa.string()), ("n", pa.int64())]

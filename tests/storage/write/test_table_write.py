@@ -12,19 +12,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interbed.storage.errors import (
+from interbed.storage.base.errors import (
     InvalidInputError,
     InvalidOptionError,
     SchemaMismatchError,
     StorageAccessError,
 )
-from interbed.storage.fileio.local import LocalFileIO
-from interbed.storage.manifest.data_file import DataFileMeta, FileSource
-from interbed.storage.manifest.index_file import IndexFileMeta
-from interbed.storage.row.binary_row import decode_row
-from interbed.storage.schema.table_schema import Schema
-from interbed.storage.store import TableStore, open_store, schema_manager
-from interbed.storage.types.data_type import DataField
+from interbed.storage.base.fileio.local import LocalFileIO
+from interbed.storage.base.row.binary_row import decode_row
+from interbed.storage.base.types.data_type import DataField
+from interbed.storage.meta.manifest.data_file import DataFileMeta, FileSource
+from interbed.storage.meta.manifest.index_file import IndexFileMeta
+from interbed.storage.meta.schema.table_schema import Schema
+from interbed.storage.meta.store import TableStore, open_store, schema_manager
 from interbed.storage.write.commit_message import CommitMessage
 from interbed.storage.write.table_write import TableWrite
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from interbed.storage.errors import InvalidInputError
+from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.lsm.key_words import Order
 from interbed.storage.lsm.merge_function.segments import KeyRows, Picked, Result, Slots
 

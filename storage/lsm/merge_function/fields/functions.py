@@ -8,11 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from interbed.storage.errors import InvalidOptionError, NotSupportedError
-from interbed.storage.lsm.merge_function.fields import elements, number, pick, text, unions
-from interbed.storage.lsm.merge_function.fields.fold import Column, Fold, retract_message
-from interbed.storage.options import CoreOptions
-from interbed.storage.types.data_type import (
+from interbed.storage.base.errors import InvalidOptionError, NotSupportedError
+from interbed.storage.base.types.data_type import (
     INTEGERS,
     MAX_LENGTH,
     ArrayType,
@@ -24,6 +21,9 @@ from interbed.storage.types.data_type import (
     TypeRoot,
     is_atomic,
 )
+from interbed.storage.lsm.merge_function.fields import elements, number, pick, text, unions
+from interbed.storage.lsm.merge_function.fields.fold import Column, Fold, retract_message
+from interbed.storage.meta.options.core import CoreOptions
 
 LAST_VALUE = "last_value"
 LAST_NON_NULL_VALUE = "last_non_null_value"

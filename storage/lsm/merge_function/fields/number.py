@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from interbed.storage.errors import InvalidInputError
+from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.lsm.key_words import Order
 from interbed.storage.lsm.merge_function.fields.fold import Column, Fold, Late
 from interbed.storage.lsm.merge_function.segments import KeyRows, Slots

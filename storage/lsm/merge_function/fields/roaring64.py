@@ -25,7 +25,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from interbed.storage.errors import CorruptFileError
+from interbed.storage.base.errors import CorruptFileError
 
 _RUNS, _BITS, _NUMBERS = 0, 1, 2
 _ARRAY_LIMIT = 4096

@@ -13,7 +13,7 @@ from typing import Any
 
 from pyroaring import BitMap
 
-from interbed.storage.errors import CorruptFileError, NotSupportedError
+from interbed.storage.base.errors import CorruptFileError, NotSupportedError
 from interbed.storage.lsm.merge_function.fields.fold import Column
 from interbed.storage.lsm.merge_function.fields.roaring64 import Roaring64
 from interbed.storage.lsm.merge_function.fields.values import Values

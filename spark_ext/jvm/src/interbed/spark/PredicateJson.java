@@ -19,7 +19,7 @@ import org.apache.spark.unsafe.types.UTF8String;
  * <pre>{"op": "=", "args": [{"column": ["id"]}, {"type": "integer", "value": 3}]}</pre>
  *
  * The operators keep Spark's names. Numbers that JSON cannot carry exactly (float, double, decimal) are strings, binary
- * values base64, dates days and timestamps microseconds since 1970. interbed/spark_ext/predicates.py reads it.
+ * values base64, dates days and timestamps microseconds since 1970. interbed/spark_ext/values/predicates.py reads it.
  */
 final class PredicateJson {
   private static final JsonNodeFactory JSON = JsonNodeFactory.instance;

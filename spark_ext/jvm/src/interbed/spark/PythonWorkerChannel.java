@@ -19,7 +19,7 @@ import scala.collection.immutable.Map;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * A conversation with one Python process of Spark's worker pool that runs interbed.spark_ext.worker.
+ * A conversation with one Python process of Spark's worker pool that runs interbed.spark_ext.process.worker.
  *
  * <p>Spark starts, authenticates and ends the processes. A conversation that came to its end gives the process back with
  * {@link #release}; any other ends with {@link #hangUp}, after which the process cleans up behind itself and exits. It is never
@@ -28,7 +28,7 @@ import scala.jdk.javaapi.CollectionConverters;
  * <p>Used by one thread at a time.
  */
 final class PythonWorkerChannel implements ReadableByteChannel, WritableByteChannel, Planner.Link {
-  /** What a worker is asked to do; the same numbers as in interbed/spark_ext/worker.py. */
+  /** What a worker is asked to do; the same numbers as in interbed/spark_ext/process/worker.py. */
   enum Operation {
     READ(1),
     WRITE(2),
@@ -43,15 +43,15 @@ final class PythonWorkerChannel implements ReadableByteChannel, WritableByteChan
     }
   }
 
-  /** A frame's first four bytes; the same numbers as in interbed/spark_ext/worker.py. */
+  /** A frame's first four bytes; the same numbers as in interbed/spark_ext/process/worker.py. */
   static final int END = 0;
 
   static final int BATCH = 1;
   static final int ABORT = 2;
   static final int FAILURE = -2;
 
-  private static final String WORKER_MODULE = "interbed.spark_ext.worker";
-  private static final String DAEMON_MODULE = "interbed.spark_ext.daemon";
+  private static final String WORKER_MODULE = "interbed.spark_ext.process.worker";
+  private static final String DAEMON_MODULE = "interbed.spark_ext.process.daemon";
 
   private final String executable;
   private final Map<String, String> environment;

@@ -1,0 +1,1 @@
+"""The commands that work on catalogs and tables; `interbed.cli` puts them together."""

@@ -1,0 +1,239 @@
+"""`interbed locks list | explain | release`: who holds what in a metastore, who waits for whom, and the way out."""
+
+import json
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from interbed.catalog.cli.lock_table import LockSource, LockView, ahead, behind, chain_of, open_source
+from interbed.catalog.metastore.errors import MetastoreError
+from interbed.catalog.metastore.lock_model import LockComponent, LockState
+from interbed.catalog.server.setting_kinds import parse_seconds
+from interbed.catalog.server.settings import without_password
+
+_IDS_SHOWN_MAX = 20
+
+_json = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def _lease(_context: click.Context, _parameter: click.Parameter, text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        return parse_seconds(text)
+    except (ValueError, KeyError):
+        raise click.BadParameter(f"{text!r} is no time such as 300 or 5min.") from None
+
+
+def _source_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    command = click.option(
+        "--lease-seconds",
+        callback=_lease,
+        metavar="SECONDS",
+        help="The server's lock_lease_seconds; asked of the server with --uri, 300 with --db.",
+    )(command)
+    command = click.option(
+        "--db", metavar="URL", help="The database of an interbed server: sqlite:///file.db or postgresql://…"
+    )(command)
+    return click.option(
+        "--uri",
+        metavar="URI",
+        help="A metastore, interbed's or Hive's: thrift://host:9083, the default with localhost.",
+    )(command)
+
+
+@click.group()
+def locks() -> None:
+    """Look at the locks of a metastore and release them.
+
+    With --uri through the server's own interface, which works with Hive's metastore, too; with --db in the database.
+    """
+    # thrift tells of every address that does not answer; so do our errors, once.
+    logging.getLogger("thrift").setLevel(logging.CRITICAL)
+
+
+@locks.command(name="list")
+@_source_options
+@click.option("--waiting", is_flag=True, help="Only those that wait, and what they wait for.")
+@click.argument("name", required=False, metavar="[DATABASE[.TABLE]]")
+@_json
+def list_locks(
+    uri: str | None, db: str | None, lease_seconds: float | None, waiting: bool, name: str | None, as_json: bool
+) -> None:
+    """All locks, oldest first: what, who, since when, how long still, and what is waited for."""
+    found, now = _read(uri, db, lease_seconds)
+    if name is not None:
+        database, _, table = name.lower().partition(".")
+        found = [lock for lock in found if any(_is_about(part, database, table) for part in lock.components)]
+    if waiting:
+        blockers = {lock.waits_for for lock in found}
+        found = [lock for lock in found if lock.state == LockState.WAITING or lock.id in blockers]
+    if as_json:
+        click.echo(json.dumps([lock.to_json(now) for lock in found], indent=2))
+    elif not found:
+        click.echo("No locks.")
+    else:
+        _table(
+            ["ID", "STATE", "LOCK", "USER", "HOST", "AGENT", "AGE", "LEASE LEFT", "WAITS FOR"],
+            [
+                [
+                    str(lock.id),
+                    lock.state.name.lower(),
+                    ", ".join(map(_component_text, lock.components)),
+                    lock.user,
+                    lock.host,
+                    lock.agent,
+                    _duration(lock.age_seconds(now)),
+                    _duration(lock.lease_left_seconds(now)),
+                    "" if lock.waits_for is None else str(lock.waits_for),
+                ]
+                for lock in found
+            ],
+        )
+
+
+@locks.command()
+@_source_options
+@click.argument("lock_id", type=int, metavar="ID")
+@_json
+def explain(uri: str | None, db: str | None, lease_seconds: float | None, lock_id: int, as_json: bool) -> None:
+    """Why a lock waits: the chain to the one that is held, its holder, and the way out."""
+    found, now = _read(uri, db, lease_seconds)
+    lock = _chosen(found, lock_id)
+    chain = chain_of(lock, found)
+    in_the_way, after = ahead(lock, found), behind(lock, found)
+    way_out = _way_out(lock, chain, now, uri, db)
+    if as_json:
+        view = {
+            "lock": lock.to_json(now),
+            "chain": [each.to_json(now) for each in chain],
+            "waits_for_all": [each.id for each in in_the_way],
+            "waited_for_by": [each.id for each in after],
+            "way_out": way_out,
+        }
+        click.echo(json.dumps(view, indent=2))
+        return
+    for depth, each in enumerate(chain):
+        arrow = "" if depth == 0 else "   " * (depth - 1) + "└─ waits for "
+        click.echo(f"{arrow}{_line(each, now)}")
+    others = [each for each in in_the_way if each not in chain]
+    if others:
+        click.echo(f"It has to wait for {_ids(others)} as well.")
+    if after:
+        click.echo(f"Waited for by {_ids(after)}.")
+    click.echo(way_out)
+
+
+@locks.command()
+@_source_options
+@click.argument("lock_id", type=int, metavar="ID")
+@_json
+def release(uri: str | None, db: str | None, lease_seconds: float | None, lock_id: int, as_json: bool) -> None:
+    """Take a lock from its holder, or a request out of the queue.
+
+    The client is not told: make sure that it has ended, or it will go on as if it held the lock.
+    """
+    with _source(uri, db, lease_seconds) as source:
+        found, now = source.locks(), time.time()
+        lock = _chosen(found, lock_id)
+        source.release(lock_id)
+    next_ids = [each.id for each in behind(lock, found) if each.waits_for == lock_id]
+    if as_json:
+        click.echo(json.dumps({"released": lock.to_json(now), "waited_for_by": next_ids}, indent=2))
+        return
+    click.echo(f"Released {_line(lock, now)}.")
+    if next_ids:
+        click.echo(f"Lock {next_ids[0]} was waiting for it and gets its turn when its client asks again.")
+
+
+@contextmanager
+def _source(uri: str | None, db: str | None, lease_seconds: float | None) -> Iterator[LockSource]:
+    if uri is not None and db is not None:
+        raise click.UsageError("--uri and --db exclude each other.")
+    if uri is None and db is None:
+        uri = "thrift://localhost:9083"
+    try:
+        with open_source(uri, db, lease_seconds) as source:
+            yield source
+    except MetastoreError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _read(uri: str | None, db: str | None, lease_seconds: float | None) -> tuple[list[LockView], float]:
+    with _source(uri, db, lease_seconds) as source:
+        return source.locks(), time.time()
+
+
+def _chosen(found: Sequence[LockView], lock_id: int) -> LockView:
+    for lock in found:
+        if lock.id == lock_id:
+            return lock
+    known = f"there are {_ids(found)}" if found else "there are no locks at all"
+    raise click.ClickException(f"there is no lock {lock_id}: it was released or its lease has run out; {known}")
+
+
+def _way_out(lock: LockView, chain: Sequence[LockView], now: float, uri: str | None, db: str | None) -> str:
+    if lock.state != LockState.WAITING:
+        return "It waits for nobody: it is held."
+    last = chain[-1]
+    if last is lock:
+        return "Nothing is in its way any more: it is granted when its client asks again."
+    if last.state == LockState.WAITING:
+        return f"Lock {last.id} waits for nothing any more: it is granted when its client asks again."
+    left = last.lease_left_seconds(now)
+    where = f" --db {without_password(db)}" if db is not None else f" --uri {uri}" if uri is not None else ""
+    runs_out = "" if left is None else f", or wait: it runs out in {_duration(left)} unless that client renews it"
+    return (
+        f"In the way is lock {last.id}, held by {last.user or 'somebody'} on {last.host or 'an unknown host'}"
+        f"{f' ({last.agent})' if last.agent else ''}. Let that client end{runs_out}. If it has died: "
+        f"interbed locks release {last.id}{where}"
+    )
+
+
+def _line(lock: LockView, now: float) -> str:
+    age, left = lock.age_seconds(now), lock.lease_left_seconds(now)
+    details = [
+        f"{lock.user or '?'} on {lock.host or '?'}",
+        lock.agent,
+        "" if age is None else f"for {_duration(age)}",
+        "" if left is None else f"lease left {_duration(left)}",
+    ]
+    text = ", ".join(map(_component_text, lock.components))
+    return f"lock {lock.id} ({lock.state.name.lower()}): {text}; {', '.join(filter(None, details))}"
+
+
+def _component_text(component: LockComponent) -> str:
+    name = ".".join(filter(None, (component.database, component.table)))
+    partition = f"/{component.partition}" if component.partition else ""
+    return f"{component.type.name.lower()} {name}{partition}"
+
+
+def _is_about(component: LockComponent, database: str, table: str) -> bool:
+    return component.database == database and (not table or component.table in (None, table))
+
+
+def _ids(found: Sequence[LockView]) -> str:
+    shown = ", ".join(str(lock.id) for lock in found[:_IDS_SHOWN_MAX])
+    more = len(found) - _IDS_SHOWN_MAX
+    return f"lock {shown}" if len(found) == 1 else f"locks {shown}" + (f" and {more} more" if more > 0 else "")
+
+
+def _duration(seconds: float | None) -> str:
+    if seconds is None:
+        return "?"
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02}s"
+    return f"{whole // 3600}h{whole % 3600 // 60:02}m"
+
+
+def _table(header: list[str], rows: list[list[str]]) -> None:
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    for row in [header, *rows]:
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

@@ -1,0 +1,61 @@
+"""Rows for people, as a table, and for programs, as JSON lines; the row kinds of changes are +I, -U, +U and -D."""
+
+import base64
+import itertools
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import click
+import pyarrow as pa
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from interbed.storage.base.row.kind import RowKind
+from interbed.storage.views.change_query import ROW_KIND
+
+ROWS_SHOWN = 100
+"""Rows that a person is shown unless more are asked for."""
+
+
+def print_changes(reader: pa.RecordBatchReader, limit: int | None, *, as_json: bool) -> None:
+    """Print the rows as they come; at most `limit`, by default ROWS_SHOWN, or all of them as JSON."""
+    rows = _rows(reader)
+    if as_json:
+        for row in itertools.islice(rows, limit):
+            click.echo(json_line(row))
+        return
+    shown = ROWS_SHOWN if limit is None else limit
+    table = RichTable()
+    for name in (ROW_KIND, *(n for n in reader.schema.names if n != ROW_KIND)):
+        table.add_column("" if name == ROW_KIND else name)
+    for row in itertools.islice(rows, shown):
+        kind = row.pop(ROW_KIND)
+        table.add_row(kind, *("" if v is None else v if isinstance(v, str) else _shown(v) for v in row.values()))
+    if not table.row_count and shown:
+        click.echo("no changes")
+        return
+    Console(width=None if Console().is_terminal else 120, markup=False).print(table)
+    if next(rows, None) is not None:
+        click.echo(f"only the first {shown} rows are shown; --limit shows more")
+
+
+def json_line(row: Mapping[str, object]) -> str:
+    """A row as a JSON object in a line: bytes in base 64, dates, times and decimals as text."""
+    return json.dumps(row, default=_text)
+
+
+def _rows(reader: pa.RecordBatchReader) -> Iterator[dict[str, Any]]:
+    """The rows one by one, which is how they are printed."""
+    for batch in reader:
+        for row in batch.to_pylist():
+            yield {ROW_KIND: RowKind(row.pop(ROW_KIND)).short, **row}
+
+
+def _shown(value: object) -> str:
+    return json.dumps(value, default=_text, ensure_ascii=False)
+
+
+def _text(value: object) -> str:
+    """What JSON has no type for: bytes in base 64, the rest as Python writes it."""
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)

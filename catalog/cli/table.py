@@ -1,0 +1,185 @@
+"""The command line of tables: `interbed table -o warehouse=file:/tmp/lake levels shop.orders`."""
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from interbed.catalog.cli.common import (
+    catalog_options,
+    json_flag,
+    opened_table,
+    pairs,
+    partition_options,
+    partition_spec,
+    show,
+    show_json,
+)
+from interbed.catalog.cli.compact import scope_of, scope_options, shown_progress
+from interbed.catalog.cli.maintenance import CARE_COMMANDS
+from interbed.catalog.cli.row_output import ROWS_SHOWN, json_line, print_changes
+from interbed.catalog.cli.version import VERSION_COMMANDS
+from interbed.catalog.factory import open_catalog
+from interbed.catalog.table_compaction import compact_one_table
+from interbed.storage.base.row.values import parse_text
+from interbed.storage.views.figure import require_drawing
+
+
+@click.group()
+@catalog_options
+@click.pass_context
+def table(context: click.Context, options: Sequence[str]) -> None:
+    """Look at tables and look after them: interbed table -o warehouse=file:/tmp/lake levels shop.orders"""
+    context.obj = pairs(options)
+
+
+_name = click.argument("name", metavar="DATABASE.TABLE")
+
+
+@table.command()
+@_name
+@click.option("--bucket", type=int, help="This bucket only.")
+@partition_options
+@click.option("--all", "all_buckets", is_flag=True, help="Draw every bucket, not only those with the most sorted runs.")
+@click.option("--summary", is_flag=True, help="Only a table of levels.")
+@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Draw to this .svg, .png or .pdf file.")
+@json_flag
+@click.pass_obj
+def levels(
+    options: dict[str, str],
+    name: str,
+    bucket: int | None,
+    partition: Sequence[str],
+    all_buckets: bool,
+    summary: bool,
+    plot: Path | None,
+    as_json: bool,
+) -> None:
+    """The LSM tree of every bucket: its files by level and key range, and its sorted runs against the triggers."""
+    if plot is not None:
+        require_drawing(plot)
+    with opened_table(options, name) as opened:
+        found = opened.levels(partition=partition_spec(partition), bucket=bucket)
+    if plot is not None:
+        found.plot(plot)
+    if as_json or summary or not found.trees:
+        show(found, as_json)
+        return
+    # A pipe has no width of its own.
+    width = None if Console().is_terminal else 120
+    Console(width=width, highlight=False).print(found.drawing(all_buckets=all_buckets))
+
+
+@table.command()
+@_name
+@json_flag
+@click.option("--filter", "text", help="A condition such as \"dt = '2026-01-01'\".")
+@click.pass_obj
+def explain(options: dict[str, str], name: str, as_json: bool, text: str | None) -> None:
+    """What a scan would read, and what was pruned."""
+    with opened_table(options, name) as opened:
+        show(opened.explain(filter=text), as_json)
+
+
+@table.command()
+@_name
+@json_flag
+@click.pass_obj
+def snapshots(options: dict[str, str], name: str, as_json: bool) -> None:
+    """All snapshots, oldest first."""
+    with opened_table(options, name) as opened:
+        found = opened.snapshots()
+    if as_json:
+        show_json([json.loads(s.to_json()) for s in found])
+        return
+    for s in found:
+        when = datetime.fromtimestamp(s.time_millis / 1000, UTC).isoformat(timespec="seconds")
+        click.echo(
+            f"{s.id:>6}  {s.commit_kind:<9}  {when}  {s.delta_record_count:+d} of {s.total_record_count} records"
+        )
+
+
+@table.command()
+@_name
+@scope_options
+@json_flag
+@click.pass_obj
+def compact(
+    options: dict[str, str],
+    /,
+    name: str,
+    dry_run: bool,
+    as_json: bool,
+    **scope_given: Any,
+) -> None:
+    """Merge the sorted runs of every bucket into one."""
+    scope = scope_of(**scope_given)
+    with open_catalog("interbed", options) as catalog, shown_progress(1) as progress:
+        outcome = compact_one_table(catalog, name, scope, dry_run=dry_run, progress=progress)
+    if outcome.plans is not None:
+        if as_json:
+            show_json([plan.to_json() for plan in outcome.plans])
+        else:
+            click.echo("\n".join(map(str, outcome.plans)) or "nothing to compact")
+    elif outcome.result is not None:
+        show(outcome.result, as_json)
+
+
+@table.command()
+@_name
+@click.option("--from", "from_snapshot", type=int, help="The first snapshot; by default the oldest there is.")
+@click.option("--to", "to_snapshot", type=int, help="The last snapshot; by default the newest.")
+@click.option("--column", "-c", "columns", multiple=True, help="This column only; repeatable.")
+@click.option("--filter", "text", help="A condition such as \"dt = '2026-01-01'\".")
+@click.option("--limit", type=click.IntRange(min=0), help=f"Rows at the most; {ROWS_SHOWN} unless it is JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, an object a line.")
+@click.pass_obj
+def changes(
+    options: dict[str, str],
+    name: str,
+    from_snapshot: int | None,
+    to_snapshot: int | None,
+    columns: Sequence[str],
+    text: str | None,
+    limit: int | None,
+    as_json: bool,
+) -> None:
+    """What snapshots changed: rows with their kind, +I, -U, +U or -D."""
+    with opened_table(options, name) as opened:
+        query = opened.changes(from_snapshot, to_snapshot, columns=columns or None, filter=text)
+        print_changes(query.to_arrow_batch_reader(), limit, as_json=as_json)
+
+
+@table.command()
+@_name
+@click.option("--buckets", type=int, help="The number of buckets; by default that of the option `bucket`.")
+@partition_options
+@json_flag
+@click.pass_obj
+def rescale(options: dict[str, str], name: str, buckets: int | None, partition: Sequence[str], as_json: bool) -> None:
+    """Spread the rows over another number of buckets: of the table, or of some partitions."""
+    with opened_table(options, name) as opened:
+        show(opened.rescale(buckets, partition_spec(partition)), as_json)
+
+
+@table.command()
+@_name
+@click.argument("key", nargs=-1, required=True, metavar="COLUMN=VALUE...")
+@click.pass_obj
+def get(options: dict[str, str], name: str, key: Sequence[str]) -> None:
+    """The row of a primary key, as JSON; exits with 1 when there is none."""
+    with opened_table(options, name) as opened:
+        fields = opened.schema.by_name
+        given = pairs(key, form="COLUMN=VALUE", hint="key")
+        row = opened.get({c: parse_text(text, fields[c].type) if c in fields else text for c, text in given.items()})
+    if row is None:
+        raise click.ClickException(f"{name} has no row {', '.join(key)}.")
+    click.echo(json_line(row))
+
+
+for _command in (*VERSION_COMMANDS, *CARE_COMMANDS):
+    table.add_command(_command)

@@ -1,0 +1,337 @@
+"""The command line of a table's versions: tags, branches, rollback, expiry, orphan files, consumers.
+
+interbed table -o warehouse=file:/tmp/lake expire-snapshots shop.orders --retain-max 10 --dry-run
+"""
+
+from typing import Any
+
+import click
+
+from interbed.catalog.cli.common import json_flag, opened_table, show, show_json
+from interbed.catalog.factory import open_catalog
+from interbed.storage.meta.paths import MAIN_BRANCH
+from interbed.storage.meta.snapshot.tag import Tag
+from interbed.storage.version.partition_expiry import ExpirationStrategy
+
+_name = click.argument("name", metavar="DATABASE.TABLE")
+_tag = click.argument("tag", metavar="TAG")
+_branch = click.argument("branch", metavar="BRANCH")
+_snapshot = click.option("--snapshot", type=int, help="The id of the snapshot; the newest by default.")
+_retained = click.option("--time-retained", metavar="SPAN", help="How long the tag stays, such as '7 d'.")
+_older_than = click.option("--older-than", metavar="TIME", help="Such as '2026-01-31 12:00:00', in local time.")
+_dry_run = click.option("--dry-run", is_flag=True, help="Only tell what would be deleted.")
+
+
+def tag_to_json(tag: Tag) -> dict[str, Any]:
+    """The tag as JSON values; times as ISO text, spans in seconds."""
+    return {
+        "tag": tag.name,
+        "snapshot": tag.snapshot.id,
+        "schema": tag.snapshot.schema_id,
+        "records": tag.snapshot.total_record_count,
+        "created": None if tag.created is None else tag.created.isoformat(),
+        "retained_seconds": None if tag.retained is None else tag.retained.total_seconds(),
+    }
+
+
+@click.command()
+@_name
+@json_flag
+@click.pass_obj
+def tags(options: dict[str, str], name: str, as_json: bool) -> None:
+    """All tags, by their snapshots."""
+    with opened_table(options, name) as opened:
+        found = [tag_to_json(tag) for tag in opened.tags()]
+    if as_json:
+        show_json(found)
+        return
+    for tag in found:
+        span = "" if tag["retained_seconds"] is None else f", from {tag['created']} for {tag['retained_seconds']:g} s"
+        click.echo(f"{tag['tag']}: snapshot {tag['snapshot']}, {tag['records']} records{span}")
+
+
+@click.command("create-tag")
+@_name
+@_tag
+@_snapshot
+@click.option("--timestamp", metavar="TIME", help="The first snapshot of this time or later instead.")
+@_retained
+@click.pass_obj
+def create_tag(
+    options: dict[str, str],
+    name: str,
+    tag: str,
+    snapshot: int | None,
+    timestamp: str | None,
+    time_retained: str | None,
+) -> None:
+    """Name a snapshot, so that it stays readable when it expires."""
+    if snapshot is not None and timestamp is not None:
+        raise click.UsageError("Give --snapshot or --timestamp, not both.")
+    with opened_table(options, name) as opened:
+        if timestamp is None:
+            made = opened.create_tag(tag, snapshot, time_retained=time_retained)
+        else:
+            made = opened.create_tag_from_timestamp(tag, timestamp, time_retained=time_retained)
+    click.echo(f"{tag} is snapshot {made.snapshot.id}")
+
+
+@click.command("replace-tag")
+@_name
+@_tag
+@_snapshot
+@_retained
+@click.pass_obj
+def replace_tag(options: dict[str, str], name: str, tag: str, snapshot: int | None, time_retained: str | None) -> None:
+    """Make a tag stand for another snapshot."""
+    with opened_table(options, name) as opened:
+        made = opened.replace_tag(tag, snapshot, time_retained=time_retained)
+    click.echo(f"{tag} is snapshot {made.snapshot.id}")
+
+
+@click.command("rename-tag")
+@_name
+@_tag
+@click.argument("new_name", metavar="NEW_NAME")
+@click.pass_obj
+def rename_tag(options: dict[str, str], name: str, tag: str, new_name: str) -> None:
+    """Give a tag another name."""
+    with opened_table(options, name) as opened:
+        opened.rename_tag(tag, new_name)
+
+
+@click.command("delete-tag")
+@_name
+@_tag
+@click.pass_obj
+def delete_tag(options: dict[str, str], name: str, tag: str) -> None:
+    """Delete a tag, and the files that only it kept."""
+    with opened_table(options, name) as opened:
+        opened.delete_tag(tag)
+
+
+@click.command("expire-tags")
+@_name
+@_older_than
+@json_flag
+@click.pass_obj
+def expire_tags(options: dict[str, str], name: str, older_than: str | None, as_json: bool) -> None:
+    """Delete the tags whose time is over, and those made before a time."""
+    with opened_table(options, name) as opened:
+        gone = opened.expire_tags(older_than)
+    if as_json:
+        show_json(gone)
+    else:
+        click.echo(f"deleted {', '.join(gone)}" if gone else "no tag to expire")
+
+
+@click.command()
+@_name
+@json_flag
+@click.pass_obj
+def branches(options: dict[str, str], name: str, as_json: bool) -> None:
+    """All branches but main."""
+    with opened_table(options, name) as opened:
+        found = opened.branches()
+    if as_json:
+        show_json(found)
+    else:
+        click.echo("\n".join(found) or "no branches")
+
+
+@click.command("create-branch")
+@_name
+@_branch
+@click.option("--tag", help="Begin with what this tag keeps; without it the branch is empty.")
+@click.pass_obj
+def create_branch(options: dict[str, str], name: str, branch: str, tag: str | None) -> None:
+    """Make a branch, which is read and written as DATABASE.TABLE$branch_BRANCH."""
+    with opened_table(options, name) as opened:
+        opened.create_branch(branch, tag)
+
+
+@click.command("rename-branch")
+@_name
+@_branch
+@click.argument("new_name", metavar="NEW_NAME")
+@click.pass_obj
+def rename_branch(options: dict[str, str], name: str, branch: str, new_name: str) -> None:
+    """Give a branch another name."""
+    with opened_table(options, name) as opened:
+        opened.rename_branch(branch, new_name)
+
+
+@click.command("delete-branch")
+@_name
+@_branch
+@click.pass_obj
+def delete_branch(options: dict[str, str], name: str, branch: str) -> None:
+    """Delete a branch."""
+    with opened_table(options, name) as opened:
+        opened.delete_branch(branch)
+
+
+@click.command("merge-branch")
+@_name
+@_branch
+@click.option("--into", default=MAIN_BRANCH, show_default=True, help="The branch that gets the rows.")
+@click.pass_obj
+def merge_branch(options: dict[str, str], name: str, branch: str, into: str) -> None:
+    """Add the rows of a branch to the table or to another branch, without copying files; of append tables."""
+    with opened_table(options, name) as opened:
+        snapshot_id = opened.merge_branch(branch, into)
+        click.echo("nothing to merge" if snapshot_id is None else f"snapshot {snapshot_id}")
+
+
+@click.command("fast-forward")
+@_name
+@_branch
+@click.pass_obj
+def fast_forward(options: dict[str, str], name: str, branch: str) -> None:
+    """Make the table what a branch of it is."""
+    with opened_table(options, name) as opened:
+        opened.fast_forward(branch)
+
+
+@click.command()
+@_name
+@click.option("--snapshot", type=int, help="The id of the snapshot that becomes the newest.")
+@click.option("--tag", help="Its tag instead.")
+@click.option("--timestamp", metavar="TIME", help="The newest snapshot of this time or before instead.")
+@click.option("--watermark", type=int, help="The newest snapshot of this watermark or before instead.")
+@click.pass_obj
+def rollback(
+    options: dict[str, str],
+    name: str,
+    snapshot: int | None,
+    tag: str | None,
+    timestamp: str | None,
+    watermark: int | None,
+) -> None:
+    """Take back what was committed after a snapshot, a tag, a time or a watermark."""
+    if sum(given is not None for given in (snapshot, tag, timestamp, watermark)) != 1:
+        raise click.UsageError("Give one of --snapshot, --tag, --timestamp and --watermark.")
+    with opened_table(options, name) as opened:
+        if timestamp is not None:
+            newest = opened.rollback_to_timestamp(timestamp)
+        elif watermark is not None:
+            newest = opened.rollback_to_watermark(watermark)
+        else:
+            newest = opened.rollback_to(tag if tag is not None else snapshot or 0)
+    click.echo(f"the newest snapshot is {newest.id}")
+
+
+@click.command("expire-snapshots")
+@_name
+@click.option("--retain-max", type=int, help="The most snapshots that stay.")
+@click.option("--retain-min", type=int, help="The least snapshots that stay.")
+@_older_than
+@click.option("--max-deletes", type=int, help="The most snapshots that go.")
+@_dry_run
+@json_flag
+@click.pass_obj
+def expire_snapshots(
+    options: dict[str, str],
+    name: str,
+    retain_max: int | None,
+    retain_min: int | None,
+    older_than: str | None,
+    max_deletes: int | None,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Delete old snapshots, and the files that nothing else needs. What is not given is as the table's options say."""
+    with opened_table(options, name) as opened:
+        result = opened.expire_snapshots(
+            retain_max=retain_max,
+            retain_min=retain_min,
+            older_than=older_than,
+            max_deletes=max_deletes,
+            dry_run=dry_run,
+        )
+    show(result, as_json)
+
+
+@click.command("expire-partitions")
+@_name
+@click.option("--expiration-time", metavar="SPAN", help="How old partitions get, such as '30 d'.")
+@click.option("--timestamp-formatter", metavar="LETTERS", help="How their times are written: yyyyMMdd.")
+@click.option("--timestamp-pattern", metavar="PATTERN", help="How values make a time: '$dt $hour:00:00'.")
+@click.option("--expire-strategy", type=click.Choice([str(s) for s in ExpirationStrategy]))
+@click.option("--max-expires", type=int, help="The most partitions that go.")
+@_dry_run
+@json_flag
+@click.pass_obj
+def expire_partitions(options: dict[str, str], /, name: str, dry_run: bool, as_json: bool, **given: Any) -> None:
+    """Drop partitions that are too old. What is not given is as the table's options say."""
+    with open_catalog("interbed", options) as catalog:
+        gone = catalog.expire_partitions(name, dry_run=dry_run, **given)
+    if as_json:
+        show_json(gone)
+        return
+    for spec in gone:
+        click.echo(("would drop " if dry_run else "dropped ") + "/".join(f"{k}={v}" for k, v in spec.items()))
+    if not gone:
+        click.echo("no partition to expire")
+
+
+@click.command("remove-orphan-files")
+@_name
+@_older_than
+@_dry_run
+@json_flag
+@click.pass_obj
+def remove_orphan_files(
+    options: dict[str, str], name: str, older_than: str | None, dry_run: bool, as_json: bool
+) -> None:
+    """Delete files that no snapshot, tag or branch names, when they are older than a day or than a time."""
+    with opened_table(options, name) as opened:
+        show(opened.remove_orphan_files(older_than, dry_run=dry_run), as_json)
+
+
+@click.command()
+@_name
+@json_flag
+@click.pass_obj
+def consumers(options: dict[str, str], name: str, as_json: bool) -> None:
+    """How far the streaming readers have come."""
+    with opened_table(options, name) as opened:
+        found = opened.consumers()
+    if as_json:
+        show_json(found)
+    else:
+        click.echo("\n".join(f"{who}: next is snapshot {number}" for who, number in found.items()) or "no consumers")
+
+
+@click.command("reset-consumer")
+@_name
+@click.argument("consumer", metavar="CONSUMER")
+@click.option("--next-snapshot", type=int, help="Where it goes on; without it the consumer is forgotten.")
+@click.pass_obj
+def reset_consumer(options: dict[str, str], name: str, consumer: str, next_snapshot: int | None) -> None:
+    """Let a consumer go on from a snapshot, or forget it."""
+    with opened_table(options, name) as opened:
+        opened.reset_consumer(consumer, next_snapshot)
+
+
+VERSION_COMMANDS: tuple[click.Command, ...] = (
+    tags,
+    create_tag,
+    replace_tag,
+    rename_tag,
+    delete_tag,
+    expire_tags,
+    branches,
+    create_branch,
+    rename_branch,
+    delete_branch,
+    merge_branch,
+    fast_forward,
+    rollback,
+    expire_snapshots,
+    expire_partitions,
+    remove_orphan_files,
+    consumers,
+    reset_consumer,
+)
+"""What `interbed table` has to say about versions."""

@@ -1,0 +1,1 @@
+"""Partitions: what may be added, altered, dropped, exchanged, truncated, and what can be asked for."""

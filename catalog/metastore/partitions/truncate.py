@@ -1,0 +1,65 @@
+"""Emptying partitions: their data goes, they themselves stay and know that they are empty."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+from interbed.catalog.metastore import events
+from interbed.catalog.metastore import warehouse as files
+from interbed.catalog.metastore.column_statistics import emptied
+from interbed.catalog.metastore.errors import MetastoreError
+from interbed.catalog.metastore.partition_names import partition_name
+from interbed.catalog.metastore.partitions.reads import TableKey, canonical_names, find_table
+from interbed.catalog.metastore.store import Store, Transaction
+from interbed.catalog.metastore.tables.rules import owns_data
+from interbed.catalog.metastore.warehouse import Warehouse
+
+NAMES_IN_TRANSACTION_MAX = 1000
+"""Partitions emptied in one transaction: writers of other tables get their turn in between."""
+
+
+def truncate_partitions(
+    store: Store, warehouse: Warehouse, clock: Callable[[], float], key: TableKey, names: Sequence[str] | None
+) -> None:
+    """Delete the data of the partitions of these names, or of all if None, and tell of each.
+
+    MetastoreError if the table does not own its data, NoSuchObjectError if it does not exist. Names that no partition
+    has are passed over.
+    """
+
+    def chosen(transaction: Transaction) -> list[str]:
+        table = find_table(transaction, key)
+        if not owns_data(table.value):
+            raise MetastoreError(f"Cannot truncate non-managed table {table.value.database}.{table.value.name}.")
+        if names is None:
+            return transaction.partitions.names(table.id)
+        return canonical_names(table.value.partition_keys, names)
+
+    wanted = store.read(chosen)
+    for start in range(0, len(wanted), NAMES_IN_TRANSACTION_MAX):
+        _truncate(store, warehouse, clock, key, wanted[start : start + NAMES_IN_TRANSACTION_MAX])
+
+
+def _truncate(
+    store: Store, warehouse: Warehouse, clock: Callable[[], float], key: TableKey, names: Sequence[str]
+) -> None:
+    # The files go before the log tells of it: a reader that is told too early would see them once more.
+    found = store.read(lambda transaction: transaction.partitions.select(find_table(transaction, key).id, names))
+    for partition in found:
+        location = partition.storage.location if partition.storage is not None else None
+        if location is not None and not warehouse.is_protected(location):
+            files.empty_directory(location)
+
+    def work(transaction: Transaction) -> None:
+        table = find_table(transaction, key, for_update=True)
+        ids = transaction.partitions.ids(table.id, names)
+        changed, told = [], []
+        for old in transaction.partitions.select(table.id, names):
+            name = partition_name(table.value.partition_keys, old.values)
+            new = dataclasses.replace(old, parameters=emptied(old.parameters, int(clock())))
+            changed.append((ids[name], name, new))
+            told.append(events.alter_partition(table.value, old, new, truncated=True))
+        if changed:
+            transaction.partitions.replace_all(table.id, changed)
+            transaction.events.append(*told)
+
+    store.write(work)

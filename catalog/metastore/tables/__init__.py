@@ -1,0 +1,1 @@
+"""Tables and views: create, read, alter, drop, and the rules that they keep."""

@@ -1,0 +1,176 @@
+"""Changing a table: its columns, parameters and place, its name, and its data (truncate)."""
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping
+
+from interbed.catalog.metastore import events
+from interbed.catalog.metastore import warehouse as files
+from interbed.catalog.metastore.column_statistics import emptied, statistics_to_keep
+from interbed.catalog.metastore.constraints import forget_columns
+from interbed.catalog.metastore.errors import InvalidObjectError, InvalidOperationError, MetastoreError
+from interbed.catalog.metastore.model import PARAMETER_DDL_TIME, Column, Database, StorageDescriptor, Table
+from interbed.catalog.metastore.moves import Mover, carry_out
+from interbed.catalog.metastore.names import is_valid_table_name, normalized, shortened
+from interbed.catalog.metastore.store import Store, Stored, Transaction
+from interbed.catalog.metastore.tables.rules import (
+    CASCADE,
+    check_columns,
+    check_expected_parameter,
+    owns_data,
+    same_keys,
+    stored_type,
+    table_not_found,
+)
+from interbed.catalog.metastore.warehouse import Warehouse
+
+
+class TableChanges:
+    """Alter, rename and truncate."""
+
+    def __init__(self, store: Store, warehouse: Warehouse, *, clock: Callable[[], float] = time.time) -> None:
+        self._store = store
+        self._warehouse = warehouse
+        self._clock = clock
+
+    def alter(
+        self, catalog: str, database: str, name: str, changed: Table, context: Mapping[str, str] | None = None
+    ) -> None:
+        """Store the table anew; with another name or database it is renamed, and a managed table's default directory
+        with it. Changed columns go to its partitions if the context says CASCADE.
+
+        If the context has `expected_parameter_key` and `expected_parameter_value`, the table changes only if its
+        parameter has that value: MetastoreError otherwise, with Hive's text. InvalidOperationError for what is not
+        allowed.
+        """
+        if changed.catalog != catalog:
+            raise InvalidOperationError(
+                f"Tables cannot be moved between catalogs, old catalog {shortened(catalog)}, "
+                f"new catalog {shortened(changed.catalog)}"
+            )
+        key = (catalog, normalized(database), normalized(name))
+        told = context or {}
+
+        def work(transaction: Transaction, mover: Mover) -> None:
+            stored = transaction.tables.find(*key, for_update=True)
+            if stored is None:
+                raise InvalidOperationError(table_not_found(database, name).args[0])
+            # What is wrong is found in the order in which Hive finds it; clients look for the first.
+            _check(changed)
+            renamed = (stored.value.database, stored.value.name) != (changed.database, changed.name)
+            if renamed and transaction.tables.find(changed.catalog, changed.database, changed.name) is not None:
+                raise _taken(changed)
+            check_expected_parameter(stored.value, changed, told)
+            new = self._replace(transaction, stored, changed, mover)
+            forget_columns(transaction, stored.id, stored.value, new)
+            keep = statistics_to_keep(stored.value.storage, new.storage)
+            if keep is not None:
+                transaction.statistics.keep_table_columns(stored.id, keep)
+            if told.get(CASCADE, "").upper() == "TRUE" and _columns(new) != _columns(stored.value):
+                transaction.partitions.replace_columns(stored.id, _columns(new))
+            transaction.events.append(events.alter_table(stored.value, new))
+
+        carry_out(self._store, work)
+
+    def truncate(self, catalog: str, database: str, name: str) -> None:
+        """Delete the data of a table that owns it, not the table. MetastoreError for others."""
+        key = (catalog, normalized(database), normalized(name))
+        found = self._store.read(lambda transaction: transaction.tables.find(*key))
+        if found is None:
+            raise table_not_found(database, name)
+        if not owns_data(found.value):
+            raise MetastoreError(f"Cannot truncate non-managed table {found.value.database}.{found.value.name}.")
+        # The files go before the log tells of it: a reader that is told too early would see them once more. Deleting
+        # may take long, and nobody has to wait for it.
+        location = found.value.location
+        if location is not None and not self._warehouse.is_protected(location):
+            files.empty_directory(location)
+
+        def work(transaction: Transaction) -> None:
+            stored = transaction.tables.find(*key, for_update=True)
+            if stored is None:
+                raise table_not_found(database, name)
+            old = stored.value
+            new = dataclasses.replace(old, parameters=emptied(old.parameters, int(self._clock())))
+            transaction.tables.replace(stored.id, self._database_id(transaction, old), new)
+            transaction.events.append(events.alter_table(old, new, truncated=True))
+
+        self._store.write(work)
+
+    def _replace(self, transaction: Transaction, stored: Stored[Table], changed: Table, mover: Mover) -> Table:
+        old = stored.value
+        renamed = (old.database, old.name) != (changed.database, changed.name)
+        new = self._completed(old, changed, renamed)
+        if not old.is_view and not same_keys(old.partition_keys, changed.partition_keys):
+            raise InvalidOperationError("partition keys can not be changed.")
+        old_database = transaction.databases.find(old.catalog, old.database, for_child=True)
+        new_database = (
+            old_database
+            if changed.database == old.database
+            else transaction.databases.find(changed.catalog, changed.database, for_child=True)
+        )
+        if old_database is None or new_database is None:
+            raise InvalidOperationError(f"The database {shortened(changed.database)} does not exist")
+        if renamed and self._moves_with_name(old, new, old_database.value):
+            new = self._moved(transaction, stored, new, new_database.value, mover)
+        if not transaction.tables.replace(stored.id, new_database.id, new):
+            raise _taken(new)
+        return new
+
+    def _completed(self, old: Table, changed: Table, renamed: bool) -> Table:
+        storage = changed.storage if changed.storage is not None else old.storage
+        if storage is not None:
+            location = self._warehouse.qualified(storage.location) if storage.location else old.location
+            storage = dataclasses.replace(storage, location=location)
+        parameters = dict(changed.parameters)
+        if renamed or PARAMETER_DDL_TIME not in parameters:
+            parameters[PARAMETER_DDL_TIME] = str(int(self._clock()))
+        return dataclasses.replace(
+            changed,
+            storage=storage,
+            parameters=parameters,
+            table_type=stored_type(changed.table_type, parameters),
+            create_time=old.create_time,
+        )
+
+    def _moves_with_name(self, old: Table, new: Table, database: Database) -> bool:
+        return (
+            not old.is_view
+            and not old.is_external
+            and files.same_location(old.location, new.location)
+            and files.same_location(old.location, self._warehouse.table_location(database, old))
+        )
+
+    def _moved(
+        self, transaction: Transaction, stored: Stored[Table], new: Table, database: Database, mover: Mover
+    ) -> Table:
+        assert stored.value.location is not None
+        assert new.storage is not None
+        old_location = stored.value.location
+        new_location = self._warehouse.table_location(database, new)
+        mover.move(transaction, stored.id, old_location, new_location)
+        transaction.partitions.move_location(stored.id, old_location, new_location)
+        return dataclasses.replace(new, storage=dataclasses.replace(new.storage, location=new_location))
+
+    def _database_id(self, transaction: Transaction, table: Table) -> int:
+        found = transaction.databases.find(table.catalog, table.database, for_child=True)
+        if found is None:
+            raise MetastoreError(f"The database {table.database} does not exist")
+        return found.id
+
+
+def _taken(new: Table) -> InvalidOperationError:
+    return InvalidOperationError(f"new table {new.database}.{new.name} already exists")
+
+
+def _check(changed: Table) -> None:
+    if not is_valid_table_name(changed.name):
+        raise InvalidOperationError(f"{shortened(changed.name)} is not a valid object name")
+    try:
+        check_columns(changed)
+    except InvalidObjectError as error:
+        raise InvalidOperationError(str(error)) from error
+
+
+def _columns(table: Table) -> tuple[Column, ...]:
+    return (table.storage or StorageDescriptor()).columns

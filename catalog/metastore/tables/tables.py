@@ -1,0 +1,236 @@
+"""Tables and views: create, read, drop; what changes them is in table_alter.py. Every change appends its events."""
+
+import dataclasses
+import logging
+import time
+from collections.abc import Callable, Sequence
+
+from interbed.catalog.metastore import events
+from interbed.catalog.metastore import warehouse as files
+from interbed.catalog.metastore.constraints import add_constraints
+from interbed.catalog.metastore.errors import (
+    AlreadyExistsError,
+    InvalidObjectError,
+    MetastoreError,
+    NoSuchObjectError,
+    OutcomeUnknownError,
+    UnknownDatabaseError,
+)
+from interbed.catalog.metastore.model import (
+    PARAMETER_DDL_TIME,
+    Constraint,
+    Database,
+    StorageDescriptor,
+    Table,
+    TableMeta,
+)
+from interbed.catalog.metastore.names import matching, normalized, shortened
+from interbed.catalog.metastore.store import Store, Stored, Transaction
+from interbed.catalog.metastore.tables.alter import TableChanges
+from interbed.catalog.metastore.tables.rules import (
+    EXPECTED_PARAMETER_KEY,
+    EXPECTED_PARAMETER_VALUE,
+    check_table,
+    data_locations,
+    owns_data,
+    stored_type,
+    table_not_found,
+)
+from interbed.catalog.metastore.warehouse import Warehouse
+
+__all__ = [
+    "EXPECTED_PARAMETER_KEY",
+    "EXPECTED_PARAMETER_VALUE",
+    "TableService",
+    "data_locations",
+    "owns_data",
+    "table_not_found",
+]
+
+logger = logging.getLogger(__name__)
+
+
+class TableService(TableChanges):
+    """The calls about tables and views."""
+
+    def __init__(self, store: Store, warehouse: Warehouse, *, clock: Callable[[], float] = time.time) -> None:
+        super().__init__(store, warehouse, clock=clock)
+
+    def create(self, table: Table, constraints: Sequence[Constraint] = ()) -> Table:
+        """Create a table, and its directory unless it is a view, with its constraints. Returns it as stored.
+
+        InvalidObjectError for a bad name, bad columns, bad constraints or an unknown database, AlreadyExistsError,
+        MetastoreError if the directory cannot be made.
+        """
+        check_table(table)
+
+        def prepare(transaction: Transaction) -> Table:
+            # A place of its own may need directories above it, which must not stay behind when the table exists.
+            if table.location and transaction.tables.find(table.catalog, table.database, table.name) is not None:
+                raise _already_exists(table)
+            return self._prepared(transaction, table)
+
+        complete = self._store.read(prepare)
+        made = complete.location is not None and files.make_directory(complete.location)
+        try:
+            self._store.write(lambda transaction: self._add(transaction, complete, constraints))
+        except OutcomeUnknownError:
+            raise
+        except MetastoreError:
+            if made and complete.location is not None:
+                files.remove_empty_directory(complete.location)
+            raise
+        return complete
+
+    def translated(self, table: Table) -> Table:
+        """The table as `create` would store it, without storing it. InvalidObjectError as there."""
+        check_table(table)
+        return self._store.read(lambda transaction: self._prepared(transaction, table))
+
+    def get(self, catalog: str, database: str, name: str) -> Table:
+        """The table; NoSuchObjectError if there is none of that name."""
+        key = (catalog, normalized(database), normalized(name))
+        found = self._store.read(lambda transaction: transaction.tables.find(*key))
+        if found is None:
+            raise table_not_found(database, name)
+        return found.value
+
+    def select(self, catalog: str, database: str, names: Sequence[str]) -> list[Table]:
+        """The tables of these names that exist, ordered by name. UnknownDatabaseError if any names are given."""
+        if not names:
+            return []
+        keys = [normalized(name) for name in names]
+
+        def work(transaction: Transaction) -> list[Table]:
+            _check_database(transaction, catalog, database)
+            return transaction.tables.select(catalog, normalized(database), keys)
+
+        return self._store.read(work)
+
+    def matching(self, catalog: str, database: str, pattern: str | None) -> list[Table]:
+        """The tables whose names a pattern selects, ordered by name. UnknownDatabaseError."""
+
+        def work(transaction: Transaction) -> list[Table]:
+            _check_database(transaction, catalog, database)
+            names = matching(transaction.tables.names(catalog, normalized(database)), pattern)
+            return transaction.tables.select(catalog, normalized(database), names)
+
+        return self._store.read(work)
+
+    def names(
+        self, catalog: str, database: str, pattern: str | None = None, table_type: str | None = None
+    ) -> list[str]:
+        """The names that a pattern selects, in order; none if there is no such database, as with Hive."""
+        found = self._store.read(
+            lambda transaction: transaction.tables.names(catalog, normalized(database), table_type or None)
+        )
+        return matching(found, pattern)
+
+    def names_by_filter(self, catalog: str, database: str, text: str, limit: int | None = None) -> list[str]:
+        """The names of the tables that a filter over owner, parameters and last access selects, in order.
+
+        UnknownDatabaseError, FilterError.
+        """
+        # Imported here, because a server starts without the parser.
+        from interbed.catalog.metastore.filters.table_filter import compile_table_filter
+
+        predicate = compile_table_filter(text)
+
+        def work(transaction: Transaction) -> list[str]:
+            _check_database(transaction, catalog, database)
+            return [each.name for each in transaction.tables.select(catalog, normalized(database)) if predicate(each)]
+
+        return self._store.read(work)[:limit]
+
+    def metas(
+        self, catalog: str, database_pattern: str | None, pattern: str | None, types: Sequence[str]
+    ) -> list[TableMeta]:
+        """A line for each table that the patterns select, of these types (of all if empty)."""
+        metas = self._store.read(lambda transaction: transaction.tables.metas(catalog))
+        databases = set(matching({meta.database for meta in metas}, database_pattern))
+        names = set(matching({meta.name for meta in metas}, pattern))
+        return [
+            meta
+            for meta in metas
+            if meta.database in databases and meta.name in names and (not types or meta.table_type in types)
+        ]
+
+    def drop(self, catalog: str, database: str, name: str, *, delete_data: bool) -> Table:
+        """Drop a table; the data of a managed one too if `delete_data`. NoSuchObjectError. Returns the table that
+        was.
+        """
+        key = (catalog, normalized(database), normalized(name))
+
+        def work(transaction: Transaction) -> tuple[Table, list[str], str | None]:
+            stored = transaction.tables.find(*key, for_update=True)
+            if stored is None:
+                raise table_not_found(database, name)
+            table = stored.value
+            elsewhere = []
+            if delete_data and table.partition_keys and owns_data(table) and table.location is not None:
+                elsewhere = transaction.partitions.locations_outside(stored.id, table.location)
+            transaction.tables.remove(stored.id)
+            home = transaction.databases.find(catalog, table.database)
+            transaction.events.append(events.drop_table(table))
+            return table, elsewhere, home.value.location if home is not None else None
+
+        table, elsewhere, home = self._store.write(work)
+        if delete_data:
+            for location in data_locations(table, elsewhere):
+                # A table that was put over its database's directory must not take its neighbours along.
+                if self._warehouse.is_protected(location) or files.contains(location, home):
+                    logger.warning("the data in %s was left alone: it holds more than the table", location)
+                else:
+                    files.delete_directory(location)
+        return table
+
+    def _prepared(self, transaction: Transaction, table: Table) -> Table:
+        """The table as it is stored: with its type, times and, unless it is a view, a location."""
+        database = _database_for(transaction, table).value
+        now = int(self._clock())
+        storage = table.storage
+        if not table.is_view:
+            storage = storage if storage is not None else StorageDescriptor()
+            location = (
+                self._warehouse.qualified(storage.location)
+                if storage.location
+                else self._warehouse.table_location(database, table)
+            )
+            storage = dataclasses.replace(storage, location=location)
+        elif storage is not None and storage.location:
+            storage = dataclasses.replace(storage, location=self._warehouse.qualified(storage.location))
+        parameters = {PARAMETER_DDL_TIME: str(now), **table.parameters}
+        return dataclasses.replace(
+            table,
+            table_type=stored_type(table.table_type, parameters),
+            storage=storage,
+            parameters=parameters,
+            create_time=now,
+        )
+
+    def _add(self, transaction: Transaction, table: Table, constraints: Sequence[Constraint]) -> None:
+        database = _database_for(transaction, table)
+        if transaction.tables.add(database.id, table) is None:
+            raise _already_exists(table)
+        try:
+            added = add_constraints(transaction, constraints, int(self._clock() * 1000)) if constraints else []
+        except NoSuchObjectError as error:
+            raise InvalidObjectError(str(error)) from error
+        transaction.events.append(events.create_table(table), *added)
+
+
+def _already_exists(table: Table) -> AlreadyExistsError:
+    return AlreadyExistsError(f"Table {table.name} already exists")
+
+
+def _database_for(transaction: Transaction, table: Table) -> Stored[Database]:
+    found = transaction.databases.find(table.catalog, table.database, for_child=True)
+    if found is None:
+        # Hive answers this one with InvalidObjectException, whatever the object.
+        raise InvalidObjectError(f"The database {shortened(table.database)} does not exist")
+    return found
+
+
+def _check_database(transaction: Transaction, catalog: str, database: str) -> None:
+    if transaction.databases.find(catalog, normalized(database)) is None:
+        raise UnknownDatabaseError(f"Could not find database {shortened(database)}")

@@ -1,0 +1,1 @@
+"""The methods of the metastore's interface, by what they are about."""

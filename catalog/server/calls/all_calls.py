@@ -1,0 +1,32 @@
+"""Everything that the server answers."""
+
+from interbed.catalog.metastore.service import Metastore
+from interbed.catalog.server.calls.catalogs import CatalogHandler
+from interbed.catalog.server.calls.constraints import ConstraintHandler
+from interbed.catalog.server.calls.databases import DatabaseHandler
+from interbed.catalog.server.calls.events import EventHandler
+from interbed.catalog.server.calls.functions import FunctionHandler
+from interbed.catalog.server.calls.locks import LockHandler
+from interbed.catalog.server.calls.partition_reads import PartitionReadHandler
+from interbed.catalog.server.calls.partitions import PartitionWriteHandler
+from interbed.catalog.server.calls.service import EmptyHandler, ServiceHandler
+from interbed.catalog.server.calls.statistics import StatisticsHandler
+from interbed.catalog.server.calls.tables import TableHandler
+
+
+def all_handlers(metastore: Metastore) -> list[object]:
+    """The handlers of all methods, each of which is defined by one of them."""
+    return [
+        ServiceHandler(metastore.config),
+        EmptyHandler(),
+        CatalogHandler(metastore),
+        DatabaseHandler(metastore),
+        TableHandler(metastore),
+        ConstraintHandler(metastore),
+        PartitionReadHandler(metastore),
+        PartitionWriteHandler(metastore),
+        StatisticsHandler(metastore),
+        FunctionHandler(metastore),
+        EventHandler(metastore),
+        LockHandler(metastore),
+    ]

@@ -1,0 +1,51 @@
+"""The calls about user-defined functions."""
+
+from typing import Any
+
+from interbed.catalog.metastore.model import DEFAULT_CATALOG
+from interbed.catalog.metastore.names import normalized
+from interbed.catalog.metastore.service import Metastore
+from interbed.catalog.server.structs import convert
+from interbed.catalog.server.structs.convert import split_catalog
+from interbed.thrift_idl.hive_metastore import ttypes
+
+
+class FunctionHandler:
+    """User-defined functions."""
+
+    def __init__(self, metastore: Metastore) -> None:
+        self._functions = metastore.functions
+
+    def create_function(self, func: Any) -> None:
+        self._functions.create(convert.function_from_thrift(func))
+
+    def alter_function(self, dbName: str, funcName: str, newFunc: Any) -> None:
+        catalog, database = split_catalog(dbName)
+        self._functions.alter(catalog, normalized(database), funcName, convert.function_from_thrift(newFunc))
+
+    def drop_function(self, dbName: str, funcName: str) -> None:
+        catalog, database = split_catalog(dbName)
+        self._functions.drop(catalog, normalized(database), funcName)
+
+    def get_function(self, dbName: str, funcName: str) -> Any:
+        catalog, database = split_catalog(dbName)
+        return convert.function_to_thrift(self._functions.get(catalog, database or "", funcName))
+
+    def get_functions(self, dbName: str, pattern: str) -> list[str]:
+        catalog, database = split_catalog(dbName)
+        return self._functions.names(catalog, normalized(database), pattern)
+
+    def get_functions_req(self, request: Any) -> Any:
+        catalog, database = split_catalog(request.dbName, request.catalogName)
+        names = self._functions.names(catalog, normalized(database), request.pattern)
+        if request.returnNames is not False:
+            return ttypes.GetFunctionsResponse(function_names=names)
+        chosen = set(names)
+        functions = self._functions.select(catalog, normalized(database))
+        return ttypes.GetFunctionsResponse(
+            functions=[convert.function_to_thrift(function) for function in functions if function.name in chosen]
+        )
+
+    def get_all_functions(self) -> Any:
+        functions = self._functions.select(DEFAULT_CATALOG)
+        return ttypes.GetAllFunctionsResponse(functions=[convert.function_to_thrift(each) for each in functions])

@@ -1,0 +1,81 @@
+"""The calls about locks."""
+
+from typing import Any
+
+from interbed.catalog.metastore.errors import MetastoreError, NoSuchTransactionError
+from interbed.catalog.metastore.lock_model import Lock, LockComponent
+from interbed.catalog.metastore.names import normalized
+from interbed.catalog.metastore.service import Metastore
+from interbed.catalog.server.structs import convert
+from interbed.catalog.server.structs.convert import split_catalog
+from interbed.thrift_idl.hive_metastore import ttypes
+
+
+class LockHandler:
+    """Locks. Transactions do not exist, so that a request which names one is refused."""
+
+    def __init__(self, metastore: Metastore) -> None:
+        self._locks = metastore.locks
+
+    def lock(self, rqst: Any) -> Any:
+        _refuse_transaction(rqst.txnid)
+        try:
+            request = convert.lock_request_from_thrift(rqst)
+        except ValueError as error:
+            raise MetastoreError(f"a lock with an unknown type or level: {error}") from error
+        return _lock_response(self._locks.lock(request))
+
+    def check_lock(self, rqst: Any) -> Any:
+        _refuse_transaction(rqst.txnid)
+        return _lock_response(self._locks.check_lock(rqst.lockid))
+
+    def unlock(self, rqst: Any) -> None:
+        self._locks.unlock(rqst.lockid)
+
+    def heartbeat(self, ids: Any) -> None:
+        _refuse_transaction(ids.txnid)
+        if ids.lockid:
+            self._locks.heartbeat(ids.lockid)
+
+    def show_locks(self, rqst: Any) -> Any:
+        database = normalized(split_catalog(rqst.dbname)[1]) or None
+        wanted = (database, normalized(rqst.tablename) or None, rqst.partname or None)
+        return ttypes.ShowLocksResponse(
+            locks=[
+                _lock_element(lock, number, component, blocker)
+                for lock, blocker in self._locks.show(*wanted)
+                for number, component in enumerate(lock.request.components, start=1)
+                # Of a lock on several things those are listed that were asked for.
+                if component.lies_in(*wanted)
+            ]
+        )
+
+
+def _refuse_transaction(transaction_id: int | None) -> None:
+    if transaction_id:
+        raise NoSuchTransactionError(f"No such transaction txnid:{transaction_id}")
+
+
+def _lock_response(lock: Lock) -> Any:
+    return ttypes.LockResponse(lockid=lock.id, state=int(lock.state))
+
+
+def _lock_element(lock: Lock, number: int, component: LockComponent, blocker: Lock | None) -> Any:
+    request = lock.request
+    return ttypes.ShowLocksResponseElement(
+        lockid=lock.id,
+        dbname=component.database,
+        tablename=component.table,
+        partname=component.partition,
+        state=int(lock.state),
+        type=int(component.type),
+        txnid=0,
+        lastheartbeat=lock.heartbeat_at_ms,
+        acquiredat=lock.acquired_at_ms,
+        user=request.user,
+        hostname=request.host,
+        heartbeatCount=lock.heartbeat_count,
+        agentInfo=request.agent,
+        blockedByExtId=None if blocker is None else blocker.id,
+        lockIdInternal=number,
+    )

@@ -1,0 +1,1 @@
+"""Bytes to calls: connections, protocols, the request loop, cached answers."""

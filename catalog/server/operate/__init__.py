@@ -1,0 +1,1 @@
+"""What stands beside serving: metrics, logs, audit, health, the reaper."""

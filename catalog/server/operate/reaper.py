@@ -1,0 +1,86 @@
+"""The reaper: a thread that removes what has run out: locks whose holder is silent, old notification events, and the
+partitions of dropped tables. It also settles the moves of directories that nobody finished, for instance because
+another server of the same database was killed.
+
+Locks expire also when somebody looks at them; the reaper is there for those that nobody looks at. Several servers on
+one database may each have one: both removals are a single statement with the condition in it, so that the second to
+come finds nothing.
+"""
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable
+
+from interbed.catalog.metastore.errors import MetastoreError
+from interbed.catalog.metastore.locks import LockService
+from interbed.catalog.metastore.moves import settle_all
+from interbed.catalog.metastore.store import Store
+
+logger = logging.getLogger(__name__)
+
+STOP_SECONDS_MAX = 5.0
+
+
+class Reaper:
+    """Looks every `every_seconds`, with a random fifth more or less so that servers do not meet."""
+
+    def __init__(
+        self,
+        store: Store,
+        locks: LockService,
+        *,
+        every_seconds: float,
+        events_ttl_seconds: float,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._store = store
+        self._locks = locks
+        self._every_seconds = every_seconds
+        self._events_ttl_seconds = events_ttl_seconds
+        self._clock = clock
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="reaper", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End; a look that has begun is waited for."""
+        self._ending.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout=STOP_SECONDS_MAX)
+
+    def look(self) -> tuple[int, int]:
+        """Remove what has run out now: the numbers of locks and of events. MetastoreError."""
+        locks = self._locks.expire()
+        before = int(self._clock() - self._events_ttl_seconds)
+        events = self._store.write(lambda transaction: transaction.events.expire(before))
+        if events:
+            logger.info("removed %d notification events older than %.0f s", events, self._events_ttl_seconds)
+        self._purge()
+        # Last, for a directory that can't be moved back now must not keep the rest from being removed.
+        settled = settle_all(self._store)
+        if settled:
+            logger.info("settled %d moves of directories that were not finished", settled)
+        return locks, events
+
+    def _purge(self) -> None:
+        """Remove what dropped tables left of their partitions: in many short writes, so that nobody waits for long."""
+        removed = 0
+        while not self._ending.is_set():
+            part = self._store.write(lambda transaction: transaction.partitions.purge())
+            if not part:
+                break
+            removed += part
+        if removed:
+            logger.info("removed %d partitions of tables that were dropped", removed)
+
+    def _run(self) -> None:
+        while not self._ending.wait(self._every_seconds * random.uniform(0.8, 1.2)):
+            try:
+                self.look()
+            except MetastoreError as error:
+                logger.warning("could not remove what has run out, will try again: %s", error)

@@ -1,0 +1,252 @@
+"""A catalog server on SQLite or PostgreSQL, put together from its settings. The command is in command.py."""
+
+import importlib
+import socket
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from interbed.catalog.metastore.service import Metastore
+from interbed.catalog.metastore.settings import ConfigValues
+from interbed.catalog.metastore.warehouse import normalized_location
+from interbed.catalog.repository import schema
+from interbed.catalog.repository.generation import open_generations
+from interbed.catalog.repository.session import SqlStore, parse_database_url
+from interbed.catalog.server.calls.all_calls import all_handlers
+from interbed.catalog.server.edge.cache import AnswerCache
+from interbed.catalog.server.edge.call import CallObserver
+from interbed.catalog.server.edge.codec import codec_named
+from interbed.catalog.server.edge.dispatch import Dispatcher
+from interbed.catalog.server.edge.http import HttpFraming
+from interbed.catalog.server.edge.loop import Loop, Service
+from interbed.catalog.server.edge.tls import server_context
+from interbed.catalog.server.edge.transport import BufferedFraming, FramedFraming, listen
+from interbed.catalog.server.operate.metrics import CacheFigures, PoolFigures, ServerMetrics
+from interbed.catalog.server.operate.observers import Operating, metrics_for, observers_for
+from interbed.catalog.server.settings import ServerSettings, client_values
+from interbed.catalog.server.start.workers import CLOSED, END_SOON, READY, Supervisor, received
+
+READY_LINE = "interbed catalog server listening on thrift://{host}:{port}"
+"""What the server prints on standard output, once, when clients may connect."""
+
+
+class Server(Protocol):
+    """A server that runs."""
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port that clients connect to."""
+        ...
+
+    @property
+    def http_address(self) -> tuple[str, int] | None:
+        """Host and port of Thrift over HTTP, None if it is not served."""
+        ...
+
+    def stop(self) -> None:
+        """End it soon. Safe to call from a signal handler, and more than once."""
+        ...
+
+
+def run(settings: ServerSettings, *, on_ready: Callable[[Server], None] = lambda server: None) -> None:
+    """Serve until stopped by `Server.stop`, which `on_ready` is given. Migrates the database first.
+
+    MetastoreError if the database or the warehouse cannot be used, OSError if an address cannot be had or a
+    certificate cannot be used.
+    """
+    if settings.workers == 1:
+        with _prepared(settings) as (store, metastore):
+            alone = _OneProcess(settings, store, metastore)
+            on_ready(alone)
+            alone.serve()
+        return
+    with ExitStack() as stack:
+        with _prepared(settings):
+            # Processes must not share connections to a database: each opens its own.
+            pass
+        directory = None
+        if settings.health_port is not None:
+            directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="interbed-metrics-")))
+        metrics = metrics_for(settings, directory)
+        services = services_for(settings)
+        supervisor = Supervisor(
+            [listen(host, port) for host, port, _ in services],
+            partial(_serve_worker, settings, [service for _, _, service in services], metrics),
+            count=settings.workers,
+            connections_max=settings.connections_max,
+            companion=partial(_operate, settings, metrics),
+            on_death=lambda pid: None if metrics is None else metrics.process_died(pid),
+        )
+        supervisor.start()
+        on_ready(supervisor)
+        supervisor.serve()
+
+
+@contextmanager
+def _prepared(settings: ServerSettings) -> Iterator[tuple[SqlStore, Metastore]]:
+    """The database, migrated and with what every metastore has in it."""
+    with _opened(settings) as (store, metastore):
+        schema.upgrade(store.engine)
+        metastore.databases.bootstrap()
+        yield store, metastore
+
+
+@contextmanager
+def _opened(settings: ServerSettings) -> Iterator[tuple[SqlStore, Metastore]]:
+    store = SqlStore(settings.db)
+    try:
+        yield (
+            store,
+            Metastore(
+                store,
+                normalized_location(settings.warehouse),
+                lease_seconds=settings.lock_lease_seconds,
+                config=ConfigValues(client_values(settings)),
+            ),
+        )
+    finally:
+        store.close()
+
+
+def dispatcher_for(metastore: Metastore, observers: Sequence[CallObserver] = ()) -> Dispatcher:
+    """All methods that the server answers."""
+    return Dispatcher(all_handlers(metastore), observers)
+
+
+def services_for(settings: ServerSettings) -> list[tuple[str, int, Service]]:
+    """Host, port and what is spoken there. OSError if a certificate cannot be used."""
+    tls = None
+    if settings.tls_certificate is not None:
+        tls = server_context(settings.tls_certificate, settings.tls_key, settings.tls_client_ca)
+    framing = FramedFraming if settings.transport == "framed" else BufferedFraming
+    services = [(settings.host, settings.port, Service(codec=codec_named(settings.protocol), framing=framing, tls=tls))]
+    if settings.http_port is not None:
+        # Clients of the HTTP transport have no choice of protocol.
+        http = Service(codec=codec_named("binary"), framing=partial(HttpFraming, settings.http_path), tls=tls)
+        services.append((settings.host, settings.http_port, http))
+    return services
+
+
+def loop_for(
+    settings: ServerSettings,
+    store: SqlStore,
+    metastore: Metastore,
+    metrics: ServerMetrics | None,
+    *,
+    listeners: Sequence[tuple[socket.socket, Service]] = (),
+    on_closed: Callable[[], None] = lambda: None,
+) -> Loop:
+    """The loop of a process that serves, watched by the metrics. OSError if the audit log cannot be written."""
+    cache = AnswerCache(settings.cache_bytes) if settings.cache_bytes else None
+    loop = Loop(
+        dispatcher_for(metastore, observers_for(settings, metrics)),
+        connections_max=settings.connections_max,
+        message_seconds=settings.message_seconds,
+        listeners=listeners,
+        cache=cache,
+        generations=partial(open_generations, parse_database_url(settings.db)),
+        on_closed=on_closed,
+    )
+    if metrics is not None:
+        metrics.watch(
+            connections=lambda: loop.connection_count,
+            pool=lambda: PoolFigures(in_use=store.pool[0], idle=store.pool[1]),
+            cache=None
+            if cache is None
+            else lambda: CacheFigures(hits=cache.hits, misses=cache.misses, size_bytes=cache.size),
+        )
+    return loop
+
+
+class _OneProcess:
+    """A server in this process."""
+
+    def __init__(self, settings: ServerSettings, store: SqlStore, metastore: Metastore) -> None:
+        metrics = metrics_for(settings, None)
+        listeners = [(listen(host, port), service) for host, port, service in services_for(settings)]
+        self._addresses: list[tuple[str, int]] = [listener.getsockname()[:2] for listener, _ in listeners]
+        self._loop = loop_for(settings, store, metastore, metrics, listeners=listeners)
+        self._operating = Operating(
+            settings, store, metastore.locks, metrics, warehouse=normalized_location(settings.warehouse)
+        )
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port that clients connect to."""
+        return self._addresses[0]
+
+    @property
+    def http_address(self) -> tuple[str, int] | None:
+        """Host and port of Thrift over HTTP."""
+        return self._addresses[1] if len(self._addresses) > 1 else None
+
+    def serve(self) -> None:
+        """Serve until stopped."""
+        self._operating.start()
+        try:
+            self._loop.serve()
+        finally:
+            self._operating.stop()
+
+    def stop(self) -> None:
+        """End it soon."""
+        self._operating.end_soon()
+        self._loop.stop()
+
+
+def _serve_worker(
+    settings: ServerSettings, services: Sequence[Service], metrics: ServerMetrics | None, link: socket.socket
+) -> None:
+    """What a worker process does: serve the connections that come over the link until that ends."""
+
+    def closed() -> None:
+        with suppress(OSError):
+            # The parent is gone: the loop finds that out, too.
+            link.send(CLOSED)
+
+    with _opened(settings) as (store, metastore):
+        loop = loop_for(settings, store, metastore, metrics, on_closed=closed)
+
+        def take() -> None:
+            try:
+                number, connected = received(link)
+            except EOFError:
+                loop.unwatch(link)
+                loop.stop()
+            else:
+                loop.add(connected, services[number])
+
+        loop.watch(link, take)
+        link.send(READY)
+        loop.serve()
+
+
+def _operate(
+    settings: ServerSettings, metrics: ServerMetrics | None, link: socket.socket, workers: Callable[[], int]
+) -> None:
+    """What the companion of the workers does: health port and reaper."""
+    with _opened(settings) as (store, metastore):
+        operating = Operating(
+            settings,
+            store,
+            metastore.locks,
+            metrics,
+            warehouse=normalized_location(settings.warehouse),
+            workers=workers,
+        )
+        operating.start()
+        link.send(READY)
+        try:
+            while said := link.recv(1):
+                if said == END_SOON:
+                    operating.end_soon()
+        finally:
+            operating.stop()
+
+
+if __name__ == "__main__":
+    # The command imports this module.
+    importlib.import_module("interbed.catalog.server.start.command").server()

@@ -1,0 +1,1 @@
+"""Between Thrift's structures and the values of the metastore's rules."""

@@ -1,0 +1,70 @@
+"""`interbed spark …`: what a Spark application needs to know, and a planner for drivers elsewhere."""
+
+import json
+import shlex
+
+import click
+
+from interbed.spark_ext.session import CATALOG_CLASS, CATALOGS, JARS, SESSION_CATALOG_CLASS, spark_settings
+
+
+@click.group("spark")
+def spark() -> None:
+    """Settings of Spark applications, and a planner for them."""
+
+
+@spark.command("settings")
+@click.option(
+    "--catalog", "-c", help="Also the settings of a catalog of this name; spark_catalog is the session's own."
+)
+@click.option("--option", "-o", "options", multiple=True, metavar="KEY=VALUE", help="An option of that catalog.")
+@click.option("--executor-python", metavar="PATH", help="The Python of driver and executors, in place of this one.")
+@click.option("--json", "as_json", is_flag=True, help="As JSON, in place of arguments of spark-submit.")
+@click.option("--properties", is_flag=True, help="As lines of spark-defaults.conf.")
+def settings_command(
+    catalog: str | None, options: tuple[str, ...], executor_python: str | None, as_json: bool, properties: bool
+) -> None:
+    """Print what to give to spark-submit, spark-sql, spark-shell or a Spark Connect server.
+
+    spark-sql $(interbed spark settings -c lake -o warehouse=file:/lake)
+    """
+    if options and catalog is None:
+        raise click.UsageError("--option is of a catalog: name one by --catalog.")
+    settings = spark_settings()
+    if executor_python is not None:
+        settings["spark.pyspark.python"] = executor_python
+    if catalog is not None:
+        key = f"{CATALOGS}.{catalog}"
+        settings[key] = SESSION_CATALOG_CLASS if catalog == "spark_catalog" else CATALOG_CLASS
+        for option in options:
+            name, equals, value = option.partition("=")
+            if not equals:
+                raise click.UsageError(f"--option takes KEY=VALUE, not {option!r}.")
+            settings[f"{key}.{name}"] = value
+    if as_json:
+        click.echo(json.dumps(settings, indent=2))
+    elif properties:
+        click.echo("\n".join(f"{key} {value}" for key, value in settings.items()))
+    else:
+        jars = settings.pop(JARS)
+        arguments = ["--jars", jars, *(a for key, value in settings.items() for a in ("--conf", f"{key}={value}"))]
+        click.echo(shlex.join(arguments))
+
+
+@spark.command("planner")
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
+@click.option("--port", default=9085, show_default=True, help="The port to listen at; 0 takes a free one.")
+def planner_command(host: str, port: int) -> None:
+    """Answer the planning of Spark drivers that have no Python: they set spark.interbed.planner to what this prints.
+
+    It asks nobody who they are; whoever reaches the port reads and writes what this process may.
+    """
+    # Imported here: the settings are told without Arrow.
+    from interbed.spark_ext.process.planner_server import PlannerServer
+
+    with PlannerServer(host, port) as server:
+        click.echo(server.endpoint)
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            click.echo("stopped", err=True)

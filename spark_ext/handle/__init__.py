@@ -1,0 +1,1 @@
+"""A table as Spark has it loaded: the handle, its columns, its options, its definition."""

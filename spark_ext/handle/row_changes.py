@@ -1,0 +1,132 @@
+"""UPDATE, DELETE and MERGE INTO: which tables take them, by which columns rows are found again, and what is sent.
+
+A primary-key table finds rows by their key, and a change is a row with its kind. Which merge engines take which
+statement is Paimon's choice (documentation page `spark/sql-write`). An append table finds rows by file and position; an
+updated row goes and comes.
+"""
+
+import json
+from collections.abc import Sequence
+
+from interbed.spark_ext.handle.hidden_columns import OLD_ROW, needs_old_rows
+from interbed.spark_ext.values.predicates import Handling, conjunction_of, handling_of
+from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate
+from interbed.storage.base.types.data_type import AtomicType, TypeRoot, is_atomic
+from interbed.storage.lsm.merge_function.factory import retract_refusal
+from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
+from interbed.storage.meta.options.core import CoreOptions
+from interbed.storage.meta.options.lsm import ChangelogProducer, MergeEngine
+from interbed.storage.meta.schema.table_schema import TableSchema
+from interbed.storage.read.located_read import FILE_PATH, ROW_INDEX
+from interbed.storage.scan.partition_filter import PartitionFilter, partition_filter
+from interbed.thrift_idl.planner.ttypes import RowChanges, WriteClustering
+
+DELETE = "DELETE"
+UPDATE = "UPDATE"
+MERGE = "MERGE"
+KIND = "_row_kind"
+"""The column of row kinds beside the table's own, as the JVM sends it."""
+
+_UPDATABLE = (MergeEngine.DEDUPLICATE, MergeEngine.PARTIAL_UPDATE)
+
+
+def row_changes_of(name: str, schema: TableSchema) -> RowChanges:
+    """What Spark is told of a table."""
+    keys = list(schema.primary_keys)
+    if not keys:
+        # A file that is written anew is one task's; a deletion vector can be put together from several. New rows have
+        # no file, and a bucket is best written by one task.
+        by_file = WriteClustering(
+            columns=[FILE_PATH],
+            bucketCount=0,
+            bucketColumns=[],
+            strict=not schema.core.deletion_vectors_enabled,
+            spread=_spread_by(schema),
+        )
+        return RowChanges(
+            rowId=[FILE_PATH, ROW_INDEX], toldOfRows={}, refusals={}, splitsUpdates=True, clustering=by_file
+        )
+    told = {}
+    if needs_old_rows(schema):
+        told = {DELETE: [n for n in schema.names if n not in keys], MERGE: [OLD_ROW]}
+    return RowChanges(
+        rowId=keys,
+        toldOfRows=told,
+        refusals=refusals(name, schema),
+        splitsUpdates=False,
+        upserts=_upserts(schema),
+    )
+
+
+def _upserts(schema: TableSchema) -> bool:
+    """Whether writing a row does the same whether its key is there or not, and one task gets all rows of a key."""
+    options = schema.core
+    return (
+        options.merge_engine in _UPDATABLE
+        # These make a difference between a row that comes and one that is updated.
+        and options.changelog_producer is not ChangelogProducer.INPUT
+        and options.rowkind_field is None
+        and bucket_mode(schema, options) is not BucketMode.POSTPONED
+        # Zeros of either sign are equal to Spark, and different keys.
+        and not any(is_atomic(schema.by_name[key].type, TypeRoot.FLOAT, TypeRoot.DOUBLE) for key in schema.primary_keys)
+    )
+
+
+def _spread_by(schema: TableSchema) -> list[str]:
+    """The columns by which new rows are spread, the partition's first."""
+    if schema.bucket_keys:
+        return []
+    partition = list(schema.partition_keys)
+    return partition + [f.name for f in schema.fields if f.name not in partition and isinstance(f.type, AtomicType)]
+
+
+def refusals(name: str, schema: TableSchema) -> dict[str, str]:
+    """The statements that the table can't take, each with the reason and the way out."""
+    options = schema.core
+    found: dict[str, str] = {}
+    refusal = delete_refusal(schema, options)
+    if refusal is not None:
+        found[DELETE] = f"DELETE from '{name}' is not possible: {refusal}"
+    if options.merge_engine not in _UPDATABLE:
+        for statement in (UPDATE, MERGE):
+            found[statement] = (
+                f"{statement} of '{name}' is not possible: 'merge-engine' = '{options.merge_engine}' would merge the "
+                f"new row into the old one, not put it in its place; that takes {' or '.join(_UPDATABLE)}. INSERT the "
+                "rows that the engine shall merge, or INSERT OVERWRITE whole partitions."
+            )
+    return found
+
+
+def delete_refusal(schema: TableSchema, options: CoreOptions) -> str | None:
+    """Why rows of a primary-key table can't be deleted one by one; None when they can."""
+    if options.ignore_delete:
+        return "by its option 'ignore-delete' the table drops what would delete rows; set it to false first."
+    if options.rowkind_field is not None:
+        return (
+            f"by its option 'rowkind.field' the column '{options.rowkind_field}' tells what a row does; INSERT rows "
+            "with '-D' there."
+        )
+    if options.merge_engine is MergeEngine.AGGREGATION and not options.boolean(
+        "aggregation.remove-record-on-delete", False
+    ):
+        return (
+            "'merge-engine' = 'aggregation' would take the row's values back from the aggregates; set "
+            "'aggregation.remove-record-on-delete' to true, or delete whole partitions."
+        )
+    return retract_refusal(schema, options)
+
+
+def partitions_scanned(schema: TableSchema, filters: Sequence[str] | None) -> PartitionFilter:
+    """The partitions that a scan with these filters reads; without filters all of them."""
+    keys = schema.partition_keys
+    bound = [f for f in filters or () if handling_of(f, schema.fields, keys) is Handling.EXACT]
+    predicate = conjunction_of(bound, schema.partition_fields)
+    return partition_filter(predicate, schema.partition_fields, default_name=schema.core.partition_default_name)
+
+
+def whole_partitions(schema: TableSchema, filters: Sequence[str]) -> Predicate | None:
+    """What the filters amount to over partition columns; None when some partition may fulfil them in part."""
+    said = [f for f in filters if json.loads(f).get("op") != "ALWAYS_TRUE"]
+    if any(handling_of(f, schema.fields, schema.partition_keys) is not Handling.EXACT for f in said):
+        return None
+    return conjunction_of(said, schema.partition_fields) or AlwaysTrue()

@@ -1,0 +1,138 @@
+"""Options by SET: a session's settings as dynamic options of the tables that it reads and writes.
+
+    SET spark.interbed.<key> = …                                 for all tables
+    SET spark.interbed.<catalog>.<database>.<table>.<key> = …    for one; each of the three names may be `*`
+
+Paimon's prefix `spark.paimon.` means the same (documentation: spark/auxiliary). What names a table goes before what
+names all, fewer `*` before more, and our prefix before Paimon's; options of a DataFrame go before any of them.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from interbed.storage.base.errors import InvalidOptionError
+from interbed.storage.meta.options.stream import (
+    INCREMENTAL_BETWEEN,
+    INCREMENTAL_BETWEEN_TIMESTAMP,
+    INCREMENTAL_TO_AUTO_TAG,
+    SCAN_MODE,
+    SCAN_SNAPSHOT_ID,
+    SCAN_TAG_NAME,
+    SCAN_TIMESTAMP,
+    SCAN_TIMESTAMP_MILLIS,
+    SCAN_VERSION,
+    SCAN_WATERMARK,
+    StreamOptions,
+)
+from interbed.storage.meta.paths import MAIN_BRANCH
+from interbed.storage.scan.starting_point import PINNED
+from interbed.storage.table.table import Table
+
+BRANCH = "branch"
+PREFIXES = ("spark.interbed.", "spark.paimon.")
+
+TRAVEL_KEYS = frozenset(
+    {
+        SCAN_MODE,
+        SCAN_SNAPSHOT_ID,
+        SCAN_TAG_NAME,
+        SCAN_TIMESTAMP,
+        SCAN_TIMESTAMP_MILLIS,
+        SCAN_VERSION,
+        SCAN_WATERMARK,
+        INCREMENTAL_BETWEEN,
+        INCREMENTAL_BETWEEN_TIMESTAMP,
+        INCREMENTAL_TO_AUTO_TAG,
+        "log.scan",
+        "log.scan.timestamp-millis",
+    }
+)
+"""Options that say which snapshot a read starts from; only one way of saying it holds."""
+
+_OF_SPARK = frozenset({"path", "paths", "checkpointLocation", "queryName"})
+
+_OF_THE_APPLICATION = ("python", "pythonEnv.", "planner")
+"""What begins so says how Spark runs interbed (docs/spark-setup.md), and is no option of a table."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Setting:
+    """One setting that is about the table; `wildcards` is 4 for one that is about all tables."""
+
+    name: str
+    key: str
+    value: str
+    wildcards: int
+
+
+def session_options(settings: Mapping[str, str], catalog: str, database: str, table: str) -> dict[str, str]:
+    """The options that the settings give to the table."""
+    return {setting.key: setting.value for setting in _settings_of(settings, catalog, database, table)}
+
+
+def with_session_options(
+    loaded: Table, settings: Mapping[str, str], catalog: str, database: str, *, travels: bool
+) -> tuple[Table, dict[str, str]]:
+    """The table with the options that the session gives it, and those options; unless `travels` without TRAVEL_KEYS.
+
+    Raises InvalidOptionError for an option that can't be dynamic, naming the settings.
+    """
+    name = loaded.name.partition(".")[2].partition("$")[0]
+    found = _settings_of(settings, catalog, database, name)
+    options = {s.key: s.value for s in found if travels or s.key not in TRAVEL_KEYS}
+    branch = options.pop(BRANCH, None)
+    if branch is not None and loaded.store.paths.branch == MAIN_BRANCH:
+        loaded = loaded.branch(branch)
+    if not options:
+        return loaded, options
+    try:
+        return loaded.copy(options), options
+    except InvalidOptionError as error:
+        names = ", ".join(sorted(s.name for s in found if s.key in options))
+        raise InvalidOptionError(f"{error} The session has set {names}; RESET takes a setting back.") from error
+
+
+def read_options(session: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
+    """The options of a read: those of the session and, before them, those given to its DataFrame."""
+    given = table_options(given)
+    if TRAVEL_KEYS.isdisjoint(given):
+        return {**session, **given}
+    return {**without_travel(session), **given}
+
+
+def table_options(given: Mapping[str, str]) -> dict[str, str]:
+    """Of a DataFrame's options those of its table: not those that say where it is and how Spark runs the query."""
+    return {key: value for key, value in given.items() if key not in _OF_SPARK}
+
+
+def without_pins(options: Mapping[str, str]) -> dict[str, str]:
+    """The options but for those that name one snapshot, for whoever has found that snapshot already."""
+    return without_travel(options) if StreamOptions(options).startup_mode in PINNED else dict(options)
+
+
+def without_travel(options: Mapping[str, str]) -> dict[str, str]:
+    """The options but for those that choose a snapshot."""
+    return {key: value for key, value in options.items() if key not in TRAVEL_KEYS}
+
+
+def _settings_of(settings: Mapping[str, str], catalog: str, database: str, table: str) -> list[_Setting]:
+    """The settings about the table, those that go before others last."""
+    names = (re.escape(name) for name in (catalog, database, table))
+    of_table = re.compile(r"\.".join(rf"(\*|{name})" for name in names) + r"\.(.+)")
+    # Names of tables, in settings that are about other ones.
+    of_others = re.compile(rf"(\*|{re.escape(catalog)})\.[^.]+\.[^.]+\..+|[^.]+\.\*\.[^.]+\..+|[^.]+\.[^.]+\.\*\..+")
+    found = []
+    for name in sorted(settings, key=lambda setting: not setting.startswith(PREFIXES[1])):
+        prefix = next((p for p in PREFIXES if name.startswith(p)), None)
+        key = "" if prefix is None else name[len(prefix) :]
+        if not key or key.startswith(_OF_THE_APPLICATION):
+            continue
+        match = of_table.fullmatch(key)
+        if match is not None:
+            wildcards = match.groups().count("*")
+            found.append(_Setting(name=name, key=match[4], value=settings[name], wildcards=wildcards))
+        elif not of_others.fullmatch(key):
+            found.append(_Setting(name=name, key=key, value=settings[name], wildcards=4))
+    # The sort is stable: of equals Paimon's spelling comes first, and ours after it.
+    return sorted(found, key=lambda setting: -setting.wildcards)

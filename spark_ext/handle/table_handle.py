@@ -1,0 +1,166 @@
+"""What the JVM keeps of a loaded table and sends back with each question: an opaque handle.
+
+With it any planner and any worker can open the table without asking the catalog: location, schema and the options that
+its file system needs. A commit goes through the catalog again, for its lock.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from interbed.catalog.api import system_table
+from interbed.catalog.identifier import SYSTEM_DATABASE, TableName
+from interbed.spark_ext.handle.hidden_columns import hidden_fields
+from interbed.spark_ext.handle.schema_merging import RowsToCome
+from interbed.spark_ext.handle.session_options import without_pins
+from interbed.storage.base.errors import FileGoneError, InvalidInputError, SnapshotGoneError, SnapshotNotFoundError
+from interbed.storage.base.types.data_type import DataField
+from interbed.storage.meta.schema.table_schema import TableSchema
+from interbed.storage.scan.starting_point import snapshot_or_tagged
+from interbed.storage.table.read_optimized import READ_OPTIMIZED, ReadOptimizedTable
+from interbed.storage.table.table import Table, load_table
+from interbed.storage.views.change_view import ChangeView
+from interbed.storage.views.system.table import SystemTable
+
+# Options of a catalog that say how to reach its files; tables read them as dynamic options.
+FILE_SYSTEM_PREFIXES = ("fs.", "s3.", "hadoop.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staged:
+    """That a table is none yet: whether it replaces one, and the path that it was given."""
+
+    replaces: bool
+    path: str | None
+
+
+NO_CATALOG = ""
+"""In place of the name of a table's catalog: it is known by its path alone."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableHandle:
+    """A table at one version of its schema and, for reads, at one snapshot (None: it had none)."""
+
+    catalog: str
+    catalog_options: Mapping[str, str]
+    database: str
+    table: str
+    location: str
+    schema_json: str
+    snapshot_id: int | None
+    dynamic_options: Mapping[str, str] = field(default_factory=dict)
+    staged: Staged | None = None
+    rows: RowsToCome | None = None
+    """Rows that are to be merged into the schema: `schema_json` is the one that comes of it, and need not be there."""
+    kind_column: str | None = None
+    """The column of the rows to be written that is none of the table's but tells their kinds."""
+
+    def to_bytes(self) -> bytes:
+        """The handle for the JVM."""
+        return json.dumps(
+            {
+                "catalog": self.catalog,
+                "catalogOptions": dict(self.catalog_options),
+                "database": self.database,
+                "table": self.table,
+                "location": self.location,
+                "schema": self.schema_json,
+                "snapshot": self.snapshot_id,
+                "options": dict(self.dynamic_options),
+                "staged": None if self.staged is None else [self.staged.replaces, self.staged.path],
+                "kindColumn": self.kind_column,
+                "rows": None if self.rows is None else [self.rows.schema_json, self.rows.case_sensitive],
+            },
+            separators=(",", ":"),
+            sort_keys=True,
+        ).encode()
+
+    @staticmethod
+    def from_bytes(content: bytes) -> "TableHandle":
+        """The handle of bytes made by to_bytes; raises InvalidInputError for anything else."""
+        try:
+            value = json.loads(content)
+            staged = value.get("staged")
+            rows = value.get("rows")
+            return TableHandle(
+                catalog=value["catalog"],
+                catalog_options=value["catalogOptions"],
+                database=value["database"],
+                table=value["table"],
+                location=value["location"],
+                schema_json=value["schema"],
+                snapshot_id=value["snapshot"],
+                dynamic_options=value["options"],
+                staged=None if staged is None else Staged(replaces=staged[0], path=staged[1]),
+                kind_column=value.get("kindColumn"),
+                rows=None if rows is None else RowsToCome(schema_json=rows[0], case_sensitive=rows[1]),
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise InvalidInputError(f"Not a table handle: {error}") from error
+
+    @property
+    def view(self) -> SystemTable | ChangeView | None:
+        """The system table that is meant; None for a table itself, and for what is fully compacted of it."""
+        name = TableName.parse(f"{self.database}.{self.table}")
+        view = None if name.system is None else system_table(self.open(), name.system)
+        return None if isinstance(view, ReadOptimizedTable) else view
+
+    @property
+    def is_global(self) -> bool:
+        """Whether a system table of the catalog is meant, which has no files of its own."""
+        return self.database == SYSTEM_DATABASE and self.catalog != NO_CATALOG
+
+    @property
+    def is_system(self) -> bool:
+        """Whether a system table is meant, which is read only."""
+        return self.is_global or self.is_read_optimized or self.view is not None
+
+    @property
+    def is_read_optimized(self) -> bool:
+        """Whether only what is fully compacted is meant, which is read as a table is."""
+        return TableName.parse(f"{self.database}.{self.table}").system == READ_OPTIMIZED
+
+    @property
+    def fields(self) -> tuple[DataField, ...]:
+        """The columns that are read."""
+        view = self.view
+        return self.schema.fields if view is None else tuple(view.fields)
+
+    @property
+    def hidden_fields(self) -> tuple[DataField, ...]:
+        """The columns that a table has beside its own."""
+        return () if self.is_global or self.view is not None else hidden_fields(self.schema)
+
+    @property
+    def schema(self) -> TableSchema:
+        """The schema at which the table was loaded."""
+        return TableSchema.from_json(self.schema_json, source=f"the schema of {self.database}.{self.table}")
+
+    def open(self) -> Table:
+        """The table's files, without its catalog: for planning, reading and writing, not for commits."""
+        file_system = {k: v for k, v in self.catalog_options.items() if k.startswith(FILE_SYSTEM_PREFIXES)}
+        dynamic = self.dynamic_options if self.snapshot_id is None else without_pins(self.dynamic_options)
+        return load_table(self.location, schema_json=self.schema_json, options={**file_system, **dynamic})
+
+    @contextmanager
+    def being_read(self) -> Iterator[None]:
+        """Around what reads the handle's snapshot: what is missing because that has expired is a SnapshotGoneError."""
+        try:
+            yield
+        except (FileNotFoundError, FileGoneError, SnapshotNotFoundError) as error:
+            if self.snapshot_id is None or self._keeps(self.snapshot_id):
+                raise
+            raise SnapshotGoneError(
+                f"Snapshot {self.snapshot_id} of '{self.database}.{self.table}' expired while it was being read. Run "
+                "the statement again; 'snapshot.time-retained' and 'snapshot.num-retained.min' keep snapshots longer."
+            ) from error
+
+    def _keeps(self, snapshot_id: int) -> bool:
+        """Whether a snapshot is still there, or a tag that keeps its files."""
+        try:
+            snapshot_or_tagged(self.open().store, snapshot_id)
+        except SnapshotNotFoundError:
+            return False
+        return True

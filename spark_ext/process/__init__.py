@@ -1,0 +1,1 @@
+"""The Python processes beside Spark: the planner on the driver, workers on the executors."""

@@ -1,0 +1,204 @@
+"""What a Python process of Spark's worker pool does for interbed: read, write, plan, or a task of a procedure.
+
+READ sends a split's rows, WRITE takes a task's rows into files, TASK carries out a part of a procedure. DELETIONS says
+which rows of a split's files are gone, for Spark's own reader.
+
+A request is four bytes for the operation, four for the number of payloads, and each payload after four bytes of length;
+integers are big-endian. Then, marked by four bytes each:
+
+    READ   worker: (BATCH, Arrow message)* END
+    WRITE  JVM: (BATCH, Arrow message)* then END or ABORT; once it has the result, END again or ABORT
+           worker: BATCH for each batch that it has taken; END and its result; END when it has aborted
+    TASK   worker: END and its result
+    PLAN   Thrift calls of planner.thrift until the JVM hangs up
+    DELETIONS  worker: END, then for each file the positions, ascending, each in eight bytes, after their length
+
+Instead of a marker the worker may send FAILURE, an ErrorKind of planner.thrift, a message and a traceback, each text
+after its length. A worker whose
+JVM hangs up deletes what it wrote for the unfinished task and exits; it is never killed. The JVM's side is
+spark_ext/jvm/src/interbed/spark/PythonWorkerChannel.java.
+"""
+
+import os
+import struct
+import sys
+from io import BufferedReader, BufferedWriter
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+READ = 1
+WRITE = 2
+PLAN = 3
+TASK = 4
+DELETIONS = 5
+
+END = 0
+BATCH = 1
+ABORT = 2
+FAILURE = -2
+
+_INT = struct.Struct("!i")
+_DRAIN_BYTES = 1 << 20
+
+
+def main(infile: BufferedReader, outfile: BufferedWriter) -> None:
+    """Serve requests until the JVM hangs up; called by Spark's daemon in a forked process."""
+    while True:
+        try:
+            operation = _read_int(infile)
+            payloads = [_read_bytes(infile) for _ in range(_read_int(infile))]
+        except (EOFError, OSError):
+            # The JVM hung up between two requests, as it does when it has no more work for this process.
+            sys.exit(1)
+        try:
+            _serve(operation, payloads, infile, outfile)
+            outfile.flush()
+        except (EOFError, BrokenPipeError, ConnectionResetError):
+            # The JVM hung up in the middle, as it does when a query ends early or a task is killed. What is still
+            # buffered goes nowhere, lest Spark's daemon complains that it can't be flushed.
+            with open(os.devnull, "wb") as nowhere:
+                os.dup2(nowhere.fileno(), outfile.fileno())
+            sys.exit(1)
+        except Exception as error:  # noqa: BLE001 - the request loop: every error has to reach the task.
+            _report(error, infile, outfile)
+            sys.exit(1)
+
+
+def _serve(operation: int, payloads: list[bytes], infile: BufferedReader, outfile: BufferedWriter) -> None:
+    if operation != PLAN:
+        # Imported late, see below. A planner is told by its first call.
+        from interbed.spark_ext.process.interface import VARIABLE, check_interface
+
+        check_interface(os.environ.get(VARIABLE))
+    match operation:
+        case 1:
+            _serve_read(payloads, outfile)
+        case 2:
+            _serve_write(payloads, infile, outfile)
+        case 3:
+            # Loaded by the daemon already (see there); imported late, because this module has to load without them.
+            from interbed.spark_ext.process.planner import serve
+
+            serve(infile, outfile)
+            sys.exit(1)
+        case 4:
+            _serve_task(payloads, outfile)
+        case 5:
+            _serve_deletions(payloads, outfile)
+        case _:
+            raise ValueError(
+                f"The JVM asks for the operation {operation}, which this version of interbed does not know."
+            )
+
+
+def _serve_read(payloads: list[bytes], outfile: BufferedWriter) -> None:
+    # Imported late, see above.
+    import pyarrow as pa
+
+    from interbed.spark_ext.read.reader import read_split
+
+    task, split = payloads
+    stream: pa.RecordBatchStreamWriter | None = None
+    for batch in read_split(task, split):
+        outfile.write(_INT.pack(BATCH))
+        if stream is None:
+            stream = pa.ipc.new_stream(outfile, batch.schema)
+        stream.write_batch(batch)
+    outfile.write(_INT.pack(END))
+
+
+def _serve_write(payloads: list[bytes], infile: BufferedReader, outfile: BufferedWriter) -> None:
+    # Imported late, see above.
+    import pyarrow as pa
+
+    from interbed.spark_ext.write.writer import TaskWriter
+
+    (task,) = payloads
+    writer = TaskWriter(task)
+    stream: pa.RecordBatchReader | None = None
+    try:
+        while (marker := _read_int(infile)) == BATCH:
+            if stream is None:
+                stream = pa.ipc.open_stream(infile)
+            writer.write(_next_batch(stream))
+            outfile.write(_INT.pack(BATCH))
+            outfile.flush()
+        if marker == END:
+            result = writer.finish()
+            outfile.write(_INT.pack(END) + _INT.pack(len(result)) + result)
+            outfile.flush()
+            # Until the task takes the result the files are this process's to delete.
+            if _read_int(infile) == END:
+                return
+    except BaseException:
+        writer.abort()
+        raise
+    writer.abort()
+    outfile.write(_INT.pack(END))
+
+
+def _serve_task(payloads: list[bytes], outfile: BufferedWriter) -> None:
+    # Imported late, see above.
+    from interbed.spark_ext.procedures.registry import run_task
+
+    procedure, shared, payload = payloads
+    result = run_task(procedure.decode(), shared, payload)
+    outfile.write(_INT.pack(END) + _INT.pack(len(result)) + result)
+
+
+def _serve_deletions(payloads: list[bytes], outfile: BufferedWriter) -> None:
+    # Imported late, see above.
+    from interbed.spark_ext.read.reader import deleted_positions
+
+    task, split = payloads
+    # All of them before the marker, so that an error takes its place.
+    found = list(deleted_positions(task, split))
+    outfile.write(_INT.pack(END))
+    for positions in found:
+        outfile.write(_INT.pack(len(positions)) + positions)
+
+
+def _next_batch(stream: "pa.RecordBatchReader") -> "pa.RecordBatch":
+    try:
+        return stream.read_next_batch()
+    except (OSError, StopIteration) as error:
+        # Arrow's word for a stream that breaks off in the middle of a message.
+        raise EOFError from error
+
+
+def _report(error: Exception, infile: BufferedReader, outfile: BufferedWriter) -> None:
+    # Imported here for the same reason as above; by now it is loaded.
+    from interbed.spark_ext.handle.errors import planner_error
+
+    # The generated class has its fields set from outside, where no type checker looks.
+    described: Any = planner_error(error)
+    try:
+        outfile.write(_INT.pack(FAILURE) + _INT.pack(described.kind))
+        for text in (described.message, described.detail or ""):
+            content = text.encode()
+            outfile.write(_INT.pack(len(content)) + content)
+        outfile.flush()
+        # The JVM may be sending a batch; were the socket closed now, the report would be lost with what is unread.
+        while infile.read(_DRAIN_BYTES):
+            pass
+    except OSError:
+        # The JVM is gone and needs no report.
+        return
+
+
+def _read_int(infile: BufferedReader) -> int:
+    content = infile.read(_INT.size)
+    if len(content) < _INT.size:
+        raise EOFError
+    number: int = _INT.unpack(content)[0]
+    return number
+
+
+def _read_bytes(infile: BufferedReader) -> bytes:
+    length = _read_int(infile)
+    content = infile.read(length)
+    if len(content) < length:
+        raise EOFError
+    return content

@@ -1,0 +1,1 @@
+"""Scans: planned on the driver, read by workers."""

@@ -1,0 +1,71 @@
+"""Which splits Spark's own Parquet reader may read: those whose files hold the table's rows as they stand.
+
+The reader knows nothing of merging, schema evolution or Paimon's types; a file qualifies when it needs none of that. It
+tells the positions of rows, by which those that deletion vectors mark are left out.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from interbed.storage.base.types.data_type import TIMESTAMPS, AtomicType, DataField, DataType, MultisetType, TypeRoot
+from interbed.storage.meta.schema.table_schema import TableSchema
+from interbed.storage.scan.split import Split
+from interbed.thrift_idl.planner.ttypes import NativeFile
+
+OPTION = "spark.native-read"
+
+# Finer timestamps are written as INT96, which Spark reads as instants whatever the column's type.
+_TIMESTAMP_PRECISION_MAX = 6
+
+
+class NativeFiles:
+    """Decides for the splits of one scan. `fields_of` gives the columns of an older schema by its id."""
+
+    def __init__(
+        self, schema: TableSchema, columns: Sequence[str], fields_of: Callable[[int], tuple[DataField, ...]]
+    ) -> None:
+        self._schema = schema
+        self._fields_of = fields_of
+        self._same_fields: dict[int, bool] = {schema.id: True}
+        folded = [name.lower() for name in schema.names]
+        self._readable = (
+            schema.core.boolean(OPTION, True)
+            # Spark looks columns up without regard to case.
+            and len(set(folded)) == len(folded)
+            and all(name in schema.by_name and _is_readable(schema.by_name[name].type) for name in columns)
+        )
+
+    def of(self, split: Split) -> list[NativeFile]:
+        """The files for Spark's reader; none when the split has to be read by Python."""
+        if not self._readable or not split.raw_convertible or not split.files or split.branch is not None:
+            return []
+        files = []
+        for file in split.files:
+            path = split.path_of(file)
+            # The JVM has its own ways to reach other file systems, with credentials of its own.
+            local = path.startswith("/")
+            if not local or not path.endswith(".parquet") or file.write_cols is not None:
+                return []
+            if not self._has_same_fields(file.schema_id):
+                return []
+            files.append(NativeFile(uri=Path(path).as_uri(), byteSize=file.file_size))
+        return files
+
+    def _has_same_fields(self, schema_id: int) -> bool:
+        same = self._same_fields.get(schema_id)
+        if same is None:
+            same = self._fields_of(schema_id) == self._schema.fields
+            self._same_fields[schema_id] = same
+        return same
+
+
+def _is_readable(data_type: DataType) -> bool:
+    match data_type:
+        case AtomicType(root=TypeRoot.TIME):
+            return False
+        case AtomicType() if data_type.root in TIMESTAMPS:
+            return (data_type.precision or 0) <= _TIMESTAMP_PRECISION_MAX
+        case MultisetType():
+            return False
+        case _:
+            return all(_is_readable(child) for child in data_type.children())

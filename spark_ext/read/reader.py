@@ -1,0 +1,239 @@
+"""Scans: planned on the driver, read by workers in Arrow batches of exactly the schema that Spark expects."""
+
+import json
+import time
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from interbed.spark_ext.handle.hidden_columns import read_with_hidden
+from interbed.spark_ext.handle.metrics import scan_metrics
+from interbed.spark_ext.handle.row_changes import whole_partitions
+from interbed.spark_ext.handle.session_options import TRAVEL_KEYS, read_options
+from interbed.spark_ext.handle.table_handle import TableHandle
+from interbed.spark_ext.read.estimates import estimate_for_spark
+from interbed.spark_ext.read.global_scan import global_rows
+from interbed.spark_ext.read.native import NativeFiles
+from interbed.spark_ext.read.partitioning import partitioning_of
+from interbed.spark_ext.values.predicates import conjunction_of
+from interbed.spark_ext.values.pruned_columns import NarrowedFields
+from interbed.spark_ext.values.spark_types import arrow_schema_for_spark, batch_for_spark
+from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.base.predicate.expr import Predicate
+from interbed.storage.meta.options.stream import OF_ONE_SNAPSHOT
+from interbed.storage.read.audit_read import AuditRead
+from interbed.storage.read.deletions import deletions_in
+from interbed.storage.scan.fallback import fallback_of, plan_rows
+from interbed.storage.scan.plan import Plan
+from interbed.storage.scan.split import Split
+from interbed.storage.scan.starting_point import starting_snapshot
+from interbed.storage.scan.top import Top, splits_of_top
+from interbed.storage.table.read_optimized import ReadOptimizedTable
+from interbed.storage.table.table import Table
+from interbed.storage.views.change_view import ChangeView
+from interbed.thrift_idl.planner.ttypes import ScanPlan, ScanSplit
+
+SNAPSHOT_ID = "scan.snapshot-id"
+_VIEW_ROW_BYTES = 100
+"""What a row of a system table is taken for: the largest of them, the audit log, has one for each row of the table."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadTask:
+    """What all splits of a scan have in common."""
+
+    handle: TableHandle
+    columns: tuple[str, ...]
+    filters: tuple[str, ...]
+    schema_json: str | None = None
+
+    def to_bytes(self) -> bytes:
+        """The task for the workers."""
+        return json.dumps(
+            {
+                "handle": b64encode(self.handle.to_bytes()).decode(),
+                "columns": self.columns,
+                "filters": self.filters,
+                "schema": self.schema_json,
+            }
+        ).encode()
+
+    @staticmethod
+    def from_bytes(content: bytes) -> "ReadTask":
+        """The task of bytes made by to_bytes; raises InvalidInputError for anything else."""
+        try:
+            value = json.loads(content)
+            return ReadTask(
+                handle=TableHandle.from_bytes(b64decode(value["handle"])),
+                columns=tuple(value["columns"]),
+                filters=tuple(value["filters"]),
+                schema_json=value["schema"],
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise InvalidInputError(f"Not a read task: {error}") from error
+
+
+def task_of(handle: TableHandle, request: Any) -> ReadTask:
+    """What a planner.thrift's ScanRequest asks of the workers."""
+    return ReadTask(
+        handle=handle,
+        columns=tuple(request.columns),
+        filters=tuple(request.filters),
+        schema_json=request.schemaJson,
+    )
+
+
+def plan_scan(handle: TableHandle, request: Any) -> ScanPlan:
+    """The plan for planner.thrift's ScanRequest: splits of the handle's snapshot, pruned by filters and limit."""
+    handle = as_read(handle, request.options)
+    predicate = conjunction_of(request.filters, handle.fields)
+    task = task_of(handle, request)
+    if handle.view is not None:
+        return _plan_view(task, request.limit)
+    if handle.snapshot_id is None and fallback_of(handle.open().store) is None:
+        nothing = _description(None, [], task.columns, request.limit)
+        return ScanPlan(task=task.to_bytes(), splits=[], rowCount=0, byteSize=0, description=nothing)
+    start = time.monotonic()
+    table, plan = planned(handle, predicate, request.limit)
+    top = _top(handle, table, request)
+    if top is not None:
+        kept = splits_of_top(table.store, plan.splits, top)
+        files, rows = sum(len(split.files) for split in kept), sum(split.row_count for split in kept)
+        plan = replace(plan, splits=kept, statistics=replace(plan.statistics, files_planned=files, rows_planned=rows))
+    planning_millis = round((time.monotonic() - start) * 1000)
+    native = NativeFiles(table.schema, task.columns, lambda schema_id: table.store.schemas.schema(schema_id).fields)
+    splits = [split_for_spark(split, native) for split in plan.splits]
+    partitioned = partitioning_of(table.schema, plan.splits) if request.partitioned else None
+    if partitioned is not None:
+        for split, key in zip(splits, partitioned[1], strict=True):
+            split.key = key
+    return ScanPlan(
+        task=task.to_bytes(),
+        splits=splits,
+        rowCount=sum(split.row_count for split in plan.splits),
+        byteSize=sum(split.byte_size for split in plan.splits),
+        description=_description(handle.snapshot_id, splits, task.columns, request.limit, top),
+        partitioning=None if partitioned is None else partitioned[0],
+        estimate=estimate_for_spark(handle, table, plan, request),
+        metrics=scan_metrics(plan, planning_millis),
+    )
+
+
+def planned(handle: TableHandle, predicate: Predicate | None, limit: int | None = None) -> tuple[Table, Plan]:
+    """The table of a handle, and the plan of a read."""
+    table = handle.open()
+    if handle.is_read_optimized:
+        table = ReadOptimizedTable.of(table)
+    # Other modes than a snapshot's look at the files of several; these see the newest when the read is planned.
+    snapshot_id = handle.snapshot_id if table.options.startup_mode in OF_ONE_SNAPSHOT else None
+    with handle.being_read():
+        if isinstance(table, ReadOptimizedTable):
+            return table, table.new_scan(predicate=predicate, limit=limit, snapshot_id=snapshot_id).plan()
+        return table, plan_rows(table.store, predicate=predicate, limit=limit, snapshot_id=snapshot_id)
+
+
+def _plan_view(task: ReadTask, limit: int | None) -> ScanPlan:
+    """The plan of a system table: what is known of a table is read by one task."""
+    snapshot = starting_snapshot(task.handle.open().store, task.handle.snapshot_id)
+    rows = 0 if snapshot is None else snapshot.total_record_count
+    split = ScanSplit(payload=b"", rowCount=rows, byteSize=rows * _VIEW_ROW_BYTES, nativeFiles=[], preferredHosts=[])
+    description = _description(task.handle.snapshot_id, [split], task.columns, limit)
+    return ScanPlan(
+        task=task.to_bytes(), splits=[split], rowCount=rows, byteSize=split.byteSize, description=description
+    )
+
+
+def as_read(handle: TableHandle, options: Mapping[str, str]) -> TableHandle:
+    """The handle with the options of this read and the snapshot that they mean."""
+    read = replace(handle, dynamic_options=read_options(handle.dynamic_options, options))
+    if TRAVEL_KEYS.isdisjoint(options):
+        return read
+    snapshot = starting_snapshot(replace(read, snapshot_id=None).open().store)
+    return replace(read, snapshot_id=None if snapshot is None else snapshot.id)
+
+
+def split_for_spark(split: Split, native: NativeFiles | None, *, holds_rows: bool = False) -> ScanSplit:
+    """A split on its way to Spark. `holds_rows` says that the files of any split hold the rows that it tells."""
+    told = replace(split, raw_convertible=not split.deletion_files) if holds_rows else split
+    files = native.of(told) if native is not None else []
+    return ScanSplit(
+        payload=split.to_bytes(),
+        rowCount=split.row_count,
+        byteSize=split.byte_size,
+        nativeFiles=files,
+        preferredHosts=[],
+        hasDeletions=bool(files and split.deletion_files) or None,
+    )
+
+
+def _top(handle: TableHandle, table: Table, request: Any) -> Top | None:
+    """The rows that suffice, where the plan's files hold exactly the rows that are meant, and are this branch's."""
+    asked = request.top
+    if asked is None or whole_partitions(handle.schema, request.filters) is None or fallback_of(table.store):
+        return None
+    return Top(column=asked.column, count=asked.count, descending=asked.descending, nulls_first=bool(asked.nullsFirst))
+
+
+def _description(
+    snapshot_id: int | None,
+    splits: Sequence[ScanSplit],
+    columns: Sequence[str],
+    limit: int | None,
+    top: Top | None = None,
+) -> str:
+    """What EXPLAIN shows; `native` counts the splits that Spark's own reader reads."""
+    facts = {
+        "snapshot": "none" if snapshot_id is None else str(snapshot_id),
+        "splits": str(len(splits)),
+        "native": str(sum(1 for split in splits if split.nativeFiles)),
+        "columns": f"[{', '.join(columns)}]",
+    }
+    if limit is not None:
+        facts["limit"] = str(limit)
+    if top is not None:
+        facts["top"] = f"{top.count} by {top.column}"
+    return f"({', '.join(f'{name}={value}' for name, value in facts.items())})"
+
+
+def read_split(task: bytes, split: bytes) -> Iterator[pa.RecordBatch]:
+    """The rows of a split in batches of the schema that Spark expects, columns in the task's order."""
+    read_task = ReadTask.from_bytes(task)
+    handle = read_task.handle
+    by_name = {field.name: field for field in (*handle.fields, *handle.hidden_fields)}
+    fields = [by_name[name] for name in read_task.columns]
+    narrow = NarrowedFields.of(fields, read_task.schema_json)
+    arrow = arrow_schema_for_spark(narrow.fields)
+    with handle.being_read():
+        for batch in _batches(read_task, conjunction_of(read_task.filters, handle.fields), split):
+            if batch.num_rows:
+                yield batch_for_spark(narrow.apply(batch), arrow)
+
+
+def deleted_positions(task: bytes, split: bytes) -> Iterator[bytes]:
+    """For each file of a split the positions of its deleted rows, ascending, each in eight big-endian bytes.
+
+    Raises CorruptFileError naming an index file that can't be read.
+    """
+    planned_split = Split.from_bytes(split)
+    file_io = ReadTask.from_bytes(task).handle.open().store.file_io
+    deleted_of = deletions_in(file_io, planned_split.deletion_files)
+    for file in planned_split.files:
+        deleted = deleted_of(file)
+        yield b"" if deleted is None else deleted.positions.astype(">i8").tobytes()
+
+
+def _batches(task: ReadTask, predicate: Predicate | None, split: bytes) -> Iterable[pa.RecordBatch]:
+    if task.handle.is_global:
+        return global_rows(split)
+    view = task.handle.view
+    if view is None:
+        return read_with_hidden(task.handle.open(), task.columns, predicate, Split.from_bytes(split))
+    if isinstance(view, ChangeView) and split:
+        # Of a stream, which is planned by splits.
+        return AuditRead(view.store, task.columns, predicate, packed=view.packed).to_batches(Split.from_bytes(split))
+    if task.handle.snapshot_id is not None and view.store.options.startup_mode in OF_ONE_SNAPSHOT:
+        view = view.copy({SNAPSHOT_ID: str(task.handle.snapshot_id)})
+    return view.scan(task.columns, predicate).to_arrow_batch_reader()

@@ -1,0 +1,110 @@
+"""Streams: a table's changes as micro-batches of Structured Streaming.
+
+The JVM keeps positions in Spark's checkpoint and asks here where the next batch ends and what its splits are; workers
+read these as those of any scan. Of the table itself a stream has the rows that are added or updated, of its audit log
+and binlog all changes.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from interbed.spark_ext.handle.session_options import read_options
+from interbed.spark_ext.handle.table_handle import TableHandle
+from interbed.spark_ext.read.native import NativeFiles
+from interbed.spark_ext.read.reader import ReadTask, split_for_spark
+from interbed.storage.base.errors import InvalidOptionError, NotSupportedError, SnapshotNotFoundError
+from interbed.storage.meta.options.stream import READ_CHANGELOG
+from interbed.storage.views.stream.micro_batches import BatchLimits, MicroBatches
+from interbed.storage.views.stream.position import StreamPosition
+from interbed.storage.views.system.table import SystemTable
+from interbed.thrift_idl.planner.ttypes import ScanPlan, StreamInfo, StreamLimits
+
+_ANEW = "In Spark a stream starts anew with another checkpointLocation."
+
+
+def open_stream(handle: TableHandle, request: Any) -> StreamInfo:
+    """What planner.thrift's ScanRequest asks for as a stream; raises for what can't be one, before the query starts."""
+    # Of no snapshot, so that options which name one say where the stream begins.
+    options = read_options(handle.dynamic_options, request.options)
+    handle = replace(handle, snapshot_id=None, dynamic_options=options)
+    name = f"{handle.database}.{handle.table}"
+    view = handle.view
+    if isinstance(view, SystemTable) or handle.is_global:
+        raise NotSupportedError(
+            f"The system table '{name}' has no changes to stream; those with changes are $audit_log and $binlog."
+        )
+    table = handle.open()
+    if view is None and table.options.reads_changelog:
+        raise InvalidOptionError(
+            f"With '{READ_CHANGELOG}' the table '{name}' has one more column, which Spark must see when it looks it "
+            f"up: stream '{name}$audit_log' instead, or load the table by its path."
+        )
+    # Refused now, not when the first batch is planned.
+    _ = table.options.startup_mode
+    task = ReadTask(handle=handle, columns=tuple(request.columns), filters=(), schema_json=request.schemaJson)
+    given = table.options
+    min_rows, max_delay = given.min_rows_per_trigger or (None, None)
+    limits = StreamLimits(
+        maxFiles=given.max_files_per_trigger,
+        maxBytes=given.max_bytes_per_trigger,
+        maxRows=given.max_rows_per_trigger,
+        minRows=min_rows,
+        maxDelayMillis=max_delay,
+    )
+    _limits(limits)
+    return StreamInfo(task=task.to_bytes(), limits=limits)
+
+
+class SparkStream:
+    """The stream of a task that `open_stream` made. Errors are those of MicroBatches."""
+
+    def __init__(self, task: bytes) -> None:
+        self._task = ReadTask.from_bytes(task)
+        self._table = self._task.handle.open()
+        self._batches = MicroBatches(self._table.store)
+
+    def start(self) -> str:
+        """Where the stream begins if it begins now."""
+        return self._batches.start().to_json()
+
+    def newest(self) -> int | None:
+        """The newest snapshot."""
+        return self._batches.newest()
+
+    def advance(self, after: str, limits: Any, last_snapshot: int | None) -> str | None:
+        """Where the next micro-batch ends; None when there is nothing, or not enough, to read."""
+        position = StreamPosition.from_json(after)
+        try:
+            end = self._batches.advance(position, _limits(limits), last_snapshot=last_snapshot)
+        except SnapshotNotFoundError as error:
+            raise SnapshotNotFoundError(f"{error} {_ANEW}") from error
+        return None if end is None else end.to_json()
+
+    def plan(self, after: str, end: str) -> ScanPlan:
+        """The splits between two positions."""
+        try:
+            splits = self._batches.splits(StreamPosition.from_json(after), StreamPosition.from_json(end))
+        except SnapshotNotFoundError as error:
+            raise SnapshotNotFoundError(f"{error} {_ANEW}") from error
+        schemas = self._table.store.schemas
+        native: NativeFiles | None = None
+        if self._task.handle.view is None:
+            native = NativeFiles(
+                self._table.schema, self._task.columns, lambda schema_id: schemas.schema(schema_id).fields
+            )
+        append_only = not self._table.schema.has_primary_key
+        return ScanPlan(
+            task=self._task.to_bytes(),
+            splits=[split_for_spark(split, native, holds_rows=append_only) for split in splits],
+            rowCount=sum(split.row_count for split in splits),
+            byteSize=sum(split.byte_size for split in splits),
+            description=f"({len(splits)} splits up to {end})",
+        )
+
+    def commit(self, end: str) -> None:
+        """Advance the table's consumer, if the stream has one."""
+        self._batches.commit(StreamPosition.from_json(end))
+
+
+def _limits(limits: Any) -> BatchLimits:
+    return BatchLimits(files=limits.maxFiles, size=limits.maxBytes, rows=limits.maxRows, min_rows=limits.minRows)

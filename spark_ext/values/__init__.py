@@ -1,0 +1,1 @@
+"""Types, values and predicates on their way between Spark and storage."""

@@ -1,0 +1,82 @@
+"""Values of partition columns on their way between Spark and the table.
+
+As in filters: numbers that JSON can't carry exactly are strings, binary values base64, dates days and timestamps
+microseconds since 1970-01-01.
+"""
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from interbed.storage.base.row.values import (
+    EPOCH,
+    EPOCH_UTC,
+    days_to_value,
+    millis_to_time,
+    value_to_days,
+    value_to_millis,
+)
+from interbed.storage.base.types.data_type import BINARIES, AtomicType, DataField, TypeRoot, is_atomic
+
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def spec_from_spark(text: str, fields: Sequence[DataField]) -> dict[str, Any]:
+    """A (partial) partition of planner.thrift's specJson, with Python values; `fields` are the partition columns."""
+    by_name = {f.name: f for f in fields}
+    return {
+        name: None if value is None else _from_spark(value, by_name[name]) for name, value in json.loads(text).items()
+    }
+
+
+def values_to_spark(values: Sequence[object], fields: Sequence[DataField]) -> str:
+    """planner.thrift's valuesJson of a partition's values in the order of the columns."""
+    return json.dumps(
+        [None if v is None else _to_spark(v, f) for v, f in zip(values, fields, strict=True)], ensure_ascii=False
+    )
+
+
+def agrees(spec: Mapping[str, Any], values: Sequence[object], fields: Sequence[DataField]) -> bool:
+    """Whether a partition is one that the (partial) specification means."""
+    return all(f.name not in spec or spec[f.name] == v for f, v in zip(fields, values, strict=True))
+
+
+def _root(field: DataField) -> TypeRoot | None:
+    return field.type.root if isinstance(field.type, AtomicType) else None
+
+
+def _from_spark(value: Any, field: DataField) -> Any:
+    match _root(field):
+        case TypeRoot.DATE:
+            return days_to_value(value)
+        case TypeRoot.TIME:
+            return millis_to_time(value)
+        case TypeRoot.TIMESTAMP:
+            return EPOCH + timedelta(microseconds=value)
+        case TypeRoot.TIMESTAMP_LTZ:
+            return EPOCH_UTC + timedelta(microseconds=value)
+        case TypeRoot.DECIMAL:
+            return Decimal(value)
+        case TypeRoot.FLOAT | TypeRoot.DOUBLE:
+            return float(value)
+        case root if root in BINARIES:
+            return b64decode(value)
+        case _:
+            return value
+
+
+def _to_spark(value: Any, field: DataField) -> Any:
+    if isinstance(value, datetime):
+        return (value - (EPOCH if value.tzinfo is None else EPOCH_UTC)) // _MICROSECOND
+    if isinstance(value, date):
+        return value_to_days(value)
+    if isinstance(value, bytes):
+        return b64encode(value).decode()
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    if isinstance(value, float):
+        return repr(value)
+    return value_to_millis(value) if is_atomic(field.type, TypeRoot.TIME) else value

@@ -1,0 +1,241 @@
+"""Filters that Spark offers, as predicates of the storage layer.
+
+A filter comes as a JSON tree of typed values (spark_ext/jvm/src/interbed/spark/PredicateJson.java writes it):
+
+    {"op": "AND", "args": [{"op": "=", "args": [{"column": ["id"]}, {"type": "integer", "value": 3}]}, …]}
+
+Where Spark's semantics and the storage layer's could differ, the filter is not used; Spark then applies it by itself.
+"""
+
+import json
+import struct
+from base64 import b64decode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from enum import IntEnum
+from typing import Any
+
+from interbed.storage.base.errors import FilterError
+from interbed.storage.base.predicate.expr import (
+    And,
+    Comparison,
+    Contains,
+    EndsWith,
+    In,
+    IsNotNull,
+    IsNull,
+    Not,
+    Op,
+    Or,
+    Predicate,
+    StartsWith,
+    bind,
+)
+from interbed.storage.base.types.data_type import TIMESTAMPS, AtomicType, DataField, TypeRoot, is_atomic
+
+EPOCH_DAY = date(1970, 1, 1)
+EPOCH = datetime(1970, 1, 1)
+EPOCH_UTC = datetime(1970, 1, 1, tzinfo=UTC)
+
+_COMPARISONS = {"=": Op.EQ, "<>": Op.NE, "<": Op.LT, "<=": Op.LE, ">": Op.GT, ">=": Op.GE}
+_MIRRORED = {Op.EQ: Op.EQ, Op.NE: Op.NE, Op.LT: Op.GT, Op.LE: Op.GE, Op.GT: Op.LT, Op.GE: Op.LE}
+_TEXT = {"STARTS_WITH": StartsWith, "ENDS_WITH": EndsWith, "CONTAINS": Contains}
+
+# For Spark NaN is greater than every number and equal to itself; these comparisons are right either way as long as the
+# literal is a number, because a NaN in the column makes them false for Spark and for Arrow alike.
+_FLOAT_SAFE = frozenset({Op.EQ, Op.LT, Op.LE})
+
+
+class Handling(IntEnum):
+    """What becomes of a filter; the numbers are those of planner.thrift."""
+
+    IGNORED = 0
+    PRUNES = 1
+    EXACT = 2
+
+
+class _UnusableError(Exception):
+    """The filter, or a part that it depends on, has no counterpart."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Literal:
+    value: Any
+
+
+def predicate_of(tree: str, fields: Sequence[DataField]) -> Predicate | None:
+    """The bound predicate of a filter; None when it must be left to Spark."""
+    try:
+        return bind(_predicate(json.loads(tree), {f.name: f for f in fields}), fields)
+    except (_UnusableError, FilterError, OverflowError):
+        return None
+
+
+def conjunction_of(trees: Sequence[str], fields: Sequence[DataField]) -> Predicate | None:
+    """All filters that can be used, joined by AND; None for none."""
+    usable = [p for p in (predicate_of(tree, fields) for tree in trees) if p is not None]
+    if len(usable) < 2:
+        return usable[0] if usable else None
+    return And(tuple(usable))
+
+
+def handling_of(tree: str, fields: Sequence[DataField], partition_keys: Sequence[str]) -> Handling:
+    """What a scan makes of the filter: filters on partition columns alone decide about whole partitions, exactly."""
+    if predicate_of(tree, fields) is None:
+        return Handling.IGNORED
+    by_name = {f.name: f for f in fields}
+    columns = columns_of(json.loads(tree))
+    exact = all(
+        c in partition_keys and not is_atomic(by_name[c].type, TypeRoot.FLOAT, TypeRoot.DOUBLE) for c in columns
+    )
+    return Handling.EXACT if exact and columns else Handling.PRUNES
+
+
+def columns_of(node: Mapping[str, Any]) -> set[str]:
+    """The columns that a tree mentions."""
+    if "column" in node:
+        return {".".join(node["column"])}
+    return set().union(*(columns_of(child) for child in node.get("args", ())), set())
+
+
+def partition_of(
+    trees: Sequence[str], fields: Sequence[DataField], partition_keys: Sequence[str]
+) -> dict[str, Any] | None:
+    """The static partition that an overwrite names: a value for some partition columns, {} for the whole table.
+
+    None when the filters say anything but `partition column = value`.
+    """
+    by_name = {f.name: f for f in fields}
+    partition: dict[str, Any] = {}
+    for tree in trees:
+        for node in _conjuncts(json.loads(tree)):
+            if node.get("op") == "ALWAYS_TRUE":
+                continue
+            try:
+                column, value = _equality(node, by_name)
+            except _UnusableError:
+                return None
+            if column not in partition_keys or column in partition:
+                return None
+            partition[column] = value
+    return partition
+
+
+def _conjuncts(node: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    if node.get("op") == "AND":
+        return [part for child in node["args"] for part in _conjuncts(child)]
+    return [node]
+
+
+def _equality(node: Mapping[str, Any], fields: Mapping[str, DataField]) -> tuple[str, Any]:
+    arguments = node.get("args", [])
+    if node.get("op") == "IS_NULL":
+        return _field(arguments[0], fields).name, None
+    if node.get("op") not in ("=", "<=>"):
+        raise _UnusableError
+    field = _field(arguments[0], fields)
+    return field.name, _literal(arguments[1], field).value
+
+
+def _predicate(node: Mapping[str, Any], fields: Mapping[str, DataField], *, negated: bool = False) -> Predicate:
+    operator = node.get("op", "")
+    arguments = node.get("args", [])
+    if operator in ("AND", "OR"):
+        parts = tuple(_predicate(a, fields, negated=negated) for a in arguments)
+        return And(parts) if operator == "AND" else Or(parts)
+    if operator == "NOT":
+        return Not(_predicate(arguments[0], fields, negated=not negated))
+    if operator in ("IS_NULL", "IS_NOT_NULL"):
+        # A nested column's name has several parts; only whole columns have statistics and are filtered.
+        name = _field(arguments[0], fields, atomic=False).name
+        return IsNull(name) if operator == "IS_NULL" else IsNotNull(name)
+    if operator in _COMPARISONS:
+        return _comparison(_COMPARISONS[operator], arguments, fields, negated)
+    if operator == "<=>":
+        field = _field(arguments[0], fields)
+        value = _literal(arguments[1], field).value
+        _check_float(field, Op.EQ, [value], negated)
+        # Of a null column value this is false and not unknown, which makes a difference under NOT.
+        if value is None:
+            return IsNull(field.name)
+        return And((IsNotNull(field.name), Comparison(Op.EQ, field.name, value)))
+    if operator == "IN":
+        field = _field(arguments[0], fields)
+        values = [_literal(a, field).value for a in arguments[1:]]
+        _check_float(field, Op.EQ, values, negated)
+        known = tuple(v for v in values if v is not None)
+        # A null among the values never selects a row, but under NOT it keeps any from being selected.
+        if not known or (negated and len(known) < len(values)):
+            raise _UnusableError
+        return In(field.name, known)
+    if operator in _TEXT:
+        field = _field(arguments[0], fields)
+        value = _literal(arguments[1], field).value
+        if not is_atomic(field.type, TypeRoot.VARCHAR) or value is None:
+            raise _UnusableError
+        return _TEXT[operator](field.name, value)
+    raise _UnusableError
+
+
+def _comparison(op: Op, arguments: Sequence[Any], fields: Mapping[str, DataField], negated: bool) -> Predicate:
+    left, right = arguments
+    if "column" not in left:
+        left, right, op = right, left, _MIRRORED[op]
+    field = _field(left, fields)
+    value = _literal(right, field).value
+    if value is None:
+        # Never true; Spark folds it away before it comes here.
+        raise _UnusableError
+    _check_float(field, op, [value], negated)
+    return Comparison(op, field.name, value)
+
+
+def _field(node: Mapping[str, Any], fields: Mapping[str, DataField], *, atomic: bool = True) -> DataField:
+    path = node.get("column", ())
+    field = fields.get(path[0]) if len(path) == 1 else None
+    if field is None or (atomic and not isinstance(field.type, AtomicType)):
+        raise _UnusableError
+    if is_atomic(field.type, TypeRoot.CHAR, TypeRoot.TIME) and atomic:
+        # Spark compares CHAR padded with blanks, and sees TIME as a number.
+        raise _UnusableError
+    if is_atomic(field.type, *TIMESTAMPS) and isinstance(field.type, AtomicType) and (field.type.precision or 0) > 6:
+        # Spark compares what is left after the nanoseconds are cut off.
+        raise _UnusableError
+    return field
+
+
+def _check_float(field: DataField, op: Op, values: Sequence[Any], negated: bool) -> None:
+    if not is_atomic(field.type, TypeRoot.FLOAT, TypeRoot.DOUBLE):
+        return
+    if negated or op not in _FLOAT_SAFE or any(v is not None and v != v for v in values):
+        raise _UnusableError
+
+
+def _literal(node: Mapping[str, Any], field: DataField) -> _Literal:
+    if "value" not in node:
+        raise _UnusableError
+    value = node["value"]
+    if value is None:
+        return _Literal(None)
+    match node["type"].partition("(")[0]:
+        case "boolean" | "byte" | "short" | "integer" | "long" | "string" | "varchar":
+            return _Literal(value)
+        case "float":
+            # The number that the text stands for as a float, so that it equals the column's value in either width.
+            return _Literal(struct.unpack("f", struct.pack("f", float(value)))[0])
+        case "double":
+            return _Literal(float(value))
+        case "decimal":
+            return _Literal(Decimal(value))
+        case "binary":
+            return _Literal(b64decode(value))
+        case "date":
+            return _Literal(EPOCH_DAY + timedelta(days=value))
+        case "timestamp_ntz":
+            return _Literal(EPOCH + timedelta(microseconds=value))
+        case "timestamp":
+            return _Literal(EPOCH_UTC + timedelta(microseconds=value))
+        case _:
+            raise _UnusableError

@@ -1,0 +1,262 @@
+"""Paimon's logical types as Spark's, and the Arrow types in which values travel between Python and Spark.
+
+The mapping is that of Paimon's Spark connector: TIMESTAMP is TIMESTAMP_NTZ, TIMESTAMP_LTZ is TIMESTAMP (both in
+microseconds), TIME is INT (milliseconds of the day), MULTISET is MAP<element, INT>, BINARY and VARBINARY are BINARY,
+a VARCHAR of the greatest length is STRING.
+
+Spark's schemas are JSON (`StructType.json`): a name for an atomic type, an object for a nested one.
+"""
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from interbed.spark_ext.values.defaults import default_from_spark, default_to_spark
+from interbed.spark_ext.values.timestamps import rounded_down
+from interbed.storage.base.errors import InvalidInputError, NotSupportedError
+from interbed.storage.base.types.arrow import FieldIds, type_to_arrow
+from interbed.storage.base.types.data_type import (
+    MAX_LENGTH,
+    ArrayType,
+    AtomicType,
+    DataField,
+    DataType,
+    MapType,
+    MultisetType,
+    RowType,
+    TypeRoot,
+)
+
+COMMENT = "comment"
+CURRENT_DEFAULT = "CURRENT_DEFAULT"
+CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
+COLLATIONS = "__COLLATIONS"
+
+# Spark's timestamps count microseconds; the columns that it makes are declared so.
+SPARK_PRECISION = 6
+
+_TO_SPARK = {
+    TypeRoot.BOOLEAN: "boolean",
+    TypeRoot.TINYINT: "byte",
+    TypeRoot.SMALLINT: "short",
+    TypeRoot.INT: "integer",
+    TypeRoot.BIGINT: "long",
+    TypeRoot.FLOAT: "float",
+    TypeRoot.DOUBLE: "double",
+    TypeRoot.BINARY: "binary",
+    TypeRoot.VARBINARY: "binary",
+    TypeRoot.DATE: "date",
+    TypeRoot.TIME: "integer",
+    TypeRoot.TIMESTAMP: "timestamp_ntz",
+    TypeRoot.TIMESTAMP_LTZ: "timestamp",
+}
+_FROM_SPARK = {
+    "boolean": AtomicType(TypeRoot.BOOLEAN),
+    "byte": AtomicType(TypeRoot.TINYINT),
+    "short": AtomicType(TypeRoot.SMALLINT),
+    "integer": AtomicType(TypeRoot.INT),
+    "long": AtomicType(TypeRoot.BIGINT),
+    "float": AtomicType(TypeRoot.FLOAT),
+    "double": AtomicType(TypeRoot.DOUBLE),
+    "string": AtomicType(TypeRoot.VARCHAR, length=MAX_LENGTH),
+    "binary": AtomicType(TypeRoot.VARBINARY, length=MAX_LENGTH),
+    "date": AtomicType(TypeRoot.DATE),
+    "timestamp_ntz": AtomicType(TypeRoot.TIMESTAMP, precision=SPARK_PRECISION),
+    "timestamp": AtomicType(TypeRoot.TIMESTAMP_LTZ, precision=SPARK_PRECISION),
+}
+_SIZED = re.compile(r"^(char|varchar|decimal)\((\d+)(?:,\s*(-?\d+))?\)$")
+
+
+def type_to_spark(data_type: DataType) -> Any:
+    """The JSON value of the Spark type for a logical type."""
+    match data_type:
+        case AtomicType(root=TypeRoot.DECIMAL):
+            return f"decimal({data_type.precision},{data_type.scale})"
+        case AtomicType(root=TypeRoot.CHAR):
+            return f"char({data_type.length})"
+        case AtomicType(root=TypeRoot.VARCHAR):
+            return "string" if data_type.length == MAX_LENGTH else f"varchar({data_type.length})"
+        case AtomicType(root=root):
+            return _TO_SPARK[root]
+        case ArrayType(element=element):
+            return {"type": "array", "elementType": type_to_spark(element), "containsNull": element.nullable}
+        case MapType(key=key, value=value):
+            return _map_to_spark(key, type_to_spark(value), value.nullable)
+        case MultisetType(element=element):
+            return _map_to_spark(element, "integer", False)
+        case RowType(fields=fields):
+            return _struct(fields)
+        case _:
+            raise NotSupportedError(f"Spark has no type for {data_type!r}.")
+
+
+def _map_to_spark(key: DataType, value: Any, value_contains_null: bool) -> dict[str, Any]:
+    return {
+        "type": "map",
+        "keyType": type_to_spark(key),
+        "valueType": value,
+        "valueContainsNull": value_contains_null,
+    }
+
+
+def _struct(fields: Sequence[DataField]) -> dict[str, Any]:
+    return {"type": "struct", "fields": [_field_to_spark(f) for f in fields]}
+
+
+def _field_to_spark(field: DataField) -> dict[str, Any]:
+    metadata = {}
+    if field.description:
+        metadata[COMMENT] = field.description
+    if field.default_value is not None:
+        default = default_to_spark(field.default_value, field.type, column=field.name)
+        if default is not None:
+            metadata[CURRENT_DEFAULT] = default
+    return {
+        "name": field.name,
+        "type": type_to_spark(field.type),
+        "nullable": field.type.nullable,
+        "metadata": metadata,
+    }
+
+
+def schema_to_spark(fields: Sequence[DataField]) -> str:
+    """Spark's StructType of a table's columns, as JSON."""
+    return json.dumps(_struct(fields))
+
+
+def schema_from_spark(text: str) -> tuple[DataField, ...]:
+    """The columns of a StructType given as JSON, with fresh field ids; raises NotSupportedError naming the column."""
+    return _fields_from_spark(json.loads(text)["fields"], FieldIds(), "")
+
+
+def type_from_spark(value: Any, *, column: str, ids: FieldIds | None = None) -> DataType:
+    """The logical type, admitting nulls, for a Spark type's JSON value; `column` names it in errors."""
+    ids = ids or FieldIds()
+    if isinstance(value, str):
+        return _atomic_from_spark(value, column)
+    match value["type"]:
+        case "array":
+            element = type_from_spark(value["elementType"], column=column, ids=ids)
+            return ArrayType(element.with_nullable(value["containsNull"]))
+        case "map":
+            key = type_from_spark(value["keyType"], column=column, ids=ids)
+            item = type_from_spark(value["valueType"], column=column, ids=ids)
+            return MapType(key.with_nullable(False), item.with_nullable(value["valueContainsNull"]))
+        case "struct":
+            return RowType(_fields_from_spark(value["fields"], ids, f"{column}."))
+        case kind:
+            raise NotSupportedError(f"The column '{column}' has the Spark type '{kind}', which tables can't hold.")
+
+
+def _fields_from_spark(values: Sequence[dict[str, Any]], ids: FieldIds, prefix: str) -> tuple[DataField, ...]:
+    # Ids go to the fields of one level before those nested in them, as in the format's own numbering.
+    numbered = [(ids.take(), value) for value in values]
+    return tuple(_field_from_spark(number, value, ids, prefix) for number, value in numbered)
+
+
+def _field_from_spark(number: int, value: dict[str, Any], ids: FieldIds, prefix: str) -> DataField:
+    name = value["name"]
+    metadata = value.get("metadata") or {}
+    if metadata.get(COLLATIONS):
+        raise NotSupportedError(f"The column '{prefix}{name}' has a collation; tables compare strings by their bytes.")
+    # In a query's schema CHAR(n) is a string whose metadata remembers the declared type.
+    declared = metadata.get(CHAR_VARCHAR, value["type"]) if value["type"] == "string" else value["type"]
+    data_type = type_from_spark(declared, column=f"{prefix}{name}", ids=ids)
+    default = metadata.get(CURRENT_DEFAULT)
+    return DataField(
+        id=number,
+        name=name,
+        type=data_type.with_nullable(value["nullable"]),
+        description=metadata.get(COMMENT),
+        default_value=None if default is None else default_from_spark(default, data_type, column=f"{prefix}{name}"),
+    )
+
+
+def _atomic_from_spark(name: str, column: str) -> AtomicType:
+    known = _FROM_SPARK.get(name)
+    if known is not None:
+        return known
+    sized = _SIZED.match(name)
+    if sized is None:
+        raise NotSupportedError(f"The column '{column}' has the Spark type '{name}', which tables can't hold.")
+    kind, first, second = sized.groups()
+    if kind == "decimal":
+        return AtomicType(TypeRoot.DECIMAL, precision=int(first), scale=int(second or 0))
+    return AtomicType(TypeRoot.CHAR if kind == "char" else TypeRoot.VARCHAR, length=int(first))
+
+
+# -- Arrow -------------------------------------------------------------------------------------------------------------
+
+
+def arrow_for_spark(data_type: DataType) -> pa.DataType:
+    """The Arrow type that Spark's column vectors take for values of a logical type."""
+    match data_type:
+        case AtomicType(root=TypeRoot.TIMESTAMP):
+            return pa.timestamp("us")
+        case AtomicType(root=TypeRoot.TIMESTAMP_LTZ):
+            return pa.timestamp("us", tz="UTC")
+        case AtomicType(root=TypeRoot.TIME):
+            return pa.int32()
+        case ArrayType(element=element):
+            return pa.list_(pa.field("element", arrow_for_spark(element), element.nullable))
+        case MapType(key=key, value=value):
+            return _arrow_map(arrow_for_spark(key), pa.field("value", arrow_for_spark(value), value.nullable))
+        case MultisetType(element=element):
+            return _arrow_map(arrow_for_spark(element), pa.field("value", pa.int32(), nullable=False))
+        case RowType(fields=fields):
+            return pa.struct([pa.field(f.name, arrow_for_spark(f.type), f.type.nullable) for f in fields])
+        case _:
+            return type_to_arrow(data_type)
+
+
+def _arrow_map(key: pa.DataType, value: "pa.Field[pa.DataType]") -> pa.DataType:
+    # The stubs know types as arguments only, and types alone can't say that a value is never null.
+    result: pa.DataType = pa.map_(pa.field("key", key, nullable=False), value)  # type: ignore[call-overload]
+    return result
+
+
+def arrow_schema_for_spark(fields: Sequence[DataField]) -> pa.Schema:
+    """The exact Arrow schema of the batches that Spark reads."""
+    return pa.schema([pa.field(f.name, arrow_for_spark(f.type), f.type.nullable) for f in fields])
+
+
+def batch_for_spark(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """A batch of a read in the schema that Spark expects; columns are matched by position.
+
+    Timestamps of nanoseconds lose what Spark can't hold, downwards.
+    """
+    if len(schema) == 0:
+        # A batch without columns still counts rows; from_arrays would forget them.
+        return batch.select([])
+    columns = [
+        column if column.type.equals(field.type) else rounded_down(column, field.type, safe=False)
+        for column, field in zip(batch.columns, schema, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def batch_from_spark(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """A batch of Spark's rows in the table's Arrow types; columns are matched by name.
+
+    Timestamps are cut to the column's precision, as Paimon cuts them. Raises InvalidInputError for values that no
+    cast can bring into the column's type.
+    """
+    names = batch.schema.names
+    columns = []
+    fields = []
+    for name, column in zip(names, batch.columns, strict=True):
+        index = schema.get_field_index(name)
+        target = column.type if index < 0 else schema.field(index).type
+        if not column.type.equals(target):
+            # Only timestamps may lose something; an integer that does not fit must not wrap around.
+            cut = pa.types.is_timestamp(target)
+            try:
+                column = rounded_down(column, target, safe=not cut)
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+                raise InvalidInputError(f"Values of the column '{name}' do not fit into {target}: {error}") from error
+        columns.append(column)
+        fields.append(pa.field(name, target))
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))

@@ -1,0 +1,1 @@
+"""Writes: tasks write files, one commit on the driver shows them."""

@@ -1,0 +1,186 @@
+"""Streams into a table: every micro-batch is one commit, exactly once.
+
+Spark plans a micro-batch again, with the same number and the same rows, until its own log says that it was committed.
+Commits are made by the query's id, which lives as long as its checkpoint, and numbered as the micro-batches are; so one
+that was committed before is recognised, and what was written for it again is deleted. The files of a micro-batch bear
+the name of a job of their own; what a driver that died has left is removed when the query next writes.
+"""
+
+import json
+import uuid
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from interbed.spark_ext.handle.session_options import read_options
+from interbed.spark_ext.handle.table_handle import TableHandle
+from interbed.spark_ext.values.spark_types import type_from_spark
+from interbed.spark_ext.write.writer import CommitToken, files_with_prefix
+from interbed.storage.base.errors import (
+    CommitStateUnknownError,
+    InvalidInputError,
+    NotSupportedError,
+    SchemaMismatchError,
+)
+from interbed.storage.base.types.arrow import type_to_arrow
+from interbed.storage.base.types.data_type import DataField
+from interbed.storage.commit.epochs import EpochCommit
+from interbed.storage.table.table import Table
+from interbed.storage.version.orphans import named_files
+from interbed.storage.write.commit_message import CommitMessage
+from interbed.thrift_idl.planner.ttypes import WriteMode, WritePlan
+
+_MARK = ".write-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochToken:
+    """What the driver needs to finish a micro-batch: the job that writes it, and the query that it is of."""
+
+    job: CommitToken
+    query: str
+
+    def to_bytes(self) -> bytes:
+        """The token for the JVM."""
+        return json.dumps({"job": b64encode(self.job.to_bytes()).decode(), "query": self.query}).encode()
+
+    @staticmethod
+    def from_bytes(content: bytes) -> "EpochToken":
+        """The token of bytes made by to_bytes; raises InvalidInputError for anything else."""
+        try:
+            value = json.loads(content)
+            return EpochToken(job=CommitToken.from_bytes(b64decode(value["job"])), query=value["query"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise InvalidInputError(f"Not a micro-batch's token: {error}") from error
+
+    def commit(self, table: Table, epoch: int, messages: Sequence[CommitMessage]) -> int | None:
+        """Commit once, however often and by whatever token; the last snapshot's id, None without a new one."""
+        epochs = EpochCommit(table.store, self.query)
+        name = self.job.commit_user
+        if self.job.mode == WriteMode.APPEND:
+            ids = epochs.commit(messages, epoch, job=name)
+        else:
+            ids = epochs.overwrite(messages, epoch, partition=self.job.static_partition(), job=name)
+        # Removed before the files are, so that a task that is still at work deletes its own.
+        table.store.file_io.delete_quietly([_mark(table, name)])
+        if ids is None and not epochs.is_job_of(epoch, name):
+            _delete_unnamed(table, [name])
+        return ids[-1] if ids else None
+
+    def abort(self, table: Table, epoch: int) -> None:
+        """Delete the files of a micro-batch that failed; none when it was committed after all, or may have been."""
+        name = self.job.commit_user
+        table.store.file_io.delete_quietly([_mark(table, name)])
+        try:
+            if EpochCommit(table.store, self.query).is_committed(epoch):
+                return
+        except CommitStateUnknownError:
+            return
+        _delete_unnamed(table, [name])
+
+
+def plan_epoch(handle: TableHandle, request: Any) -> WritePlan:
+    """The plan for a micro-batch, planner.thrift's WriteRequest; raises for what can't be written."""
+    name = f"{handle.database}.{handle.table}"
+    if handle.is_system:
+        raise NotSupportedError(f"The system table '{name}' is read only.")
+    handle = replace(handle, dynamic_options=read_options(handle.dynamic_options, request.options))
+    table = handle.open()
+    columns = _columns(request.schemaJson, table, name, handle.kind_column)
+    _remove_leftovers(table, request.queryId)
+    job = CommitToken(
+        handle=handle,
+        commit_user=f"{request.queryId}-{uuid.uuid4()}",
+        mode=request.mode,
+        filters=tuple(request.filters),
+    )
+    # Opened here for its checks: of the options, and that the table can be written at all.
+    table.new_write(job.commit_user).close()
+    job.mark(table)
+    return WritePlan(
+        task=job.to_bytes(), token=EpochToken(job=job, query=request.queryId).to_bytes(), schemaJson=columns
+    )
+
+
+def _columns(schema_json: str, table: Table, name: str, kind_column: str | None) -> str:
+    """The query's StructType with the table's names for its columns, as JSON; raises SchemaMismatchError.
+
+    Spark checks nothing here, while it does for INSERT: columns are matched by name, without regard to case where that
+    is not ambiguous; their types have to be of one kind, so that values which do not fit are the exception.
+    """
+    schema = json.loads(schema_json)
+    by_name = {**{n.lower(): n for n in table.schema.names}, **{n: n for n in table.schema.names}}
+    taken: set[str] = set()
+    for given in schema["fields"]:
+        if given["name"] == kind_column:
+            continue
+        column = by_name.get(given["name"]) or by_name.get(given["name"].lower())
+        if column is None or column in taken:
+            what = "has no column" if column is None else "would get twice the column"
+            raise SchemaMismatchError(
+                f"The table '{name}' {what} '{given['name']}', which the stream has; its columns are "
+                f"({', '.join(table.schema.names)}). Select those that it is to get."
+            )
+        taken.add(column)
+        field = table.schema.by_name[column]
+        if not _is_alike(given["type"], field):
+            raise SchemaMismatchError(
+                f"The stream's column '{given['name']}' is of type {given['type']}, the one of the table '{name}' of "
+                f"type {field.type}. Cast it."
+            )
+        given["name"] = column
+    missing = [f.name for f in table.schema.fields if f.name not in taken and not f.type.nullable]
+    if missing:
+        raise SchemaMismatchError(
+            f"The stream has no column '{missing[0]}', never null in the table '{name}'. Select a value for it."
+        )
+    return json.dumps(schema)
+
+
+def _is_alike(spark_type: Any, field: DataField) -> bool:
+    if spark_type == "void":
+        return True
+    given = type_to_arrow(type_from_spark(spark_type, column=field.name))
+    wanted = type_to_arrow(field.type)
+    return _kind(given) == _kind(wanted)
+
+
+def _kind(arrow: pa.DataType) -> str:
+    if pa.types.is_integer(arrow) or pa.types.is_floating(arrow) or pa.types.is_decimal(arrow):
+        return "number"
+    if pa.types.is_timestamp(arrow):
+        return "timestamp"
+    return "text" if pa.types.is_string(arrow) or pa.types.is_large_string(arrow) else str(arrow.id)
+
+
+def _mark(table: Table, job: str) -> str:
+    return f"{_snapshot_directory(table)}/{_MARK}{job}"
+
+
+def _snapshot_directory(table: Table) -> str:
+    return table.store.paths.latest_hint.rpartition("/")[0]
+
+
+def _remove_leftovers(table: Table, query: str) -> None:
+    """Remove what jobs of the query have left whose driver died. A query has one job at a time."""
+    begin = f"{_MARK}{query}-"
+    file_io = table.store.file_io
+    jobs = [f.name.removeprefix(_MARK) for f in file_io.list(_snapshot_directory(table)) if f.name.startswith(begin)]
+    if jobs:
+        # The files twice: a driver that dies here, too, leaves the marks to the next one, and a task that is still at
+        # work looks for its mark when it has written its last file.
+        _delete_unnamed(table, jobs)
+        file_io.delete_quietly([_mark(table, job) for job in jobs])
+        _delete_unnamed(table, jobs)
+
+
+def _delete_unnamed(table: Table, jobs: Iterable[str]) -> None:
+    """Delete those files of the jobs that no snapshot has."""
+    prefixes = (table.options.data_file_prefix, table.options.changelog_file_prefix)
+    found = {path for job in jobs for path in files_with_prefix(table, *(f"{prefix}{job}-" for prefix in prefixes))}
+    if found:
+        found.difference_update(named_files(table.store))
+        table.store.file_io.delete_quietly(sorted(found))

@@ -1,0 +1,341 @@
+"""Writes: tasks write files that nobody sees yet; one commit on the driver shows them, or an abort deletes them.
+
+Spark drops the messages of tasks that end while their job fails, and does not wait for those that still run. So the
+names of a job's data files begin with the job's own name, by which the driver finds them, and while the job may succeed
+there is a mark, `snapshot/.write-<name>`. An abort removes the mark before it looks for files, and a task looks for the
+mark after its last file is written: whichever is later deletes the files.
+"""
+
+import json
+import struct
+import time
+import uuid
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from interbed.spark_ext.handle.errors import RepeatedKeyError
+from interbed.spark_ext.handle.metrics import commit_metrics
+from interbed.spark_ext.handle.row_changes import partitions_scanned
+from interbed.spark_ext.handle.session_options import table_options
+from interbed.spark_ext.handle.table_handle import TableHandle
+from interbed.spark_ext.values.predicates import partition_of
+from interbed.spark_ext.values.spark_types import batch_from_spark
+from interbed.spark_ext.write.change_writer import (
+    MARKS,
+    ChangeWriter,
+    KeyedChanges,
+    LocatedChanges,
+    decode_marks,
+    encode_marks,
+    mark_messages,
+)
+from interbed.spark_ext.write.distinct_keys import REPEATED, DistinctKeys
+from interbed.storage.base.errors import CommitFailedError, InvalidInputError, NotSupportedError
+from interbed.storage.commit.file_store_commit import FileStoreCommit
+from interbed.storage.commit.ground import RowsRead
+from interbed.storage.files.deletion.vector import DeletionVector
+from interbed.storage.table.table import Table
+from interbed.storage.write.commit_message import CommitMessage
+from interbed.storage.write.replacing import overwriting
+from interbed.storage.write.row_kinds import kinds_of
+from interbed.storage.write.table_write import TableWrite
+from interbed.thrift_idl.planner.ttypes import CommitResult, WriteMode, WritePlan
+
+_LENGTH = struct.Struct("!i")
+_PREFIX = "data-file.prefix"
+_CHANGELOG_PREFIX = "changelog-file.prefix"
+_BUCKET = "bucket-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitToken:
+    """What the driver needs to finish a write: the table, the writer's name and what is replaced.
+
+    `mode` is a WriteMode of planner.thrift; `filters` hold the partition of a static overwrite as Spark's filters. With
+    `follows` the rows were worked out from those that a scan with the filters `scanned` found at the handle's snapshot.
+    With `distinct` no two rows may have one primary key.
+    """
+
+    handle: TableHandle
+    commit_user: str
+    mode: int
+    filters: tuple[str, ...] = ()
+    follows: bool = False
+    scanned: tuple[str, ...] | None = None
+    distinct: bool = False
+
+    def to_bytes(self) -> bytes:
+        """The token for the JVM, which gives it to the tasks, too."""
+        return json.dumps(
+            {
+                "handle": b64encode(self.handle.to_bytes()).decode(),
+                "commitUser": self.commit_user,
+                "mode": self.mode,
+                "filters": self.filters,
+                "follows": self.follows,
+                "scanned": self.scanned,
+                "distinct": self.distinct,
+            }
+        ).encode()
+
+    @staticmethod
+    def from_bytes(content: bytes) -> "CommitToken":
+        """The token of bytes made by to_bytes; raises InvalidInputError for anything else."""
+        try:
+            value = json.loads(content)
+            return CommitToken(
+                handle=TableHandle.from_bytes(b64decode(value["handle"])),
+                commit_user=value["commitUser"],
+                mode=value["mode"],
+                filters=tuple(value["filters"]),
+                follows=value["follows"],
+                scanned=None if value["scanned"] is None else tuple(value["scanned"]),
+                distinct=value["distinct"],
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise InvalidInputError(f"Not a write's token: {error}") from error
+
+    def static_partition(self) -> dict[str, Any]:
+        """The partition that an overwrite replaces, {} for the whole table; raises NotSupportedError."""
+        schema = self.handle.schema
+        partition = partition_of(self.filters, schema.fields, schema.partition_keys)
+        if partition is None:
+            raise NotSupportedError(
+                f"An overwrite of '{self.handle.database}.{self.handle.table}' names whole partitions "
+                f"by `column = value`; its partition columns are ({', '.join(schema.partition_keys)})."
+            )
+        return partition
+
+    def mark(self, table: Table) -> None:
+        """Say that the job may succeed."""
+        table.store.file_io.create_exclusive(self._mark(table), b"")
+
+    def is_marked(self, table: Table) -> bool:
+        """Whether the job may still succeed."""
+        return table.store.file_io.exists(self._mark(table))
+
+    def file_prefix(self, table: Table) -> str:
+        """What the names of the job's data files begin with."""
+        return f"{table.options.data_file_prefix}{self.commit_user}-"
+
+    def named(self, table: Table) -> Table:
+        """The table for the job's tasks: what they write bears its name."""
+        data, changelog = self._file_prefixes(table)
+        return table.copy({_PREFIX: data, _CHANGELOG_PREFIX: changelog})
+
+    def commit(
+        self,
+        table: Table,
+        messages: Sequence[CommitMessage],
+        marks: Sequence[Mapping[str, DeletionVector]] = (),
+    ) -> CommitResult:
+        """Commit once, however often it is called; the answer has no snapshot when there were no changes.
+
+        `marks` are rows of append tables that go, by the path of their file.
+        """
+        try:
+            if self.mode == WriteMode.CHANGES and not table.schema.has_primary_key:
+                messages = [*messages, *mark_messages(table, messages, marks)]
+            return self._commit(table, messages)
+        finally:
+            # Spark commits when all tasks have ended; one that nobody waited for finds the mark gone.
+            table.store.file_io.delete_quietly([self._mark(table)])
+
+    def abort(self, table: Table, messages: Sequence[CommitMessage]) -> None:
+        """Delete the files of the messages and all others of the job. Does nothing for a job that was committed."""
+        table.store.file_io.delete_quietly([self._mark(table)])
+        if table.store.snapshots.latest_of_user(self.commit_user) is not None:
+            return
+        if messages:
+            table.new_commit(self.commit_user).abort(messages)
+        table.store.file_io.delete_quietly(files_with_prefix(table, *self._file_prefixes(table)))
+
+    def sweep(self, table: Table, messages: Sequence[CommitMessage]) -> None:
+        """Delete what attempts of tasks left in the messages' buckets whose messages were not the ones committed."""
+        named = {f.file_name for m in messages for f in (*m.new_files, *m.changelog_files, *m.compact_after)}
+        named |= {f.file_name for m in messages for f in m.compact_changelog}
+        named |= {name for m in messages for f in (*m.new_files, *m.compact_after) for name in f.extra_files}
+        store = table.store
+        for partition, bucket in {(m.partition, m.bucket) for m in messages}:
+            found = store.file_io.list(store.paths.bucket_directory(partition, bucket))
+            own = (f for f in found if f.name.startswith(self._file_prefixes(table)))
+            store.file_io.delete_quietly([f.path for f in own if not f.name.startswith(tuple(named))])
+
+    def _file_prefixes(self, table: Table) -> tuple[str, str]:
+        """What the names of the job's data files and of its changelog files begin with."""
+        return self.file_prefix(table), f"{table.options.changelog_file_prefix}{self.commit_user}-"
+
+    def _commit(self, table: Table, messages: Sequence[CommitMessage]) -> CommitResult:
+        commit = table.new_commit(self.commit_user)
+        start = time.monotonic()
+        ids = self._committed(commit, messages)
+        metrics = commit_metrics(
+            messages,
+            attempts=commit.attempts,
+            commit_millis=round((time.monotonic() - start) * 1000),
+            copies_rows=self.mode == WriteMode.CHANGES and not table.schema.has_primary_key,
+        )
+        return CommitResult(snapshotId=ids[-1] if ids else None, metrics=metrics)
+
+    def _committed(self, commit: FileStoreCommit, messages: Sequence[CommitMessage]) -> list[int]:
+        """The ids of the snapshots that the commit made."""
+        staged = self.handle.staged
+        if staged is not None and staged.replaces:
+            return commit.overwrite(messages)
+        if self.mode in (WriteMode.APPEND, WriteMode.CHANGES) or staged is not None:
+            follows = self._rows_read() if self.follows else None
+            return commit.commit(messages, follows_from=follows) if messages else []
+        dynamic = self.mode == WriteMode.OVERWRITE_DYNAMIC
+        if dynamic and not messages:
+            return []
+        return commit.overwrite(messages, partition={} if dynamic else self.static_partition(), dynamic=dynamic)
+
+    def _rows_read(self) -> RowsRead:
+        partitions = partitions_scanned(self.handle.schema, self.scanned)
+        return RowsRead(snapshot_id=self.handle.snapshot_id or 0, partitions=partitions)
+
+    def _mark(self, table: Table) -> str:
+        directory = table.store.paths.latest_hint.rpartition("/")[0]
+        return f"{directory}/.write-{self.commit_user}"
+
+
+def files_with_prefix(table: Table, *prefixes: str) -> Iterator[str]:
+    """The paths of data files of all partitions and buckets whose names begin so, and of the index files with them."""
+    names = (*prefixes, *(f"index-{prefix}" for prefix in prefixes))
+    file_io = table.store.file_io
+    directories = [table.location]
+    for _ in table.partition_keys:
+        directories = [e.path for d in directories for e in file_io.list(d) if e.is_directory and "=" in e.name]
+    for directory in directories:
+        for bucket in file_io.list(directory):
+            if bucket.is_directory and bucket.name.startswith(_BUCKET):
+                yield from (f.path for f in file_io.list(bucket.path) if f.name.startswith(names))
+    yield from (f.path for f in file_io.list(table.store.paths.index("").rstrip("/")) if f.name.startswith(names))
+
+
+def plan_write(handle: TableHandle, request: Any) -> WritePlan:
+    """The plan for planner.thrift's WriteRequest; raises for what can't be written, before any task starts."""
+    if handle.is_system:
+        raise NotSupportedError(f"The system table '{handle.database}.{handle.table}' is read only.")
+    token = CommitToken(
+        handle=replace(handle, dynamic_options={**handle.dynamic_options, **table_options(request.options)}),
+        commit_user=str(uuid.uuid4()),
+        mode=request.mode,
+        filters=tuple(request.filters),
+        follows=bool(request.followsFromSnapshot),
+        scanned=None if request.scanned is None else tuple(request.scanned),
+        distinct=bool(request.distinctKeys),
+    )
+    if token.mode == WriteMode.OVERWRITE:
+        token.static_partition()
+    # Opened here for its checks: of the options, and that the table can be written at all.
+    table = token.handle.open()
+    table.new_write(token.commit_user).close()
+    token.mark(table)
+    content = token.to_bytes()
+    return WritePlan(task=content, token=content)
+
+
+class TaskWriter:
+    """Writes the rows of one task attempt. Ends with finish or abort; afterwards it is not used."""
+
+    def __init__(self, task: bytes) -> None:
+        self._token = CommitToken.from_bytes(task)
+        table = self._token.handle.open()
+        self._table = self._token.named(table)
+        self._arrow = self._table.arrow_schema
+        self._write = self._new_write()
+        self._changes = self._change_writer() if self._token.mode == WriteMode.CHANGES else None
+        self._distinct = DistinctKeys(table.schema) if self._token.distinct else None
+        self._prepared: list[CommitMessage] = []
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Write a batch of Spark's rows; raises SchemaMismatchError and InvalidInputError for data that do not fit."""
+        if self._changes is not None:
+            self._changes.write(batch)
+            return
+        kind = self._token.handle.kind_column
+        kinds = None
+        if kind is not None:
+            kinds = kinds_of(batch.column(kind), told=f"The column '{kind}'")
+            batch = batch.drop_columns([kind])
+        rows = batch_from_spark(batch, self._arrow)
+        if self._distinct is not None:
+            self._distinct.add(rows)
+        self._write.write_arrow(rows, kinds)
+
+    def _new_write(self) -> TableWrite:
+        token = self._token
+        if token.handle.staged is None and token.mode in (WriteMode.OVERWRITE, WriteMode.OVERWRITE_DYNAMIC):
+            dynamic = token.mode == WriteMode.OVERWRITE_DYNAMIC
+            return overwriting(self._table.store, token.commit_user, None if dynamic else token.static_partition())
+        return self._table.new_write(token.commit_user, overwrite=token.handle.staged is not None)
+
+    def finish(self) -> bytes:
+        """Finish the files and return what the driver has to commit, for decode_messages."""
+        # Files are written anew from those of the snapshot that the rows were found in.
+        with self._token.handle.being_read():
+            replaced = [] if self._changes is None else self._changes.finish()
+        self._prepared = self._write.prepare_commit()
+        self._write.close()
+        if not self._token.is_marked(self._table):
+            self._delete_prepared()
+            raise CommitFailedError("The job of this task has ended without it; its files were deleted.")
+        content = encode_messages((*self._prepared, *replaced))
+        if self._changes is not None and (marked := self._changes.marked()) and not replaced:
+            marks = encode_marks(marked)
+            content += _LENGTH.pack(len(marks)) + marks
+        if self._distinct is not None and self._distinct.repeated():
+            content += _LENGTH.pack(len(REPEATED)) + REPEATED
+        return content
+
+    def _change_writer(self) -> ChangeWriter:
+        if self._table.schema.has_primary_key:
+            return KeyedChanges(self._write, self._table)
+        return LocatedChanges(self._write, self._table, self._token.handle.snapshot_id)
+
+    def abort(self) -> None:
+        """Delete what was written, also after finish when its result did not reach the driver."""
+        self._write.abort()
+        self._delete_prepared()
+
+    def _delete_prepared(self) -> None:
+        # Only what this task wrote: the others of its job may yet succeed.
+        self._table.new_commit(self._token.commit_user).abort(self._prepared)
+        self._prepared = []
+
+
+def encode_messages(messages: Iterable[CommitMessage]) -> bytes:
+    """The messages for the driver, for decode_messages."""
+    contents = [message.to_bytes() for message in messages]
+    return b"".join(_LENGTH.pack(len(content)) + content for content in contents)
+
+
+def decode_messages(contents: Sequence[bytes]) -> list[CommitMessage]:
+    """The commit messages of what tasks returned; raises InvalidInputError."""
+    return [CommitMessage.from_bytes(p) for p in _parts(contents) if not p.startswith((MARKS, REPEATED))]
+
+
+def check_distinct(contents: Sequence[bytes]) -> None:
+    """Raise RepeatedKeyError when a task that had to see each key once saw one again."""
+    if REPEATED in _parts(contents):
+        raise RepeatedKeyError("Several rows of the source have the same primary key. Nothing was changed.")
+
+
+def decode_all_marks(contents: Sequence[bytes]) -> list[dict[str, DeletionVector]]:
+    """The rows that tasks want to be marked as deleted, by the path of their file."""
+    return [decode_marks(p) for p in _parts(contents) if p.startswith(MARKS)]
+
+
+def _parts(contents: Sequence[bytes]) -> Iterator[bytes]:
+    for content in contents:
+        position = 0
+        while position < len(content):
+            (length,) = _LENGTH.unpack_from(content, position)
+            position += _LENGTH.size
+            yield content[position : position + length]
+            position += length

@@ -1,0 +1,1 @@
+"""Bytes and values: file systems, types, rows, predicates, Avro. Knows no table."""

@@ -1,0 +1,82 @@
+"""The FileIO protocol: the only way in which storage touches files.
+
+Paths are absolute strings without a scheme for the local file system (`/tmp/lake/db.db/t`) and URIs for the others
+(`s3://bucket/lake`); `FileIO` implementations are picked by `interbed.storage.base.fileio.resolve.file_io_for`.
+All methods raise `StorageAccessError` naming the path when the store refuses, and FileNotFoundError where noted.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileStatus:
+    """One entry of a directory; `size` in bytes, `modified_millis` since the epoch (None where the store has none)."""
+
+    path: str
+    name: str
+    is_directory: bool
+    size: int
+    modified_millis: int | None
+
+
+@runtime_checkable
+class FileIO(Protocol):
+    """List, read, write and create files; safe to share between threads."""
+
+    scheme: str
+    """`file` for the local file system, else the URI's scheme."""
+
+    exclusive_create: bool
+    """Whether create_exclusive is atomic without a lock; where it is not, commits must hold a catalog lock."""
+
+    def read_bytes(self, path: str) -> bytes:
+        """The whole file; raises FileNotFoundError."""
+        ...
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        """A seekable Arrow input (memory-mapped or buffered); raises FileNotFoundError."""
+        ...
+
+    def open_output(self, path: str) -> Any:
+        """A writable binary file object; parents are created; the file appears whole on close where the store can."""
+        ...
+
+    def create_exclusive(self, path: str, content: bytes) -> bool:
+        """Create the file with the content, atomically; False when it exists already. Never overwrites."""
+        ...
+
+    def overwrite(self, path: str, content: bytes) -> None:
+        """Replace the file's content atomically where the store can (hint files only)."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or directory is there."""
+        ...
+
+    def size(self, path: str) -> int:
+        """The file's size in bytes; raises FileNotFoundError."""
+        ...
+
+    def list(self, path: str) -> list[FileStatus]:
+        """The directory's direct entries in no order; an empty list when there is no such directory."""
+        ...
+
+    def make_directories(self, path: str) -> None:
+        """Create the directory and its parents; it may exist."""
+        ...
+
+    def delete(self, path: str, *, recursive: bool = False) -> bool:
+        """Delete a file, or a directory with `recursive`; False when there was none."""
+        ...
+
+    def delete_quietly(self, paths: Iterable[str]) -> None:
+        """Delete files that may or may not exist; failures are logged, never raised (cleaning up after an error)."""
+        ...
+
+    def rename(self, source: str, target: str) -> bool:
+        """Move a file or directory; False when the target exists or the source does not. Never overwrites."""
+        ...

@@ -1,0 +1,110 @@
+"""Which FileIO reads a path: local paths and `file:` URIs directly, other URIs through pyarrow.fs, then fsspec."""
+
+import os
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import fsspec
+import pyarrow as pa
+from pyarrow import fs as pafs
+
+from interbed.storage.base.errors import InvalidInputError, StorageAccessError
+from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.base.fileio.local import LocalFileIO
+from interbed.storage.base.fileio.object_store import ObjectStoreFileIO
+
+_SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.\-]*):(.*)$", re.DOTALL)
+_S3_SCHEMES = frozenset({"s3", "s3a", "s3n"})
+_ATOMIC_FSSPEC = frozenset({"memory"})
+"""fsspec file systems whose mode `create` refuses an existing file in one step."""
+
+
+def normalize_path(path: str) -> str:
+    """The one spelling of a location: `/x/y` for `file:/x/y`, `file:///x/y/` and relative paths, `s3://…` for `s3a://…`.
+
+    Nothing is percent-decoded: Hive's locations aren't encoded, and partition directories hold literal `%` escapes.
+    """
+    match = _SCHEME.match(path)
+    if match is None:
+        if not path:
+            raise InvalidInputError("A path can't be empty.")
+        return os.path.abspath(path)
+    scheme, rest = match[1].lower(), match[2]
+    if scheme == "file":
+        # file://host/x names a host, which can only be this one.
+        if rest.startswith("//"):
+            rest = "/" + rest[2:].partition("/")[2]
+        return os.path.abspath("/" + rest.lstrip("/"))
+    if not rest.startswith("//") or not rest.strip("/"):
+        raise InvalidInputError(f"{path!r} is not a location; write it as {scheme}://bucket-or-host/path.")
+    if scheme in _S3_SCHEMES:
+        scheme = "s3"
+    return f"{scheme}:{rest.rstrip('/')}"
+
+
+def file_io_for(path: str, options: Mapping[str, str] | None = None) -> tuple[FileIO, str]:
+    """The FileIO for a path or URI, and the path in the form that it takes.
+
+    `options` may hold Paimon's `s3.endpoint`, `s3.access-key`, `s3.secret-key`, `s3.session-token`, `s3.region` and
+    `s3.path.style.access`. Raises InvalidInputError for an unknown scheme, StorageAccessError when the store refuses.
+    """
+    normal = normalize_path(path)
+    scheme = normal.partition("://")[0] if "://" in normal else "file"
+    if scheme == "file":
+        return _LOCAL, normal
+    store_options = tuple(sorted((k, v) for k, v in (options or {}).items() if k.startswith(("s3.", "fs.", "hadoop."))))
+    authority = normal.partition("://")[2].partition("/")[0]
+    return _remote(scheme, authority, store_options), normal
+
+
+@lru_cache(maxsize=64)
+def _remote(scheme: str, authority: str, options: tuple[tuple[str, str], ...]) -> FileIO:
+    try:
+        if scheme == "s3":
+            return ObjectStoreFileIO(_s3(dict(options)), scheme="s3")
+        if scheme in ("gs", "gcs", "hdfs", "viewfs", "abfs", "abfss"):
+            filesystem, _ = pafs.FileSystem.from_uri(f"{scheme}://{authority}/")
+            return ObjectStoreFileIO(filesystem, scheme=scheme)
+        return _through_fsspec(scheme)
+    except (OSError, ImportError, pa.ArrowException) as error:
+        raise StorageAccessError(f"Can't open the store {scheme}://{authority}: {error}") from error
+
+
+def _s3(options: Mapping[str, str]) -> pafs.FileSystem:
+    arguments: dict[str, Any] = {
+        "access_key": options.get("s3.access-key"),
+        "secret_key": options.get("s3.secret-key"),
+        "session_token": options.get("s3.session-token"),
+        "region": options.get("s3.region"),
+    }
+    endpoint = options.get("s3.endpoint")
+    if endpoint is not None:
+        scheme, separator, host = endpoint.rpartition("://")
+        arguments["endpoint_override"] = host
+        if separator:
+            arguments["scheme"] = scheme
+    if options.get("s3.path.style.access", "true" if endpoint else "false").lower() == "false" and endpoint:
+        arguments["force_virtual_addressing"] = True
+    return pafs.S3FileSystem(**{k: v for k, v in arguments.items() if v is not None})
+
+
+def _through_fsspec(scheme: str) -> FileIO:
+    try:
+        filesystem = fsspec.filesystem(scheme)
+    except ValueError:
+        raise InvalidInputError(
+            f"No file system is known for '{scheme}:' paths. Use a local path, s3://, gs://, hdfs://, or install the "
+            "fsspec package for it."
+        ) from None
+    return ObjectStoreFileIO(
+        # The stubs take the handler for an abstract class; it is not.
+        pafs.PyFileSystem(pafs.FSSpecHandler(filesystem)),  # type: ignore[abstract]
+        scheme=scheme,
+        fsspec=filesystem,
+        exclusive_create=scheme in _ATOMIC_FSSPEC,
+    )
+
+
+_LOCAL = LocalFileIO()

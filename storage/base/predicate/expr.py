@@ -1,0 +1,385 @@
+"""Filters as immutable trees over a table's columns, with SQL's three-valued logic.
+
+A predicate of the caller becomes usable by `bind`, which checks it against columns and gives every literal the Python
+value of its column (interbed.storage.base.row.values). What it can't represent it replaces by something equal in
+effect: `i < 5.5` of an INT becomes `i <= 5`, `i = 5.5` what is never true.
+
+Floats compare as IEEE 754 and Arrow do: NaN is equal to nothing, not even itself, and -0.0 equals 0.0.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from interbed.storage.base.errors import FilterError
+from interbed.storage.base.predicate.literals import is_positive, locate
+from interbed.storage.base.row.values import type_name
+from interbed.storage.base.types.data_type import STRINGS, DataField, is_atomic
+
+
+class Op(StrEnum):
+    """A comparison; the value is its name in JSON."""
+
+    EQ = "eq"
+    NE = "ne"
+    LT = "lt"
+    LE = "le"
+    GT = "gt"
+    GE = "ge"
+
+    @property
+    def symbol(self) -> str:
+        """The comparison as SQL writes it."""
+        return _SYMBOLS[self]
+
+    @property
+    def negated(self) -> "Op":
+        """The comparison that is true where this one is false."""
+        return _NEGATED[self]
+
+
+_SYMBOLS = {Op.EQ: "=", Op.NE: "<>", Op.LT: "<", Op.LE: "<=", Op.GT: ">", Op.GE: ">="}
+_NEGATED = {Op.EQ: Op.NE, Op.NE: Op.EQ, Op.LT: Op.GE, Op.GE: Op.LT, Op.GT: Op.LE, Op.LE: Op.GT}
+
+
+@dataclass(frozen=True, slots=True)
+class Predicate:
+    """Base of all predicates."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlwaysTrue(Predicate):
+    """Selects every row."""
+
+
+@dataclass(frozen=True, slots=True)
+class AlwaysFalse(Predicate):
+    """Selects no row."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison(Predicate):
+    """column op value; unknown when either is null."""
+
+    op: Op
+    column: str
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class In(Predicate):
+    """column IN (values)."""
+
+    column: str
+    values: tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NotIn(Predicate):
+    """column NOT IN (values); never true when a null is among them."""
+
+    column: str
+    values: tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull(Predicate):
+    """column IS NULL."""
+
+    column: str
+
+
+@dataclass(frozen=True, slots=True)
+class IsNotNull(Predicate):
+    """column IS NOT NULL."""
+
+    column: str
+
+
+@dataclass(frozen=True, slots=True)
+class TextMatch(Predicate):
+    """Base of what looks into a text column; `pattern` is a text."""
+
+    column: str
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True)
+class StartsWith(TextMatch):
+    """column begins with the text."""
+
+
+@dataclass(frozen=True, slots=True)
+class EndsWith(TextMatch):
+    """column ends with the text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Contains(TextMatch):
+    """column contains the text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Like(TextMatch):
+    r"""column LIKE pattern: `%` is any text, `_` any character, `\` takes the next character as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class And(Predicate):
+    """All children; true without any."""
+
+    children: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or(Predicate):
+    """Any child; false without one."""
+
+    children: tuple[Predicate, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Not(Predicate):
+    """The opposite; unknown stays unknown."""
+
+    child: Predicate
+
+
+Leaf = Comparison | In | NotIn | IsNull | IsNotNull | TextMatch
+
+
+def between(column: str, low: object, high: object) -> Predicate:
+    """column BETWEEN low AND high, both included."""
+    return And((Comparison(Op.GE, column, low), Comparison(Op.LE, column, high)))
+
+
+def and_(*predicates: Predicate | None) -> Predicate:
+    """All of the predicates, None left out, flattened and shortened where one is constant."""
+    parts = dict.fromkeys(part for p in predicates if p is not None for part in conjuncts(p))
+    if any(isinstance(p, AlwaysFalse) for p in parts):
+        return AlwaysFalse()
+    if not parts:
+        return AlwaysTrue()
+    return next(iter(parts)) if len(parts) == 1 else And(tuple(parts))
+
+
+def or_(*predicates: Predicate) -> Predicate:
+    """Any of the predicates, flattened and shortened where one is constant."""
+    parts: dict[Predicate, None] = {}
+    for p in predicates:
+        parts.update(dict.fromkeys(p.children if isinstance(p, Or) else (p,)))
+    if any(isinstance(p, AlwaysTrue) for p in parts):
+        return AlwaysTrue()
+    kept = tuple(p for p in parts if not isinstance(p, AlwaysFalse))
+    if not kept:
+        return AlwaysFalse()
+    return kept[0] if len(kept) == 1 else Or(kept)
+
+
+def conjuncts(predicate: Predicate) -> list[Predicate]:
+    """The parts that must all be true; none for what is always true."""
+    if isinstance(predicate, And):
+        return [part for child in predicate.children for part in conjuncts(child)]
+    return [] if isinstance(predicate, AlwaysTrue) else [predicate]
+
+
+def leaves_of(predicate: Predicate) -> Iterable[Leaf]:
+    """The parts that look at a column, from left to right."""
+    if isinstance(predicate, And | Or):
+        for child in predicate.children:
+            yield from leaves_of(child)
+    elif isinstance(predicate, Not):
+        yield from leaves_of(predicate.child)
+    elif isinstance(predicate, Comparison | In | NotIn | IsNull | IsNotNull | TextMatch):
+        yield predicate
+
+
+def columns_of(predicate: Predicate) -> frozenset[str]:
+    """The columns that the predicate looks at."""
+    return frozenset(leaf.column for leaf in leaves_of(predicate))
+
+
+def map_leaves(predicate: Predicate, change: Callable[[Leaf], Predicate]) -> Predicate:
+    """The predicate with each leaf replaced."""
+    if isinstance(predicate, And):
+        return And(tuple(map_leaves(c, change) for c in predicate.children))
+    if isinstance(predicate, Or):
+        return Or(tuple(map_leaves(c, change) for c in predicate.children))
+    if isinstance(predicate, Not):
+        return Not(map_leaves(predicate.child, change))
+    if isinstance(predicate, Comparison | In | NotIn | IsNull | IsNotNull | TextMatch):
+        return change(predicate)
+    return predicate
+
+
+def rename_columns(predicate: Predicate, names: Mapping[str, str]) -> Predicate:
+    """The predicate with columns renamed; those that are not in the map keep their names."""
+    return map_leaves(predicate, lambda leaf: replace(leaf, column=names.get(leaf.column, leaf.column)))
+
+
+def push_not(predicate: Predicate, *, negate: bool = False) -> Predicate:
+    """The same predicate (or with `negate` its opposite) with Not only directly around leaves that need it.
+
+    Those are texts and the order of floats, of which NaN makes both a comparison and its opposite false.
+    """
+    match predicate:
+        case Not(child):
+            return push_not(child, negate=not negate)
+        case And(children) | Or(children):
+            parts = tuple(push_not(c, negate=negate) for c in children)
+            return And(parts) if isinstance(predicate, And) != negate else Or(parts)
+        case _ if not negate:
+            return predicate
+        case AlwaysTrue():
+            return AlwaysFalse()
+        case AlwaysFalse():
+            return AlwaysTrue()
+        case Comparison(op, column, value) if op in (Op.EQ, Op.NE) or not isinstance(value, float):
+            return Comparison(op.negated, column, value)
+        case In(column, values):
+            return NotIn(column, values)
+        case NotIn(column, values):
+            return In(column, values)
+        case IsNull(column):
+            return IsNotNull(column)
+        case IsNotNull(column):
+            return IsNull(column)
+        case _:
+            return Not(predicate)
+
+
+def restrict_to(predicate: Predicate, columns: Iterable[str]) -> Predicate:
+    """The strongest predicate over these columns alone that is true wherever the given one is.
+
+    For pruning by what is known of some columns: partitions, keys, statistics.
+    """
+    return _restricted(push_not(predicate), frozenset(columns))
+
+
+def _restricted(predicate: Predicate, columns: frozenset[str]) -> Predicate:
+    if isinstance(predicate, And):
+        return and_(*(_restricted(c, columns) for c in predicate.children))
+    if isinstance(predicate, Or):
+        return or_(*(_restricted(c, columns) for c in predicate.children))
+    return predicate if columns_of(predicate) <= columns else AlwaysTrue()
+
+
+def bind(predicate: Predicate, fields: Sequence[DataField]) -> Predicate:
+    """The predicate with every literal as its column's Python value; binding twice changes nothing.
+
+    Raises FilterError for a column that is not among the fields, and for a literal that does not fit its column.
+    """
+    by_name = {f.name: f for f in fields}
+    return map_leaves(predicate, lambda leaf: _bind_leaf(leaf, by_name))
+
+
+def _bind_leaf(leaf: Leaf, fields: Mapping[str, DataField]) -> Predicate:
+    field = fields.get(leaf.column)
+    if field is None:
+        raise FilterError(f"The filter names the column {leaf.column!r}; the columns are {_names_text(list(fields))}.")
+    match leaf:
+        case IsNull() | IsNotNull():
+            return leaf
+        case TextMatch():
+            if not is_atomic(field.type, *STRINGS) or not isinstance(leaf.pattern, str):
+                raise FilterError(
+                    f"The column {field.name!r} is {type_name(field.type)}; "
+                    f"{type(leaf).__name__} takes a text column and a text, not {leaf.pattern!r}."
+                )
+            if isinstance(leaf, Like) and leaf.pattern.replace("\\\\", "").endswith("\\"):
+                raise FilterError(f"The pattern {leaf.pattern!r} of LIKE ends with a backslash that escapes nothing.")
+            return leaf
+        case Comparison():
+            return _bind_comparison(leaf, field)
+        case In() | NotIn():
+            values = tuple(dict.fromkeys(v for value in leaf.values for v in _member(value, field)))
+            return replace(leaf, values=values)
+
+
+def _member(value: object, field: DataField) -> tuple[object, ...]:
+    """The value as one of a list; nothing when no value of the column can equal it."""
+    if value is None:
+        return (None,)
+    located = locate(value, field)
+    return (located[0],) if located is not None and located[1] else ()
+
+
+def _bind_comparison(leaf: Comparison, field: DataField) -> Predicate:
+    if leaf.value is None:
+        return leaf
+    located = locate(leaf.value, field)
+    if located is None:
+        # Beyond all values of the type.
+        above = is_positive(leaf.value)
+        below_all = leaf.op in (Op.NE, Op.LT, Op.LE) if above else leaf.op in (Op.NE, Op.GT, Op.GE)
+        return _if_present(field.name, outcome=below_all)
+    value, exact = located
+    if exact:
+        return replace(leaf, value=value)
+    # The literal lies between `value` and the next value of the type.
+    match leaf.op:
+        case Op.LT | Op.LE:
+            return Comparison(Op.LE, field.name, value)
+        case Op.GT | Op.GE:
+            return Comparison(Op.GT, field.name, value)
+        case _:
+            return _if_present(field.name, outcome=leaf.op is Op.NE)
+
+
+def _if_present(column: str, *, outcome: bool) -> Predicate:
+    """True or false where the column has a value, unknown where it is null."""
+    unknown = Comparison(Op.EQ, column, None)
+    return Or((IsNotNull(column), unknown)) if outcome else And((IsNull(column), unknown))
+
+
+def text_of(predicate: Predicate) -> str:
+    """The predicate as a reader of SQL expects it; for messages and plans, not for parsing."""
+    match predicate:
+        case AlwaysTrue():
+            return "TRUE"
+        case AlwaysFalse():
+            return "FALSE"
+        case Comparison(op, column, value):
+            return f"{column} {op.symbol} {_literal_text(value)}"
+        case In(column, values) | NotIn(column, values):
+            name = "IN" if isinstance(predicate, In) else "NOT IN"
+            return f"{column} {name} ({', '.join(map(_literal_text, values))})"
+        case IsNull(column):
+            return f"{column} IS NULL"
+        case IsNotNull(column):
+            return f"{column} IS NOT NULL"
+        case TextMatch(column, pattern):
+            return f"{column} {_TEXT_NAMES[type(predicate)]} {_literal_text(pattern)}"
+        case Not(child):
+            return f"NOT ({text_of(child)})"
+        case And(children) | Or(children):
+            word = " AND " if isinstance(predicate, And) else " OR "
+            parts = [f"({text_of(c)})" if isinstance(c, And | Or) else text_of(c) for c in children]
+            return word.join(parts) or ("TRUE" if isinstance(predicate, And) else "FALSE")
+        case _:
+            return repr(predicate)
+
+
+_TEXT_NAMES: dict[type[Predicate], str] = {
+    StartsWith: "STARTS WITH",
+    EndsWith: "ENDS WITH",
+    Contains: "CONTAINS",
+    Like: "LIKE",
+}
+
+
+def _literal_text(value: object) -> str:
+    if value is None:
+        return "NULL"
+    if isinstance(value, bool):
+        return str(value).upper()
+    if isinstance(value, bytes):
+        return f"X'{value.hex().upper()}'"
+    if isinstance(value, int | float):
+        return repr(value)
+    text = str(value).replace("'", "''")
+    return f"'{text}'" if isinstance(value, str) else text
+
+
+def _names_text(names: Sequence[str]) -> str:
+    return ", ".join(names) if names else "none"

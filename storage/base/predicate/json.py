@@ -1,0 +1,148 @@
+"""Predicates as JSON, to hand them to other processes without loss.
+
+    {"op": "and", "children": [{"op": "eq", "column": "id", "value": 5}, {"op": "in", "column": "d", "values": […]}]}
+
+Operators are eq, ne, lt, le, gt, ge; in, not_in; is_null, is_not_null; starts_with, ends_with, contains, like (with
+`pattern`); and, or, not; true, false. Values are null, booleans, integers, texts and finite floats as they are, and
+others as an object of one tag: {"decimal": "1.50"}, {"date": "2024-01-31"}, {"time": "12:34:56.7"},
+{"timestamp": "2024-01-31T12:34:56+00:00"}, {"binary": base64}, {"float": "nan" | "inf" | "-inf"}.
+"""
+
+import json
+import math
+from base64 import b64decode, b64encode
+from collections.abc import Callable
+from datetime import date, datetime, time
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from interbed.storage.base.errors import FilterError
+from interbed.storage.base.predicate.expr import (
+    AlwaysFalse,
+    AlwaysTrue,
+    And,
+    Comparison,
+    Contains,
+    EndsWith,
+    In,
+    IsNotNull,
+    IsNull,
+    Like,
+    Not,
+    NotIn,
+    Op,
+    Or,
+    Predicate,
+    StartsWith,
+    TextMatch,
+)
+
+_TEXT: dict[str, type[TextMatch]] = {
+    "starts_with": StartsWith,
+    "ends_with": EndsWith,
+    "contains": Contains,
+    "like": Like,
+}
+_TEXT_NAMES = {kind: name for name, kind in _TEXT.items()}
+_TAGS: dict[str, Callable[[str], object]] = {
+    "decimal": Decimal,
+    "date": date.fromisoformat,
+    "time": time.fromisoformat,
+    "timestamp": datetime.fromisoformat,
+    "binary": b64decode,
+    "float": float,
+}
+
+
+def to_json(predicate: Predicate) -> str:
+    """The predicate as JSON."""
+    return json.dumps(_tree(predicate), separators=(",", ":"), allow_nan=False)
+
+
+def from_json(text: str | bytes) -> Predicate:
+    """The predicate of JSON made by to_json; raises FilterError for anything else."""
+    try:
+        return _predicate(json.loads(text))
+    except (ValueError, KeyError, TypeError, AttributeError, InvalidOperation, RecursionError) as error:
+        raise FilterError(f"Not a predicate in JSON: {error!r}") from error
+
+
+def _tree(predicate: Predicate) -> dict[str, Any]:
+    match predicate:
+        case AlwaysTrue():
+            return {"op": "true"}
+        case AlwaysFalse():
+            return {"op": "false"}
+        case Comparison(op, column, value):
+            return {"op": op.value, "column": column, "value": _value(value)}
+        case In(column, values) | NotIn(column, values):
+            name = "in" if isinstance(predicate, In) else "not_in"
+            return {"op": name, "column": column, "values": [_value(v) for v in values]}
+        case IsNull(column):
+            return {"op": "is_null", "column": column}
+        case IsNotNull(column):
+            return {"op": "is_not_null", "column": column}
+        case TextMatch(column, pattern):
+            return {"op": _TEXT_NAMES[type(predicate)], "column": column, "pattern": pattern}
+        case And(children) | Or(children):
+            name = "and" if isinstance(predicate, And) else "or"
+            return {"op": name, "children": [_tree(c) for c in children]}
+        case Not(child):
+            return {"op": "not", "child": _tree(child)}
+        case _:
+            raise FilterError(f"Not a predicate: {predicate!r}.")
+
+
+def _predicate(tree: dict[str, Any]) -> Predicate:
+    match tree["op"]:
+        case "true":
+            return AlwaysTrue()
+        case "false":
+            return AlwaysFalse()
+        case "and":
+            return And(tuple(_predicate(c) for c in tree["children"]))
+        case "or":
+            return Or(tuple(_predicate(c) for c in tree["children"]))
+        case "not":
+            return Not(_predicate(tree["child"]))
+        case "is_null":
+            return IsNull(str(tree["column"]))
+        case "is_not_null":
+            return IsNotNull(str(tree["column"]))
+        case "in":
+            return In(str(tree["column"]), tuple(_literal(v) for v in tree["values"]))
+        case "not_in":
+            return NotIn(str(tree["column"]), tuple(_literal(v) for v in tree["values"]))
+        case name if name in _TEXT:
+            return _TEXT[name](str(tree["column"]), str(tree["pattern"]))
+        case name:
+            return Comparison(Op(name), str(tree["column"]), _literal(tree["value"]))
+
+
+def _value(value: object) -> object:
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if math.isfinite(value) else {"float": repr(value)}
+        case Decimal():
+            return {"decimal": str(value)}
+        case datetime():
+            return {"timestamp": value.isoformat()}
+        case date():
+            return {"date": value.isoformat()}
+        case time():
+            return {"time": value.isoformat()}
+        case bytes():
+            return {"binary": b64encode(value).decode()}
+        case _:
+            raise FilterError(f"{value!r} is not a literal of a filter.")
+
+
+def _literal(value: Any) -> object:
+    if isinstance(value, dict):
+        ((tag, text),) = value.items()
+        return _TAGS[tag](text)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise TypeError(f"{value!r} is no literal")

@@ -1,0 +1,240 @@
+"""What statistics and partitions say about a predicate: which files may hold a matching row.
+
+Statistics are bounds: no value is below the minimum or above the maximum, though neither has to occur (texts are cut).
+NaN is outside of them, because some writers leave it out of their statistics. What is unknown never rules a file out.
+
+Predicates must be bound to the columns (interbed.storage.base.predicate.expr.bind).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interbed.storage.base.predicate.evaluate import literal, mask
+from interbed.storage.base.predicate.expr import (
+    AlwaysFalse,
+    And,
+    Comparison,
+    In,
+    IsNotNull,
+    IsNull,
+    Like,
+    NotIn,
+    Op,
+    Or,
+    Predicate,
+    StartsWith,
+    push_not,
+)
+from interbed.storage.base.row.binary_row import decode_rows
+from interbed.storage.base.row.words import Array
+from interbed.storage.base.types.data_type import DataField
+
+Flags = npt.NDArray[np.bool_]
+
+_SINGLE_VALUES = 100
+"""Up to so many values of an IN list are looked for one by one; of more only the least and the greatest."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """The statistics of one column: an entry for each file. None stands for nothing known."""
+
+    low: "Array | None"
+    high: "Array | None"
+    nulls: npt.NDArray[np.float64]
+    """Nulls of each file; NaN where their number is not known."""
+
+
+class _Files:
+    def __init__(
+        self,
+        mins: Mapping[str, Array],
+        maxs: Mapping[str, Array],
+        null_counts: Mapping[str, Array],
+        row_counts: Array,
+    ) -> None:
+        self.rows = row_counts.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        self._mins, self._maxs, self._nulls = mins, maxs, null_counts
+
+    def column(self, name: str) -> _Column:
+        """The statistics of a column."""
+        nulls = self._nulls.get(name)
+        return _Column(
+            self._mins.get(name),
+            self._maxs.get(name),
+            np.full(len(self.rows), np.nan)
+            if nulls is None
+            else nulls.cast(pa.float64()).to_numpy(zero_copy_only=False),
+        )
+
+    def all(self, value: bool) -> Flags:
+        """The same for every file."""
+        return np.full(len(self.rows), value)
+
+
+def select(
+    predicate: Predicate,
+    fields: Sequence[DataField],
+    mins: Mapping[str, Array],
+    maxs: Mapping[str, Array],
+    null_counts: Mapping[str, Array],
+    row_counts: Array,
+) -> Flags:
+    """For each file whether it may hold a row that the predicate is true for.
+
+    Maps from column names to arrays with an entry for each file: least and greatest values in the columns' Arrow
+    types and numbers of nulls, null where unknown; a column that is absent is unknown in every file.
+    """
+    files = _Files(mins, maxs, null_counts, row_counts)
+    chosen: Flags = _may_match(push_not(predicate), files) & np.not_equal(files.rows, 0)
+    return chosen
+
+
+def partition_select(predicate: Predicate, partitions: Sequence[bytes], fields: Sequence[DataField]) -> Flags:
+    """For each partition, a serialised BinaryRow of the fields, whether the predicate is true for it; exact."""
+    columns = decode_rows(partitions, [f.type for f in fields])
+    if not columns:
+        # Without columns a batch has no rows, so the one row of an unpartitioned table is made up.
+        batch = pa.record_batch([pa.array([None] * len(partitions), pa.bool_())], names=[""])
+    else:
+        batch = pa.record_batch(columns, names=[f.name for f in fields])
+    flags: Flags = mask(predicate, batch).to_numpy(zero_copy_only=False)
+    return flags
+
+
+def _may_match(predicate: Predicate, files: _Files) -> Flags:
+    match predicate:
+        case And(children):
+            return _all([files.all(True), *(_may_match(c, files) for c in children)])
+        case Or(children):
+            return _any([files.all(False), *(_may_match(c, files) for c in children)])
+        case AlwaysFalse():
+            return files.all(False)
+        case IsNull(column):
+            return np.not_equal(files.column(column).nulls, 0)
+        case IsNotNull(column):
+            return _has_value(files, files.column(column))
+        case Comparison(op, column, value):
+            stats = files.column(column)
+            return _has_value(files, stats) & _compare(files, stats, op, value)
+        case In(column, values):
+            stats = files.column(column)
+            return _has_value(files, stats) & _any_within(files, stats, [v for v in values if v is not None])
+        case NotIn(column, values):
+            stats = files.column(column)
+            return _has_value(files, stats) & _none_of(files, stats, values)
+        case StartsWith(column, pattern):
+            stats = files.column(column)
+            return _has_value(files, stats) & _starts_with(files, stats, pattern)
+        case Like(column, pattern):
+            stats = files.column(column)
+            return _has_value(files, stats) & _starts_with(files, stats, _literal_prefix(pattern))
+        case _:
+            return files.all(True)
+
+
+def _has_value(files: _Files, stats: _Column) -> Flags:
+    # A comparison with NaN is false, so an unknown number of nulls leaves the file in.
+    flags: Flags = ~np.greater_equal(stats.nulls, files.rows)
+    return flags
+
+
+def _holds(files: _Files, kernel: str, bound: "Array | None", value: object) -> Flags:
+    """Where the bound is known and compares so with the value."""
+    if bound is None:
+        return files.all(False)
+    right = value if isinstance(value, pa.Scalar) else literal(value, bound.type)
+    found: Any = pc.call_function(kernel, [bound, right])
+    flags: Flags = found.fill_null(False).to_numpy(zero_copy_only=False)
+    return flags
+
+
+def _compare(files: _Files, stats: _Column, op: Op, value: object) -> Flags:
+    if value is None or value != value:
+        # Nothing compares with null or NaN, but everything else is unequal to NaN.
+        return files.all(value is not None and op is Op.NE)
+    match op:
+        case Op.EQ:
+            outside = _holds(files, "greater", stats.low, value) | _holds(files, "less", stats.high, value)
+        case Op.NE:
+            outside = _is_constant(files, stats, value)
+        case Op.LT:
+            outside = _holds(files, "greater_equal", stats.low, value)
+        case Op.LE:
+            outside = _holds(files, "greater", stats.low, value)
+        case Op.GT:
+            outside = _holds(files, "less_equal", stats.high, value)
+        case Op.GE:
+            outside = _holds(files, "less", stats.high, value)
+    return ~outside
+
+
+def _is_constant(files: _Files, stats: _Column, value: object) -> Flags:
+    """Where no value but this one occurs."""
+    if isinstance(value, float):
+        # NaN may occur besides.
+        return files.all(False)
+    return _holds(files, "equal", stats.low, value) & _holds(files, "equal", stats.high, value)
+
+
+def _any_within(files: _Files, stats: _Column, values: Sequence[object]) -> Flags:
+    comparable = [v for v in values if v == v]
+    if len(comparable) <= _SINGLE_VALUES:
+        each = [_compare(files, stats, Op.EQ, v) for v in comparable]
+        return _any([files.all(False), *each])
+    arrow = stats.low.type if stats.low is not None else stats.high.type if stats.high is not None else None
+    if arrow is None:
+        return files.all(True)
+    ends: Any = pc.min_max(pa.array([literal(v, arrow) for v in comparable], arrow))
+    return _compare(files, stats, Op.GE, ends["min"]) & _compare(files, stats, Op.LE, ends["max"])
+
+
+def _none_of(files: _Files, stats: _Column, values: Sequence[object]) -> Flags:
+    if any(v is None for v in values):
+        return files.all(False)
+    if len(values) > _SINGLE_VALUES:
+        return files.all(True)
+    return ~_any([files.all(False), *(_is_constant(files, stats, v) for v in values)])
+
+
+def _starts_with(files: _Files, stats: _Column, prefix: str) -> Flags:
+    if not prefix:
+        return files.all(True)
+    above = _holds(files, "less", stats.high, prefix)
+    if stats.low is None:
+        return ~above
+    # What begins with the prefix is not below it; a minimum above it rules the file out unless it begins with it, too.
+    low: Any = stats.low.cast(pa.binary())
+    begun: Any = pc.call_function("starts_with", [low], pc.MatchSubstringOptions(prefix))
+    continued: Flags = begun.fill_null(True).to_numpy(zero_copy_only=False)
+    later = _holds(files, "greater", stats.low, prefix) & ~continued
+    return ~(above | later)
+
+
+def _all(flags: Sequence[Flags]) -> Flags:
+    joined: Flags = np.logical_and.reduce(flags)
+    return joined
+
+
+def _any(flags: Sequence[Flags]) -> Flags:
+    joined: Flags = np.logical_or.reduce(flags)
+    return joined
+
+
+def _literal_prefix(pattern: str) -> str:
+    """The text with which everything begins that a LIKE pattern matches."""
+    prefix = ""
+    characters = iter(pattern)
+    for character in characters:
+        if character in "%_":
+            break
+        if character == "\\":
+            character = next(characters, "\\")
+        prefix += character
+    return prefix

@@ -1,0 +1,269 @@
+"""Logical types to Arrow types and back: the form in which rows live in memory.
+
+Timestamps are kept in the coarsest Arrow unit that holds their precision (0-3 ms, 4-6 us, 7-9 ns); TIME is
+`time32[ms]`, because Paimon stores milliseconds of the day whatever the declared precision; MULTISET is a map
+from element to int32.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from interbed.storage.base.errors import SchemaMismatchError
+from interbed.storage.base.types.data_type import (
+    MAX_LENGTH,
+    ArrayType,
+    AtomicType,
+    DataField,
+    DataType,
+    MapType,
+    MultisetType,
+    RowType,
+    TypeRoot,
+)
+from interbed.storage.base.types.not_null import (
+    NullInsideError,
+    has_not_null_parts,
+    nullable_inside,
+    without_hidden_nulls,
+)
+
+FIELD_ID = b"PARQUET:field_id"
+DESCRIPTION = b"description"
+
+_PLAIN: dict[TypeRoot, pa.DataType] = {
+    TypeRoot.BOOLEAN: pa.bool_(),
+    TypeRoot.TINYINT: pa.int8(),
+    TypeRoot.SMALLINT: pa.int16(),
+    TypeRoot.INT: pa.int32(),
+    TypeRoot.BIGINT: pa.int64(),
+    TypeRoot.FLOAT: pa.float32(),
+    TypeRoot.DOUBLE: pa.float64(),
+    TypeRoot.CHAR: pa.string(),
+    TypeRoot.VARCHAR: pa.string(),
+    TypeRoot.BINARY: pa.binary(),
+    TypeRoot.VARBINARY: pa.binary(),
+    TypeRoot.DATE: pa.date32(),
+    TypeRoot.TIME: pa.time32("ms"),
+}
+
+
+def timestamp_unit(precision: int) -> Literal["ms", "us", "ns"]:
+    """The Arrow unit that holds timestamps of that many fractional digits."""
+    return "ms" if precision <= 3 else "us" if precision <= 6 else "ns"
+
+
+def type_to_arrow(data_type: DataType) -> pa.DataType:
+    """The Arrow type in which values of the logical type live in memory."""
+    match data_type:
+        case AtomicType(root=TypeRoot.DECIMAL):
+            return pa.decimal128(data_type.precision or 0, data_type.scale or 0)
+        case AtomicType(root=TypeRoot.TIMESTAMP):
+            return pa.timestamp(timestamp_unit(data_type.precision or 0))
+        case AtomicType(root=TypeRoot.TIMESTAMP_LTZ):
+            return pa.timestamp(timestamp_unit(data_type.precision or 0), tz="UTC")
+        case AtomicType(root=root):
+            return _PLAIN[root]
+        case ArrayType(element=element):
+            return pa.list_(pa.field("element", type_to_arrow(element), element.nullable))
+        case MapType(key=key, value=value):
+            return _map_type(type_to_arrow(key), pa.field("value", type_to_arrow(value), value.nullable))
+        case MultisetType(element=element):
+            return _map_type(type_to_arrow(element), pa.field("value", pa.int32(), nullable=False))
+        case RowType(fields=fields):
+            return pa.struct([field_to_arrow(f) for f in fields])
+        case _:
+            raise TypeError(f"No Arrow form for {data_type!r}.")
+
+
+def _map_type(key: pa.DataType, value: "pa.Field[Any]") -> pa.DataType:
+    made: pa.DataType = pa.map_(pa.field("key", key, nullable=False), value)  # type: ignore[call-overload]
+    return made
+
+
+def field_to_arrow(field: DataField) -> "pa.Field[Any]":
+    """The Arrow field of a column; its description goes into the field's metadata."""
+    metadata = {DESCRIPTION: field.description.encode()} if field.description else None
+    return pa.field(field.name, type_to_arrow(field.type), field.type.nullable, metadata)
+
+
+def fields_to_schema(fields: Sequence[DataField]) -> pa.Schema:
+    """The Arrow schema of a list of columns."""
+    return pa.schema([field_to_arrow(f) for f in fields])
+
+
+def type_from_arrow(arrow: pa.DataType, *, nullable: bool = True, next_id: "FieldIds | None" = None) -> DataType:
+    """The logical type for an Arrow type; raises SchemaMismatchError when there is none.
+
+    `next_id` numbers the fields of nested rows, as Paimon does; by default they start at 0.
+    """
+    ids = next_id or FieldIds()
+    atomic = _atomic_from_arrow(arrow)
+    if atomic is not None:
+        return atomic.with_nullable(nullable)
+    if isinstance(arrow, pa.DictionaryType):
+        return type_from_arrow(arrow.value_type, nullable=nullable, next_id=ids)
+    if isinstance(arrow, pa.MapType):
+        key = type_from_arrow(arrow.key_type, nullable=False, next_id=ids)
+        value = type_from_arrow(arrow.item_type, nullable=arrow.item_field.nullable, next_id=ids)
+        return MapType(key, value, nullable=nullable)
+    if isinstance(arrow, pa.ListType | pa.LargeListType | pa.FixedSizeListType):
+        element = type_from_arrow(arrow.value_type, nullable=arrow.value_field.nullable, next_id=ids)
+        return ArrayType(element, nullable=nullable)
+    if isinstance(arrow, pa.StructType):
+        return RowType(fields_from_arrow(list(arrow), ids), nullable=nullable)
+    raise SchemaMismatchError(f"Arrow type {arrow} has no counterpart among Paimon's types; cast the column first.")
+
+
+class FieldIds:
+    """Hands out field ids in order; `highest` is the last one given."""
+
+    def __init__(self, highest: int = -1) -> None:
+        self.highest = highest
+
+    def take(self) -> int:
+        """The next id."""
+        self.highest += 1
+        return self.highest
+
+
+def fields_from_arrow(fields: "Sequence[pa.Field[Any]]", ids: FieldIds) -> tuple[DataField, ...]:
+    """The columns for Arrow fields, with ids handed out in order, outer fields before the fields nested in them."""
+    numbered = [(ids.take(), f) for f in fields]
+    result = []
+    for number, f in numbered:
+        description = (f.metadata or {}).get(DESCRIPTION)
+        result.append(
+            DataField(
+                id=number,
+                name=f.name,
+                type=type_from_arrow(f.type, nullable=f.nullable, next_id=ids),
+                description=description.decode() if description else None,
+            )
+        )
+    return tuple(result)
+
+
+def _atomic_from_arrow(arrow: pa.DataType) -> AtomicType | None:
+    t = pa.types
+    if isinstance(arrow, pa.Decimal128Type) or (isinstance(arrow, pa.Decimal256Type) and arrow.precision <= 38):
+        return AtomicType(TypeRoot.DECIMAL, precision=arrow.precision, scale=arrow.scale)
+    if isinstance(arrow, pa.TimestampType):
+        precision = {"s": 0, "ms": 3, "us": 6, "ns": 9}[arrow.unit]
+        root = TypeRoot.TIMESTAMP if arrow.tz is None else TypeRoot.TIMESTAMP_LTZ
+        return AtomicType(root, precision=precision)
+    if isinstance(arrow, pa.Time32Type | pa.Time64Type):
+        return AtomicType(TypeRoot.TIME, precision={"s": 0, "ms": 3, "us": 6, "ns": 9}[arrow.unit])
+    if isinstance(arrow, pa.FixedSizeBinaryType):
+        return AtomicType(TypeRoot.BINARY, length=arrow.byte_width)
+    if t.is_string(arrow) or t.is_large_string(arrow) or t.is_string_view(arrow):
+        return AtomicType(TypeRoot.VARCHAR, length=MAX_LENGTH)
+    if t.is_binary(arrow) or t.is_large_binary(arrow) or t.is_binary_view(arrow):
+        return AtomicType(TypeRoot.VARBINARY, length=MAX_LENGTH)
+    for root, plain in _PLAIN.items():
+        if plain.equals(arrow):
+            return AtomicType(root)
+    # Paimon has no unsigned integers; the next wider signed type holds every value.
+    unsigned = {pa.uint8(): TypeRoot.SMALLINT, pa.uint16(): TypeRoot.INT, pa.uint32(): TypeRoot.BIGINT}
+    if arrow in unsigned:
+        return AtomicType(unsigned[arrow])
+    if t.is_date64(arrow):
+        return AtomicType(TypeRoot.DATE)
+    return None
+
+
+def cast_to_schema(data: pa.RecordBatch | pa.Table, target: pa.Schema, *, what: str) -> list[pa.RecordBatch]:
+    """The rows of `data` as batches of exactly the target schema, its columns matched by name.
+
+    `what` names the destination in errors. Raises SchemaMismatchError for unknown, missing or duplicate columns,
+    for values that do not fit their column's type, and for nulls in columns that do not admit them.
+    """
+    names = data.schema.names
+    duplicate = {n for n in names if names.count(n) > 1}
+    if duplicate:
+        raise SchemaMismatchError(f"The data for {what} has the column {sorted(duplicate)[0]!r} twice.")
+    unknown = [n for n in names if target.get_field_index(n) < 0]
+    if unknown:
+        raise SchemaMismatchError(
+            f"The data for {what} has the unknown column {unknown[0]!r}; its columns are {', '.join(target.names)}."
+        )
+    columns: list[pa.ChunkedArray[Any]] = []
+    table = pa.Table.from_batches([data]) if isinstance(data, pa.RecordBatch) else data
+    for f in target:
+        if f.name not in names:
+            if not f.nullable:
+                raise SchemaMismatchError(f"The data for {what} lacks the column {f.name!r}, which admits no nulls.")
+            columns.append(pa.chunked_array([pa.nulls(table.num_rows, f.type)]))
+            continue
+        column = table.column(f.name)
+        if not column.type.equals(f.type):
+            try:
+                # Arrow's cast would take fields of null rows for nulls where none are admitted.
+                column = _cast(column, nullable_inside(f.type))
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+                raise SchemaMismatchError(
+                    f"The column {f.name!r} of {what} is {f.type}; the data's {column.type} does not fit: {error}"
+                ) from error
+        if not f.nullable and column.null_count:
+            raise SchemaMismatchError(f"The column {f.name!r} of {what} admits no nulls, but the data has some.")
+        columns.append(_with_offsets(_conformed(column, f, what)))
+    return pa.Table.from_arrays(columns, schema=target).combine_chunks().to_batches()
+
+
+def _with_offsets(column: "pa.ChunkedArray[Any]") -> "pa.ChunkedArray[Any]":
+    """The column with offsets for lists that have no rows.
+
+    Arrow in Java leaves those out where such lists are inside of others, and pyarrow's `nbytes` ends the process there.
+    """
+    if not _has_lists(column.type, inside=False):
+        return column
+    # Even of one array it makes a new one, with all its buffers.
+    return pa.chunked_array([pa.concat_arrays([chunk]) for chunk in column.chunks], column.type)
+
+
+def _has_lists(arrow: pa.DataType, *, inside: bool) -> bool:
+    """Whether there are lists or maps in a type of which lists or maps are made."""
+    is_list = pa.types.is_list(arrow) or pa.types.is_map(arrow)
+    parts = (arrow.field(i).type for i in range(arrow.num_fields))
+    return (is_list and inside) or any(_has_lists(part, inside=inside or is_list) for part in parts)
+
+
+def _conformed(column: "pa.ChunkedArray[Any]", field: "pa.Field[Any]", what: str) -> "pa.ChunkedArray[Any]":
+    if not has_not_null_parts(field.type):
+        return column
+    try:
+        chunks = [without_hidden_nulls(c, field.type, field.name) for c in column.chunks]
+    except NullInsideError as error:
+        raise SchemaMismatchError(f"In the column {field.name!r} of {what}, {error}, but the data has some.") from None
+    return pa.chunked_array(chunks, field.type)
+
+
+def _cast(column: "pa.ChunkedArray[Any]", target: pa.DataType) -> "pa.ChunkedArray[Any]":
+    if pa.types.is_boolean(column.type) != pa.types.is_boolean(target) and not pa.types.is_null(column.type):
+        # Arrow casts booleans to numbers and back; for a table that is almost always a mixed-up column.
+        raise pa.ArrowInvalid(f"{column.type} is not {target}")
+    if (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)) and not (
+        pa.types.is_string(target) or pa.types.is_dictionary(target)
+    ):
+        # Arrow parses strings; a string column for a number is more likely a mistake than a wish.
+        raise pa.ArrowInvalid("strings are not parsed; cast the column first")
+    if _is_text(target) and not (_is_text(column.type) or _holds_bytes(column.type)):
+        # Arrow writes anything as a string; that, too, is more likely a mistake.
+        raise pa.ArrowInvalid("values are not made into strings; cast the column first")
+    if pa.types.is_temporal(target) and pa.types.is_integer(column.type):
+        raise pa.ArrowInvalid("numbers are not taken for times; cast the column first")
+    return column.cast(target, safe=True)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    t = pa.types
+    return t.is_string(kind) or t.is_large_string(kind) or t.is_string_view(kind)
+
+
+def _holds_bytes(kind: pa.DataType) -> bool:
+    """Whether Arrow checks the values to be text, or has none to check."""
+    t = pa.types
+    if isinstance(kind, pa.DictionaryType):
+        return _is_text(kind.value_type)
+    return t.is_null(kind) or t.is_binary(kind) or t.is_large_binary(kind)

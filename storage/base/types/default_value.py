@@ -1,0 +1,134 @@
+"""A column's default value: its text in a schema file, and the value that the text stands for.
+
+The text is a literal, in single quotes or not: `5`, `'new'`, `2026-01-31`; of nested types `[1, 2]` or `ARRAY(1, 2)`,
+`{a -> 1}` or `MAP('a', 1)`, `{1, x}` or `STRUCT(1, 'x')`. It stands in for nulls when a row is written.
+Source: paimon-common `utils.DefaultValueUtils` and `casting.StringTo*CastRule`.
+"""
+
+import re
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+
+from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.base.types.arrow import type_to_arrow
+from interbed.storage.base.types.data_type import (
+    BINARIES,
+    STRINGS,
+    ArrayType,
+    AtomicType,
+    DataType,
+    MapType,
+    RowType,
+    TypeRoot,
+)
+
+_BOOLEANS = {
+    **dict.fromkeys(("t", "true", "y", "yes", "1"), True),
+    **dict.fromkeys(("f", "false", "n", "no", "0"), False),
+}
+_CALL = re.compile(r"^(?P<name>ARRAY|MAP|STRUCT)\s*\((?P<inside>.*)\)$", re.IGNORECASE | re.DOTALL)
+_BRACKETS = {"[": "]", "{": "}", "(": ")"}
+_CLOSING = frozenset(_BRACKETS.values())
+
+
+def default_scalar(text: str, data_type: DataType, *, column: str) -> "pa.Scalar[Any]":
+    """The value of a default's text in the column's Arrow type; raises InvalidInputError naming the column."""
+    try:
+        scalar: pa.Scalar[Any] = pa.scalar(default_value(text, data_type), type=type_to_arrow(data_type))
+    except (ValueError, TypeError, OverflowError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InvalidInputError(
+            f"The default {text!r} of the column {column!r} is no {type_to_arrow(data_type)}: {error}"
+        ) from error
+    return scalar
+
+
+def default_value(text: str, data_type: DataType) -> Any:
+    """The value as Python's; raises ValueError or ArrowInvalid for text that is none."""
+    match data_type:
+        case ArrayType(element=element):
+            return [_part(part, element) for part in _parts(_inside(text, "ARRAY", "["), ",")]
+        case MapType(key=key, value=value):
+            return [(_part(k, key), _part(v, value)) for k, v in _entries(text)]
+        case RowType(fields=fields):
+            parts = _parts(_inside(text, "STRUCT", "{"), ",")
+            if len(parts) != len(fields):
+                raise ValueError(f"it has {len(parts)} fields, not {len(fields)}")
+            return {f.name: _part(part, f.type) for f, part in zip(fields, parts, strict=True)}
+        case AtomicType():
+            return _atomic(unquoted(text), data_type)
+        case _:
+            raise ValueError("columns of this type have no defaults")
+
+
+def unquoted(text: str) -> str:
+    """The text without the single quotes around it."""
+    return text[1:-1] if len(text) > 1 and text[0] == text[-1] == "'" else text
+
+
+def _atomic(text: str, data_type: AtomicType) -> Any:
+    root = data_type.root
+    if root in STRINGS:
+        return text
+    if root in BINARIES:
+        return text.encode()
+    text = text.strip()
+    if root is TypeRoot.BOOLEAN:
+        if text.lower() not in _BOOLEANS:
+            raise ValueError("it is neither true nor false")
+        return _BOOLEANS[text.lower()]
+    if root is TypeRoot.TIMESTAMP_LTZ:
+        # A time without a zone is meant in that of the machine, as Java Paimon takes it.
+        return datetime.fromisoformat(text).astimezone()
+    return pa.scalar(text).cast(type_to_arrow(data_type)).as_py()
+
+
+def _part(text: str, data_type: DataType) -> Any:
+    if text.lower() == "null":
+        return None
+    return default_value(text, data_type)
+
+
+def _entries(text: str) -> list[tuple[str, str]]:
+    if _CALL.match(text.strip()):
+        parts = _parts(_inside(text, "MAP", "{"), ",")
+        if len(parts) % 2:
+            raise ValueError("a key has no value")
+        return list(zip(parts[::2], parts[1::2], strict=True))
+    entries = [_parts(part, "->") for part in _parts(_inside(text, "MAP", "{"), ",")]
+    if any(len(entry) != 2 for entry in entries):
+        raise ValueError("an entry of a map is written `key -> value`")
+    return [(key, value) for key, value in entries]
+
+
+def _inside(text: str, name: str, bracket: str) -> str:
+    text = text.strip()
+    call = _CALL.match(text)
+    if call is not None and call["name"].upper() == name:
+        return call["inside"]
+    if text[:1] == bracket and text[-1:] == _BRACKETS[bracket]:
+        return text[1:-1]
+    raise ValueError(f"it is neither {name}(…) nor {bracket}…{_BRACKETS[bracket]}")
+
+
+def _parts(text: str, separator: str) -> Sequence[str]:
+    """The parts of a list between separators that are in no quotes and no brackets."""
+    parts: list[str] = []
+    depth = start = 0
+    quoted = False
+    for i, letter in enumerate(text):
+        if letter == "'":
+            quoted = not quoted
+        elif quoted:
+            continue
+        elif letter in _BRACKETS:
+            depth += 1
+        elif letter in _CLOSING:
+            depth -= 1
+        elif depth == 0 and text.startswith(separator, i):
+            parts.append(text[start:i].strip())
+            start = i + len(separator)
+    parts.append(text[start:].strip())
+    return [] if parts == [""] else parts

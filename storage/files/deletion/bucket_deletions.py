@@ -1,0 +1,74 @@
+"""The deletion vectors of one bucket of a primary-key table while it is compacted."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy.typing as npt
+
+from interbed.storage.files.deletion.index_file import read_vectors, write_vectors
+from interbed.storage.files.deletion.vector import DeletionVector
+from interbed.storage.meta.manifest.index_file import DELETION_VECTORS, IndexFileMeta
+from interbed.storage.meta.store import TableStore
+
+
+class BucketDeletions:
+    """Starts from what the table's snapshot has; changes become one new index file, which takes the old one's place.
+
+    Not for use by several threads at once.
+    """
+
+    def __init__(
+        self,
+        store: TableStore,
+        partition: bytes,
+        bucket: int,
+        vectors: Mapping[str, DeletionVector],
+        files: Sequence[IndexFileMeta] = (),
+    ) -> None:
+        self._store = store
+        self._partition = partition
+        self._bucket = bucket
+        self._vectors = dict(vectors)
+        self._files = tuple(files)
+        self._changed = False
+
+    @staticmethod
+    def restore(
+        store: TableStore, partition: bytes, bucket: int, index_files: Sequence[IndexFileMeta]
+    ) -> "BucketDeletions":
+        """The bucket's vectors from its index files; raises what read_vectors raises."""
+        files = [f for f in index_files if f.index_type == DELETION_VECTORS]
+        vectors: dict[str, DeletionVector] = {}
+        for file in files:
+            path = store.index_path(partition, bucket, file)
+            vectors.update(read_vectors(store.file_io, path, file.deletion_vectors or ()))
+        return BucketDeletions(store, partition, bucket, vectors, files)
+
+    def of(self, file_name: str) -> DeletionVector | None:
+        """The vector of a data file, None when none of its rows is deleted."""
+        return self._vectors.get(file_name)
+
+    def delete(self, file_name: str, positions: npt.ArrayLike) -> None:
+        """Mark rows of a data file as deleted; rows that are so already stay so."""
+        old = self._vectors.get(file_name)
+        new = DeletionVector.of(positions) if old is None else old.union(positions)
+        if len(new) and new != old:
+            self._vectors[file_name] = new
+            self._changed = True
+
+    def remove(self, file_name: str) -> None:
+        """Forget the vector of a data file that is no longer the table's."""
+        if self._vectors.pop(file_name, None) is not None:
+            self._changed = True
+
+    def finish(self) -> tuple[tuple[IndexFileMeta, ...], tuple[IndexFileMeta, ...]]:
+        """Write what has changed since the last call: the new index files, and those that they replace."""
+        if not self._changed:
+            return (), ()
+        replaced, new = self._files, []
+        if self._vectors:
+            path = self._store.new_index_path(self._partition, self._bucket, self._store.new_index_name())
+            bitmap64 = self._store.options.deletion_vectors_bitmap64
+            new = [write_vectors(self._store.file_io, path, self._vectors, bitmap64=bitmap64)]
+        self._files = tuple(new)
+        self._changed = False
+        return self._files, replaced

@@ -1,0 +1,163 @@
+"""The index `bsi`: numbers as bitmaps of their binary digits, for ranges. It takes integers, DECIMAL, times.
+
+On disk, all numbers big-endian: version 1 (1 byte), number of rows (4), then for the rows of numbers from zero up and
+for those of negative ones whether there are any (1) and if so: version 1 (1 byte), the least (which writers leave 0)
+and the greatest number without its sign (8 each), the bitmap of the rows, the number of digits (4), and the bitmap of
+each digit of number less least. Specification page: `concepts/spec/fileindex`; deprecated there for `range-bitmap`.
+"""
+
+import struct
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyroaring import BitMap
+
+from interbed.storage.base.errors import UnsupportedVersionError
+from interbed.storage.base.predicate.expr import Comparison, In, IsNotNull, IsNull, Leaf, NotIn, Op
+from interbed.storage.base.row.words import Array
+from interbed.storage.base.types.data_type import INTEGERS, TIMESTAMPS, TypeRoot
+from interbed.storage.files.file_index.api import EVERYTHING, Selection
+from interbed.storage.files.file_index.bit_slices import BitSlices, slice_bytes
+from interbed.storage.files.file_index.bitmap import roaring_bytes
+from interbed.storage.files.file_index.values import Key, ValueForm
+from interbed.storage.meta.options.reader import OptionReader
+
+KIND = "bsi"
+ROOTS = INTEGERS | TIMESTAMPS | {TypeRoot.DATE, TypeRoot.TIME, TypeRoot.DECIMAL}
+VERSION = 1
+
+_HEAD = struct.Struct(">bi")
+_BOUNDS = struct.Struct(">bqq")
+_INT = struct.Struct(">i")
+_LEAST = np.iinfo(np.int64).min
+_MIRRORED = {Op.LT: Op.GT, Op.LE: Op.GE, Op.GT: Op.LT, Op.GE: Op.LE}
+
+
+class BsiWriter:
+    """IndexWriter of one column; memory is 8 bytes a row."""
+
+    def __init__(self, form: ValueForm, options: OptionReader) -> None:
+        self._form = form
+        self._parts: list[Any] = []
+
+    def add(self, values: Array) -> None:
+        """See IndexWriter."""
+        self._parts.append(self._form.convert(values).cast(pa.int64()))
+
+    def finish(self) -> bytes | None:
+        """See IndexWriter."""
+        column: Any = pa.chunked_array(self._parts, pa.int64())
+        present = column.is_valid().to_numpy()
+        numbers = column.fill_null(0).to_numpy()
+        if (numbers == _LEAST).any():
+            # The least 64-bit number has no counterpart without its sign.
+            return None
+        head = _HEAD.pack(VERSION, len(numbers))
+        return head + _half(present & (numbers >= 0), numbers) + _half(present & (numbers < 0), -numbers)
+
+
+def _half(chosen: npt.NDArray[np.bool_], sizes: npt.NDArray[np.int64]) -> bytes:
+    rows = np.flatnonzero(chosen).astype(np.uint32)
+    if not len(rows):
+        return b"\0"
+    numbers = sizes[rows]
+    most = int(numbers.max())
+    slices = most.bit_length()
+    digits = slice_bytes(rows, numbers.view(np.uint64), slices)
+    return b"".join([b"\1", _BOUNDS.pack(VERSION, 0, most), roaring_bytes(rows), _INT.pack(slices), *digits])
+
+
+class BsiReader:
+    """IndexReader: knows the rows of all comparisons, IN, NOT IN, IS NULL and IS NOT NULL."""
+
+    def __init__(self, form: ValueForm, content: bytes) -> None:
+        self._form = form
+        version, self.row_count = _HEAD.unpack_from(content)
+        if version != VERSION:
+            raise UnsupportedVersionError(f"A bsi index has version {version}; this version of interbed reads 1.")
+        self._positive, offset = _read_half(content, _HEAD.size)
+        self._negative, _ = _read_half(content, offset)
+
+    def rows(self, leaf: Leaf) -> Selection:
+        """See IndexReader."""
+        match leaf:
+            case Comparison(op, _, value) if value is not None:
+                if not self._form.is_exact:
+                    # What is cut off may decide between equal numbers.
+                    op = {Op.LT: Op.LE, Op.GT: Op.GE}.get(op, op)
+                    if op is Op.NE:
+                        return EVERYTHING
+                return Selection(self._compare(op, self._number(value)))
+            case In(_, values):
+                return Selection(self._any_of([v for v in values if v is not None]))
+            case NotIn(_, values) if None not in values and self._form.is_exact:
+                return Selection(self._present() - self._any_of(list(values)))
+            case IsNull():
+                return Selection(BitMap(range(self.row_count)) - self._present())
+            case IsNotNull():
+                return Selection(self._present())
+            case _:
+                return EVERYTHING
+
+    def _present(self) -> BitMap:
+        return self._positive.present | self._negative.present
+
+    def _any_of(self, values: list[object]) -> BitMap:
+        found = BitMap()
+        for value in values:
+            found |= self._compare(Op.EQ, self._number(value))
+        return found
+
+    def _number(self, value: object) -> int:
+        keys: list[Key] = self._form.keys(value) or []
+        number = keys[0]
+        assert isinstance(number, int)
+        return number
+
+    def _compare(self, op: Op, number: int) -> BitMap:
+        if number >= 0:
+            found = self._positive.compare(op, number)
+            return found | self._negative.present if op in (Op.NE, Op.LT, Op.LE) else found
+        found = self._negative.compare(_MIRRORED.get(op, op), -number)
+        return found | self._positive.present if op in (Op.NE, Op.GT, Op.GE) else found
+
+
+class _Half:
+    """The rows of one sign, by their numbers without it."""
+
+    def __init__(self, least: int, slices: BitSlices) -> None:
+        self.present = slices.present
+        self._least = least
+        self._slices = slices
+
+    def compare(self, op: Op, number: int) -> BitMap:
+        """The rows whose number compares so with the one given."""
+        if number < self._least:
+            return self.present.copy() if op in (Op.NE, Op.GT, Op.GE) else BitMap()
+        return self._slices.compare(op, number - self._least)
+
+
+def _read_half(content: bytes, offset: int) -> tuple[_Half, int]:
+    there = content[offset]
+    offset += 1
+    if not there:
+        return _Half(0, BitSlices(BitMap(), ())), offset
+    version, least, _ = _BOUNDS.unpack_from(content, offset)
+    if version != VERSION:
+        raise UnsupportedVersionError(f"A bsi index has version {version}; this version of interbed reads 1.")
+    present, offset = _read_bitmap(content, offset + _BOUNDS.size)
+    count = _INT.unpack_from(content, offset)[0]
+    offset += _INT.size
+    slices: list[BitMap] = []
+    for _ in range(count):
+        digit, offset = _read_bitmap(content, offset)
+        slices.append(digit)
+    return _Half(least, BitSlices(present, slices)), offset
+
+
+def _read_bitmap(content: bytes, offset: int) -> tuple[BitMap, int]:
+    bitmap = BitMap.deserialize(content[offset:])
+    # A bitmap is read back in the form in which it was written, so its size is what was read.
+    return bitmap, offset + len(bitmap.serialize())

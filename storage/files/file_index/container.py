@@ -1,0 +1,148 @@
+"""The container of all indexes of one data file: a header that says where each column's indexes lie, then they.
+
+On disk, all numbers big-endian: magic number 1493475289347502 (8 bytes), version 1 (4), length of the header with
+these (4), number of columns (4); for each column its name, the number of its indexes (4) and for each of those its kind
+and its start and length (4 each, the start counted from the container's first byte, -1 for an index without content);
+last the length of what later versions add (4), and that. Names are in Java's modified UTF-8 behind their length (2).
+Specification page: `concepts/spec/fileindex`.
+"""
+
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from interbed.storage.base.errors import CorruptFileError, UnsupportedVersionError
+
+MAGIC = 1493475289347502
+VERSION = 1
+
+_START = struct.Struct(">qii")
+_INT = struct.Struct(">i")
+_PLACE = struct.Struct(">ii")
+_NO_CONTENT = -1
+
+ColumnIndexes = Mapping[str, bytes | None]
+"""The indexes of one column by kind; None for one without content."""
+
+
+def encode_container(columns: Mapping[str, ColumnIndexes]) -> bytes:
+    """The container of the indexes by column."""
+    names = {column: _name_to_bytes(column) for column in columns}
+    head = _START.size + _INT.size
+    head += sum(
+        len(names[c]) + _INT.size + sum(len(_name_to_bytes(k)) + _PLACE.size for k in columns[c]) for c in columns
+    )
+    head += _INT.size
+    parts = [_START.pack(MAGIC, VERSION, head), _INT.pack(len(columns))]
+    body: list[bytes] = []
+    position = head
+    for column, indexes in columns.items():
+        parts += [names[column], _INT.pack(len(indexes))]
+        for kind, content in indexes.items():
+            start, length = (_NO_CONTENT, 0) if content is None else (position, len(content))
+            parts += [_name_to_bytes(kind), _PLACE.pack(start, length)]
+            if content is not None:
+                body.append(content)
+                position += length
+    return b"".join([*parts, _INT.pack(0), *body])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexPlace:
+    """That a column has an index of a kind, and how many bytes it takes; `is_empty`: it is known to have no content."""
+
+    column: str
+    kind: str
+    length: int
+    is_empty: bool
+
+
+class IndexContainer:
+    """A container whose header was read; indexes are read when they are asked for.
+
+    `source` is a file of Arrow, open as long as indexes are read; `name` is what errors call it. Raises
+    CorruptFileError, and UnsupportedVersionError for a version that is not known.
+    """
+
+    def __init__(self, source: Any, name: str) -> None:
+        self._source = source
+        self.name = name
+        start = self._read(0, _START.size)
+        magic, version, length = _START.unpack(start)
+        if magic != MAGIC:
+            raise CorruptFileError(f"{name} is no file index: its magic number is {magic}.")
+        if version != VERSION:
+            raise UnsupportedVersionError(
+                f"{name} is a file index of version {version}; this version of interbed reads version {VERSION}."
+            )
+        try:
+            self._places = dict(_header(self._read(_START.size, max(length - _START.size, 0))))
+        except (struct.error, IndexError, UnicodeError) as error:
+            raise CorruptFileError(f"{name} has a header of a file index that can't be decoded: {error}") from error
+
+    @property
+    def columns(self) -> Mapping[str, tuple[str, ...]]:
+        """The kinds of index that each column has."""
+        return {column: tuple(kinds) for column, kinds in self._places.items()}
+
+    @property
+    def places(self) -> Sequence[IndexPlace]:
+        """All indexes, in the container's order."""
+        return [
+            IndexPlace(column=column, kind=kind, length=length, is_empty=start == _NO_CONTENT)
+            for column, kinds in self._places.items()
+            for kind, (start, length) in kinds.items()
+        ]
+
+    def content(self, column: str, kind: str) -> bytes | None:
+        """An index; None for one without content. KeyError when there is no such index."""
+        start, length = self._places[column][kind]
+        return None if start == _NO_CONTENT else self._read(start, length)
+
+    def all(self) -> dict[str, dict[str, bytes | None]]:
+        """Every index by column and kind."""
+        return {c: {k: self.content(c, k) for k in kinds} for c, kinds in self.columns.items()}
+
+    def _read(self, start: int, length: int) -> bytes:
+        try:
+            if start < 0 or length < 0:
+                raise ValueError(f"{length} bytes from {start}")
+            self._source.seek(start)
+            content: bytes = self._source.read(length)
+        except ValueError as error:
+            raise CorruptFileError(f"{self.name} has a file index that can't be decoded: {error}.") from error
+        if len(content) != length:
+            raise CorruptFileError(f"{self.name} ends within a file index.")
+        return content
+
+
+def _header(content: bytes) -> Iterator[tuple[str, dict[str, tuple[int, int]]]]:
+    offset = _INT.size
+    for _ in range(_INT.unpack_from(content)[0]):
+        column, offset = _read_name(content, offset)
+        count = _INT.unpack_from(content, offset)[0]
+        offset += _INT.size
+        places: dict[str, tuple[int, int]] = {}
+        for _ in range(count):
+            kind, offset = _read_name(content, offset)
+            places[kind] = _PLACE.unpack_from(content, offset)
+            offset += _PLACE.size
+        yield column, places
+
+
+def _name_to_bytes(name: str) -> bytes:
+    """A name in Java's modified UTF-8: characters beyond 16 bits as two surrogates, NUL as two bytes."""
+    pairs = name.encode("utf-16-be", "surrogatepass")
+    units = "".join(chr(int.from_bytes(pairs[i : i + 2], "big")) for i in range(0, len(pairs), 2))
+    content = units.encode("utf-8", "surrogatepass").replace(b"\0", b"\xc0\x80")
+    return struct.pack(">H", len(content)) + content
+
+
+def _read_name(content: bytes, offset: int) -> tuple[str, int]:
+    length = struct.unpack_from(">H", content, offset)[0]
+    end = offset + 2 + length
+    if end > len(content):
+        raise IndexError(f"a name of {length} bytes at {offset}")
+    units = content[offset + 2 : end].replace(b"\xc0\x80", b"\0").decode("utf-8", "surrogatepass")
+    return units.encode("utf-16-be", "surrogatepass").decode("utf-16-be", "surrogatepass"), end

@@ -1,0 +1,161 @@
+"""What the indexes of a data file say of a filter: which of its rows may match."""
+
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TypeVar
+
+import pyarrow as pa
+
+from interbed.storage.base.errors import CorruptFileError, UnsupportedVersionError
+from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.base.predicate.expr import And, Leaf, Not, Or, Predicate, leaves_of, push_not
+from interbed.storage.base.types.data_type import DataField
+from interbed.storage.files.file_index.api import EVERYTHING, INDEX_SUFFIX, IndexReader, Selection
+from interbed.storage.files.file_index.container import IndexContainer
+from interbed.storage.files.file_index.kinds import KINDS, value_form
+from interbed.storage.meta.manifest.data_file import DataFileMeta
+
+_T = TypeVar("_T")
+
+
+class ColumnReaders:
+    """The indexes of a container, decoded when they are first asked for; `fields` are those of the file by name."""
+
+    def __init__(self, container: IndexContainer, fields: Mapping[str, DataField], name: str) -> None:
+        self._container = container
+        self._fields = fields
+        self._name = name
+        self._known: dict[str, list[IndexReader]] = {}
+
+    def select(self, predicate: Predicate) -> Selection:
+        """The rows outside of which the predicate, which is over columns of the file, is not true."""
+        return self._select(push_not(predicate))
+
+    def of(self, column: str) -> list[IndexReader]:
+        """The readers of one column's indexes; kinds and types that this version does not know are passed over."""
+        if column not in self._known:
+            field = self._fields.get(column)
+            kinds = () if field is None else self._container.columns.get(column, ())
+            self._known[column] = [r for k in kinds if field is not None and (r := self._reader(field, k)) is not None]
+        return self._known[column]
+
+    def _reader(self, field: DataField, name: str) -> IndexReader | None:
+        kind = KINDS.get(name)
+        form = None if kind is None else value_form(kind, field.type)
+        content = None if form is None else self._container.content(field.name, name)
+        if kind is None or form is None or content is None:
+            return None
+        try:
+            return kind.reader(form, content)
+        except (ValueError, IndexError, struct.error) as error:
+            raise self._corrupt(field.name, error) from error
+        except UnsupportedVersionError as error:
+            raise UnsupportedVersionError(f"{self._name} can't be read: {error}") from error
+
+    def _select(self, predicate: Predicate) -> Selection:
+        match predicate:
+            case And(children):
+                found = EVERYTHING
+                for child in children:
+                    found &= self._select(child)
+                    if found.is_empty:
+                        break
+                return found
+            case Or(children) if children:
+                found = self._select(children[0])
+                for child in children[1:]:
+                    if found.rows is None:
+                        break
+                    found |= self._select(child)
+                return found
+            case Not() | Or():
+                # Only texts and floats keep a Not, and its opposite is no better known to an index.
+                return EVERYTHING
+            case _:
+                return self._leaf(predicate)
+
+    def _leaf(self, predicate: Predicate) -> Selection:
+        found = EVERYTHING
+        # A constant has no leaf, and nothing is known of it.
+        for leaf in leaves_of(predicate):
+            for reader in self.of(leaf.column):
+                found &= self._rows(reader, leaf)
+        return found
+
+    def _rows(self, reader: IndexReader, leaf: Leaf) -> Selection:
+        try:
+            return reader.rows(leaf)
+        except UnsupportedVersionError as error:
+            raise UnsupportedVersionError(f"{self._name} can't be read: {error}") from error
+        except (ValueError, IndexError, struct.error) as error:
+            raise self._corrupt(leaf.column, error) from error
+
+    def _corrupt(self, column: str, error: Exception) -> CorruptFileError:
+        return CorruptFileError(
+            f"{self._name} has an index of the column {column!r} that can't be decoded ({error}). Set "
+            "'file-index.read.enabled' to 'false' to read without it, and compact the table fully to write it anew."
+        )
+
+
+def index_file_of(file: DataFileMeta) -> str | None:
+    """The name of the file beside the data file with its indexes; CorruptFileError when there are several."""
+    found = [name for name in file.extra_files if name.endswith(INDEX_SUFFIX)]
+    if len(found) > 1:
+        raise CorruptFileError(f"The data file {file.file_name} has more than one file index: {', '.join(found)}.")
+    return found[0] if found else None
+
+
+def has_index(file: DataFileMeta) -> bool:
+    """Whether the data file has indexes, in the manifest or beside it."""
+    return file.embedded_file_index is not None or index_file_of(file) is not None
+
+
+def with_indexes(
+    file: DataFileMeta,
+    path: str,
+    fields: Mapping[str, DataField],
+    file_io: FileIO | None,
+    use: Callable[[ColumnReaders], _T],
+) -> _T | None:
+    """What `use` makes of the indexes of a data file at `path`; None when there are none.
+
+    Without `file_io` only those in the manifest are looked at. Raises CorruptFileError and UnsupportedVersionError
+    naming the file.
+    """
+    with open_container(file, path, file_io) as container:
+        return None if container is None else use(ColumnReaders(container, fields, container.name))
+
+
+def index_path(file: DataFileMeta, path: str) -> str | None:
+    """The path of the file with the indexes of the data file at `path`; None when there is no such file."""
+    beside = index_file_of(file)
+    return None if beside is None else f"{path.rpartition('/')[0]}/{beside}"
+
+
+@contextmanager
+def open_container(file: DataFileMeta, path: str, file_io: FileIO | None) -> Iterator[IndexContainer | None]:
+    """The container of a data file's indexes, as long as they are read; None and errors as for with_indexes."""
+    if file.embedded_file_index is not None:
+        yield IndexContainer(pa.BufferReader(file.embedded_file_index), f"The manifest's entry of {file.file_name}")
+        return
+    beside = None if file_io is None else index_path(file, path)
+    if file_io is None or beside is None:
+        yield None
+        return
+    try:
+        with file_io.open_input(beside) as source:
+            yield IndexContainer(source, beside)
+    except FileNotFoundError:
+        raise CorruptFileError(
+            f"The file index {beside} is missing. The snapshot that names it may have expired while it was read; "
+            "read the newest. Otherwise set 'file-index.read.enabled' to 'false' to read without it."
+        ) from None
+
+
+def select_rows(
+    file: DataFileMeta, path: str, fields: Mapping[str, DataField], predicate: Predicate, file_io: FileIO | None
+) -> Selection:
+    """What the indexes of a data file say of a predicate over its columns; see `with_indexes`."""
+    found = with_indexes(file, path, fields, file_io, lambda readers: readers.select(predicate))
+    return EVERYTHING if found is None else found

@@ -1,0 +1,134 @@
+"""Which columns of a table have which indexes, by its options.
+
+`file-index.<kind>.columns` lists columns (or values of a MAP with text keys: `m[key]`), and
+`file-index.<kind>.<column>.<option>` sets an option of one; for a MAP's column it holds for all of its keys.
+`file-index.in-manifest-threshold` is the size up to which a file's indexes go into the manifest.
+Documentation: `append-table/query-performance`; paimon-api `fileindex.FileIndexOptions`.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from interbed.storage.base.errors import InvalidOptionError
+from interbed.storage.base.row.values import type_name
+from interbed.storage.base.types.data_type import STRINGS, DataField, DataType, MapType, is_atomic
+from interbed.storage.files.file_index import bloom_filter
+from interbed.storage.files.file_index.kinds import KINDS, check_type
+from interbed.storage.files.file_index.values import ValueForm
+from interbed.storage.meta.options.reader import OptionReader
+
+PREFIX = "file-index."
+_COLUMNS = ".columns"
+_OPTION_PARTS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexedColumn:
+    """One index: `key` is given for a value of a MAP column, `options` are those of the kind, without prefix."""
+
+    kind: str
+    column: str
+    key: str | None
+    form: ValueForm
+    options: OptionReader
+
+    @property
+    def name(self) -> str:
+        """What the column is called in the container."""
+        return self.column if self.key is None else f"{self.column}[{self.key}]"
+
+    def check_options(self) -> None:
+        """Raise InvalidOptionError, naming the column, for options that its kind of index does not take."""
+        try:
+            KINDS[self.kind].writer(self.form, self.options)
+        except InvalidOptionError as error:
+            raise InvalidOptionError(f"Options '{PREFIX}{self.kind}.{self.name}.…' are wrong: {error}") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileIndexSpec:
+    """The indexes of a table's data files; `in_manifest_threshold` in bytes."""
+
+    columns: tuple[IndexedColumn, ...] = ()
+    in_manifest_threshold: int = 500
+
+    @property
+    def picks_rows(self) -> bool:
+        """Whether some index tells rows apart, not only files."""
+        return any(c.kind != bloom_filter.KIND for c in self.columns)
+
+    @staticmethod
+    def of(fields: Sequence[DataField], options: Mapping[str, str], *, in_manifest_threshold: int) -> "FileIndexSpec":
+        """The indexes that a table's options ask for.
+
+        Raises InvalidOptionError for an unknown kind or column, a type that the kind does not take, and an option of a
+        column that has no such index.
+        """
+        by_name = {f.name: f.type for f in fields}
+        asked = list(_asked(options))
+        own = _own_options(options, {(kind, name) for kind, name in asked})
+        columns: list[IndexedColumn] = []
+        for kind, name in dict.fromkeys(asked):
+            column, key = _split(name, by_name)
+            if column not in by_name:
+                raise InvalidOptionError(
+                    f"Option 'file-index.{kind}.columns' names the column {column!r}; the table has "
+                    f"{', '.join(by_name)}."
+                )
+            data_type = by_name[column] if key is None else _value_type(kind, column, by_name[column])
+            settings = {**(own.get((kind, column), {}) if key is not None else {}), **own.get((kind, name), {})}
+            columns.append(
+                IndexedColumn(
+                    kind=kind,
+                    column=column,
+                    key=key,
+                    form=check_type(kind, name, data_type),
+                    options=OptionReader(settings),
+                )
+            )
+        return FileIndexSpec(columns=tuple(columns), in_manifest_threshold=in_manifest_threshold)
+
+
+NO_INDEXES = FileIndexSpec()
+
+
+def _asked(options: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    """Kinds and names of columns, in the order of the options."""
+    for option, value in options.items():
+        if option.startswith(PREFIX) and option.endswith(_COLUMNS) and len(option) > len(PREFIX) + len(_COLUMNS):
+            for name in value.split(","):
+                if not name.strip():
+                    raise InvalidOptionError(f"Option '{option}' has an empty column name in '{value}'.")
+                yield option[len(PREFIX) : -len(_COLUMNS)], name.strip()
+
+
+def _own_options(options: Mapping[str, str], asked: set[tuple[str, str]]) -> dict[tuple[str, str], dict[str, str]]:
+    """The options of single columns by kind and column."""
+    known = asked | {(kind, name.partition("[")[0]) for kind, name in asked}
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    for option, value in options.items():
+        parts = option[len(PREFIX) :].split(".") if option.startswith(PREFIX) else []
+        if len(parts) != _OPTION_PARTS or option.endswith(_COLUMNS):
+            continue
+        kind, name, setting = parts
+        if (kind, name) not in known:
+            raise InvalidOptionError(
+                f"Option '{option}' is about the column {name!r}, which 'file-index.{kind}.columns' does not list; "
+                "add it there or remove the option."
+            )
+        found.setdefault((kind, name), {})[setting] = value
+    return found
+
+
+def _split(name: str, columns: Mapping[str, DataType]) -> tuple[str, str | None]:
+    column, bracket, key = name.partition("[")
+    return (column, key[:-1]) if bracket and key.endswith("]") and name not in columns else (name, None)
+
+
+def _value_type(kind: str, column: str, data_type: DataType) -> DataType:
+    if not isinstance(data_type, MapType) or not is_atomic(data_type.key, *STRINGS):
+        raise InvalidOptionError(
+            f"Option 'file-index.{kind}.columns' names a value of the column {column!r}, which is "
+            f"{type_name(data_type)}; only a MAP with text keys has such values."
+        )
+    return data_type.value

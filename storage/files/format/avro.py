@@ -1,0 +1,219 @@
+"""Reading Avro data files.
+
+Avro is a row format. Flat rows of files with some blocks are decoded by the column (`avro_decode`); others by fastavro,
+one by one to Python values, which are gathered into batches. fastavro is given files as if they were not compressed and
+had no logical types, so that numbers stay numbers. A map whose keys are no strings is an array of records `key`,
+`value`. Source: Avro specification 1.11; Paimon's AvroSchemaConverter.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from decimal import Context
+from io import BytesIO
+from itertools import islice
+from typing import Any
+
+import fastavro
+import numpy as np
+import pyarrow as pa
+
+from interbed.storage.base.avro.blocks import PlainBlocks
+from interbed.storage.base.avro.decode import Block, FlatDecoder, Values
+from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.base.predicate.expr import Predicate
+from interbed.storage.base.types.arrow import timestamp_unit, type_to_arrow
+from interbed.storage.base.types.data_type import (
+    TIMESTAMPS,
+    ArrayType,
+    AtomicType,
+    DataField,
+    DataType,
+    MapType,
+    MultisetType,
+    RowType,
+    TypeRoot,
+    is_atomic,
+)
+from interbed.storage.files.format.api import Positions, data_file_errors
+
+MAX_BATCH_ROWS = 16_384
+"""Rows are Python objects before they are a batch, so batches are kept small."""
+_WINDOW_BYTES = 4 << 20
+"""Plain bytes of blocks that are decoded together."""
+_LEAST_BLOCKS = 12
+"""Fewer blocks than these are decoded faster row by row."""
+_DECIMAL_BYTES = 16
+_EXACT = Context(prec=76)
+_MILLIS, _MICROS = "-millis", "-micros"
+
+_Convert = Callable[[Any], Any]
+Column = tuple[DataField, Any]
+"""A column and its type in the file."""
+
+
+class AvroReader:
+    """FormatReader of Avro files; holds no state. Nothing is skipped, because Avro has no statistics."""
+
+    def positioned(
+        self,
+        path: str,
+        fields: Sequence[DataField],
+        *,
+        file_io: FileIO,
+        batch_rows: int,
+        predicate: Predicate | None = None,
+        wanted: Positions | None = None,
+        use_threads: bool = False,
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """See FormatReader."""
+        with data_file_errors(path), file_io.open_input(path) as source:
+            plain = PlainBlocks(source)
+            columns = [(f, plain.field_types[f.name]) for f in fields if f.name in plain.field_types]
+            flat = FlatDecoder.of(plain.field_types)
+            position = 0
+            for blocks in plain.windows(_WINDOW_BYTES):
+                if flat is not None and len(blocks) >= _LEAST_BLOCKS:
+                    batches = _flat_batches(flat, blocks, columns, batch_rows)
+                else:
+                    batches = _row_batches(plain.container(blocks), columns, batch_rows)
+                for batch in batches:
+                    yield position, batch
+                    position += batch.num_rows
+
+
+def _flat_batches(
+    flat: FlatDecoder, blocks: Sequence[Block], columns: Sequence[Column], batch_rows: int
+) -> Iterator[pa.RecordBatch]:
+    rows = sum(count for count, _ in blocks)
+    found = flat.decode(blocks, [f.name for f, _ in columns])
+    arrays = [_flat_column(found[f.name], f.type, _present(schema)) for f, schema in columns]
+    whole = _batch(arrays, [f.name for f, _ in columns], rows)
+    for start in range(0, rows, batch_rows):
+        yield whole.slice(start, batch_rows)
+
+
+def _row_batches(content: bytes, columns: Sequence[Column], batch_rows: int) -> Iterator[pa.RecordBatch]:
+    # fastavro hands out rows, because Avro's nested types are not decoded by the column; it decodes all columns faster
+    # than it leaves some of them out.
+    records: Iterator[Any] = iter(fastavro.reader(BytesIO(content)))
+    while rows := list(islice(records, min(batch_rows, MAX_BATCH_ROWS))):
+        arrays = [_column([row[f.name] for row in rows], f.type, schema) for f, schema in columns]
+        yield _batch(arrays, [f.name for f, _ in columns], len(rows))
+
+
+def _batch(arrays: "Sequence[pa.Array[Any]]", names: Sequence[str], rows: int) -> pa.RecordBatch:
+    if not names:
+        return pa.record_batch([pa.nulls(rows)], names=["rows"]).select([])
+    return pa.record_batch(list(arrays), names=list(names))
+
+
+def _flat_column(values: Values, data_type: DataType, schema: Any) -> "pa.Array[Any]":
+    """The column of a simple type; `schema` is the file's without null."""
+    arrow = type_to_arrow(data_type)
+    kind = schema["type"] if isinstance(schema, Mapping) else schema
+    if is_atomic(data_type, TypeRoot.DECIMAL):
+        return _decimals(values.texts(pa.binary()), arrow)
+    if kind in ("string", "bytes"):
+        return values.texts(arrow)
+    if kind in ("int", "long"):
+        numbers: Any = values.integers()
+        if isinstance(arrow, pa.TimestampType):
+            numbers = _rescaled(numbers, str(arrow.unit), schema)
+        numbers = numbers.astype(f"<i{arrow.bit_width // 8}")
+    elif kind == "boolean":
+        numbers = np.packbits(values.fixed("u1"), bitorder="little")
+    else:
+        numbers = values.fixed("<f4" if kind == "float" else "<f8")
+    return pa.Array.from_buffers(arrow, len(values.starts), [values.validity(), pa.py_buffer(numbers.tobytes())])
+
+
+def _column(values: list[Any], data_type: DataType, schema: Any) -> "pa.Array[Any]":
+    """The column of values as fastavro decodes them without logical types; `schema` is the file's, with those."""
+    arrow = type_to_arrow(data_type)
+    if is_atomic(data_type, TypeRoot.DECIMAL):
+        return _decimals(pa.array(values, pa.binary()), arrow)
+    convert = _converter(data_type, _present(schema))
+    return pa.array(values if convert is _same else [convert(v) for v in values], arrow)
+
+
+def _converter(data_type: DataType, schema: Any) -> _Convert:
+    """From what fastavro gives for the type to what Arrow takes; all pass nulls on."""
+    match data_type:
+        case ArrayType(element=element):
+            inner = _converter(element, _present(schema["items"]))
+            return _same if inner is _same else lambda value: None if value is None else [inner(v) for v in value]
+        case MapType(key=key, value=item):
+            return _map_converter(key, item, schema)
+        case MultisetType(element=element):
+            return _map_converter(element, AtomicType(TypeRoot.INT), schema)
+        case RowType(fields=fields):
+            written = {f["name"]: _present(f["type"]) for f in schema["fields"]}
+            converters = [(f.name, _converter(f.type, written[f.name])) for f in fields if f.name in written]
+            if all(c is _same for _, c in converters):
+                return _same
+            return lambda value: None if value is None else {n: c(value[n]) for n, c in converters}
+        case AtomicType(root=TypeRoot.DECIMAL, scale=scale):
+            exponent = -(scale or 0)
+            return lambda value: (
+                None
+                if value is None
+                else _EXACT.scaleb(_EXACT.create_decimal(int.from_bytes(value, signed=True)), exponent)
+            )
+        case AtomicType(precision=precision) if is_atomic(data_type, *TIMESTAMPS):
+            return _timestamp_converter(timestamp_unit(precision or 0), schema)
+        case _:
+            return _same
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _timestamp_converter(unit: str, schema: Any) -> _Convert:
+    if _rescaled(1000, unit, schema) == 1000:
+        return _same
+    return lambda value: None if value is None else _rescaled(value, unit, schema)
+
+
+def _rescaled(number: Any, unit: str, schema: Any) -> Any:
+    """A number, or many, of the file's unit of time in the unit given."""
+    kind = schema.get("logicalType", "") if isinstance(schema, Mapping) else ""
+    if kind.endswith(_MILLIS) and unit == "us":
+        return number * 1000
+    if kind.endswith(_MICROS) and unit == "ms":
+        return number // 1000
+    return number
+
+
+def _map_converter(key: DataType, item: DataType, schema: Any) -> _Convert:
+    if schema["type"] == "map":
+        convert = _converter(item, _present(schema["values"]))
+        return lambda value: None if value is None else [(k, convert(v)) for k, v in value.items()]
+    written = {f["name"]: _present(f["type"]) for f in _present(schema["items"])["fields"]}
+    key_of, item_of = _converter(key, written["key"]), _converter(item, written["value"])
+    return lambda value: None if value is None else [(key_of(e["key"]), item_of(e["value"])) for e in value]
+
+
+def _present(schema: Any) -> Any:
+    """The branch of a union that is no null."""
+    return next(s for s in schema if s != "null") if isinstance(schema, list) else schema
+
+
+def _decimals(values: "pa.Array[Any]", arrow: pa.DataType) -> "pa.Array[Any]":
+    """Big-endian integers of any length up to 16 bytes as decimals."""
+    validity, offset_buffer, content = values.buffers()
+    rows = len(values)
+    if offset_buffer is None or content is None:
+        return pa.array([None] * rows, arrow)
+    offsets = np.frombuffer(memoryview(offset_buffer), np.int32)[: rows + 1]
+    data = np.frombuffer(memoryview(content), np.uint8)[: offsets[-1]]
+    lengths = np.diff(offsets)
+    if len(lengths) and int(lengths.max()) > _DECIMAL_BYTES:
+        raise ValueError("a decimal has more than 38 digits")
+    wide = np.zeros((rows, _DECIMAL_BYTES), np.uint8)
+    filled = lengths > 0
+    # Bytes stand from the least on, so the greatest of a value is the one at its own length.
+    wide[filled] = np.where(data[offsets[:-1][filled]] >= 0x80, 0xFF, 0).astype(np.uint8)[:, None]
+    row = np.repeat(np.arange(rows), lengths)
+    place = np.repeat(offsets[1:], lengths) - 1 - np.arange(len(data))
+    wide[row, place] = data
+    return pa.Array.from_buffers(arrow, rows, [validity, pa.py_buffer(wide.tobytes())])

@@ -1,0 +1,98 @@
+"""Reading Parquet data files.
+
+Columns are found by name, as Paimon does. Memory: a page of each column, plus the batch; local files are mapped, others
+read through a buffer per column, never ahead of need.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.base.fileio.mapped import MappedPages
+from interbed.storage.base.predicate.evaluate import to_arrow
+from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate
+from interbed.storage.base.types.data_type import DataField
+from interbed.storage.files.format.api import Positions, data_file_errors
+
+COLUMN_BUFFER_BYTES = 1 << 20
+"""What is read of a column at once where files can't be mapped: few requests to an object store, little memory."""
+
+
+class ParquetReader:
+    """FormatReader of Parquet files; holds no state. Row groups whose statistics exclude the predicate are skipped."""
+
+    def positioned(
+        self,
+        path: str,
+        fields: Sequence[DataField],
+        *,
+        file_io: FileIO,
+        batch_rows: int,
+        predicate: Predicate | None = None,
+        wanted: Positions | None = None,
+        use_threads: bool = False,
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """See FormatReader."""
+        with data_file_errors(path), file_io.open_input(path) as source:
+            # A mapped file is decoded in place; a buffer would only copy it.
+            buffer_size = 0 if isinstance(source, pa.MemoryMappedFile) else COLUMN_BUFFER_BYTES
+            pages = MappedPages(source)
+            with pq.ParquetFile(source, pre_buffer=False, buffer_size=buffer_size) as file:
+                present = set(file.schema_arrow.names)
+                names = [f.name for f in fields if f.name in present]
+                for position, groups in _stretches(file.metadata, _row_groups(source, file, predicate, wanted)):
+                    for batch in file.iter_batches(
+                        batch_rows, columns=names, row_groups=groups, use_threads=use_threads
+                    ):
+                        pages.read(batch.nbytes)
+                        # A name with a dot brings along columns that begin with what stands before it.
+                        yield position, batch if batch.num_columns == len(names) else batch.select(names)
+                        position += batch.num_rows
+
+
+def _stretches(metadata: pq.FileMetaData, groups: Sequence[int] | None) -> Iterator[tuple[int, list[int] | None]]:
+    """Row groups that follow each other, and the position of the first row; None stands for all groups of the file."""
+    if groups is None:
+        yield 0, None
+        return
+    position, stretch, start = 0, list[int](), 0
+    for group in range(metadata.num_row_groups):
+        if group in groups:
+            start = start if stretch else position
+            stretch.append(group)
+        elif stretch:
+            yield start, stretch
+            stretch = []
+        position += metadata.row_group(group).num_rows
+    if stretch:
+        yield start, stretch
+
+
+def _row_groups(
+    source: pa.NativeFile, file: pq.ParquetFile, predicate: Predicate | None, wanted: Positions | None
+) -> list[int] | None:
+    """The row groups that may hold rows of the predicate at positions wanted; None for all."""
+    chosen = _matching_groups(source, file, predicate)
+    if wanted is None:
+        return chosen
+    sizes = [file.metadata.row_group(g).num_rows for g in range(file.num_row_groups)]
+    ends = np.searchsorted(wanted, np.cumsum([0, *sizes]))
+    groups = range(file.num_row_groups) if chosen is None else chosen
+    return [g for g in groups if ends[g] < ends[g + 1]]
+
+
+def _matching_groups(source: pa.NativeFile, file: pq.ParquetFile, predicate: Predicate | None) -> list[int] | None:
+    if predicate is None or isinstance(predicate, AlwaysTrue) or file.num_row_groups == 0:
+        return None
+    readable: Any = source
+    fragment: Any = ds.ParquetFileFormat().make_fragment(readable)
+    try:
+        return [group.id for group in fragment.subset(to_arrow(predicate, file.schema_arrow)).row_groups]
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
+        # The file's physical types do not compare with the literals (INT96 timestamps, for one).
+        return None

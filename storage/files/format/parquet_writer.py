@@ -1,0 +1,175 @@
+"""Writing Parquet files that Paimon's readers take for their own.
+
+Physical types as in Paimon's ParquetSchemaConverter: decimals of up to 9 and 18 digits are INT32 and INT64, TIME is
+INT32 milliseconds adjusted to UTC, timestamps of more than 6 fractional digits are INT96 and the others annotated
+INT64, lists and maps have three levels. Every column carries its field id.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from interbed.storage.base.types.not_null import without_hidden_nulls
+from interbed.storage.files.format.encoding import choose_encodings
+from interbed.storage.files.format.parquet_footer import TimestampAnnotation, annotate_timestamps
+from interbed.storage.files.format.sink import OpenSink
+from interbed.storage.meta.options.core import CoreOptions
+
+_MAGIC = b"PAR1"
+
+
+class ParquetFileWriter:
+    """One Parquet file; each `write` is a row group.
+
+    `schema` is that of the file, with field ids in the metadata of fields. `ascending` names the columns by which the
+    file is sorted. Encodings are chosen by the first batch.
+    """
+
+    def __init__(
+        self,
+        sink: Any,
+        schema: pa.Schema,
+        options: CoreOptions,
+        *,
+        codec: str | None,
+        ascending: frozenset[str] = frozenset(),
+    ) -> None:
+        self._schema = schema
+        self._codec = codec
+        self._options = options
+        self._ascending = ascending
+        leaves = [leaf for f in schema for leaf in _leaf_types(f.type)]
+        self._int96 = any(_is_nanos(leaf) for leaf in leaves)
+        self._annotations = {
+            index: TimestampAnnotation(leaf.unit, leaf.tz is not None)
+            for index, leaf in enumerate(leaves)
+            if self._int96 and isinstance(leaf, pa.TimestampType) and not _is_nanos(leaf)
+        }
+        self._physical = pa.schema([_bare_field(f) for f in schema]) if self._annotations else schema
+        self._tail = _Tail(sink) if self._annotations else None
+        self._sink = self._tail or sink
+        self._writer: pq.ParquetWriter | None = None
+
+    def write(self, batches: Sequence[pa.RecordBatch]) -> None:
+        """Append a row group."""
+        physical = [self._to_physical(b) for b in batches]
+        writer = self._writer or self._open(physical[0])
+        rows = sum(b.num_rows for b in physical)
+        writer.write_table(pa.Table.from_batches(physical, self._physical), row_group_size=max(rows, 1))
+
+    def position(self) -> int:
+        """Bytes written so far."""
+        return int(self._sink.tell())
+
+    def finish(self) -> int:
+        """Write the footer; the size of the file."""
+        writer = self._writer or self._open(pa.RecordBatch.from_pylist([], schema=self._physical))
+        if self._tail is None:
+            writer.close()
+            return self.position()
+        self._tail.hold()
+        writer.close()
+        return self._tail.release(self._annotations)
+
+    def _to_physical(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """The batch with the file's schema: ids in the fields, timestamps seen as integers where that is needed."""
+        # Rows read from files mark the fields of null structs as null, which Parquet files refuse where NOT NULL.
+        columns = [without_hidden_nulls(c, c.type, f.name) for c, f in zip(batch.columns, self._schema, strict=True)]
+        if self._annotations:
+            columns = [
+                column if column.type.equals(field.type) else column.view(field.type)
+                for column, field in zip(columns, self._physical, strict=True)
+            ]
+        return pa.RecordBatch.from_arrays(columns, schema=self._physical)
+
+    def _open(self, first: pa.RecordBatch) -> pq.ParquetWriter:
+        options = self._options
+        encodings = choose_encodings(first, self._ascending, dictionary=options.parquet_dictionary, codec=self._codec)
+        level = options.parquet_zstd_level
+        # The stubs of pyarrow lag behind what the writer takes.
+        make: Any = pq.ParquetWriter
+        writer: pq.ParquetWriter = make(
+            self._sink,
+            self._physical,
+            compression=dict(encodings.codecs) or self._codec or "none",
+            compression_level={path: level for path, codec in encodings.codecs.items() if codec == "zstd"} or None,
+            use_dictionary=list(encodings.dictionary) or False,
+            column_encoding=dict(encodings.explicit) or None,
+            use_deprecated_int96_timestamps=self._int96,
+            store_decimal_as_integer=True,
+            write_time_adjusted_to_utc=True,
+            store_schema=False,
+            write_page_index=True,
+            max_rows_per_page=options.parquet_page_rows,
+            data_page_size=options.parquet_page_size,
+            dictionary_pagesize_limit=options.parquet_dictionary_size,
+        )
+        self._writer = writer
+        return writer
+
+
+class _Tail(OpenSink):
+    """A sink that can hold back what comes last, so that the footer can be completed before it is written."""
+
+    def __init__(self, sink: Any) -> None:
+        super().__init__(sink)
+        self._held: bytearray | None = None
+
+    def write(self, data: Any) -> int:
+        """Write bytes, or hold them."""
+        if self._held is None:
+            return super().write(data)
+        self._held += data
+        return len(data)
+
+    def tell(self) -> int:
+        """Bytes written and held so far."""
+        return super().tell() + len(self._held or b"")
+
+    def hold(self) -> None:
+        """Hold what is written from now on."""
+        self._held = bytearray()
+
+    def release(self, annotations: dict[int, TimestampAnnotation]) -> int:
+        """Write what was held, its footer annotated; the size of the file."""
+        held = bytes(self._held or b"")
+        self._held = None
+        length = int.from_bytes(held[-8:-4], "little")
+        footer = annotate_timestamps(held[-8 - length : -8], annotations)
+        self._sink.write(held[: -8 - length] + footer + len(footer).to_bytes(4, "little") + _MAGIC)
+        return self.tell()
+
+
+def _is_nanos(arrow: pa.DataType) -> bool:
+    return isinstance(arrow, pa.TimestampType) and arrow.unit == "ns"
+
+
+def _leaf_types(arrow: pa.DataType) -> list[pa.DataType]:
+    """The types of the leaf columns under a column, in Parquet's order."""
+    if isinstance(arrow, pa.MapType):
+        return _leaf_types(arrow.key_type) + _leaf_types(arrow.item_type)
+    if isinstance(arrow, pa.ListType):
+        return _leaf_types(arrow.value_type)
+    if isinstance(arrow, pa.StructType):
+        return [leaf for f in arrow for leaf in _leaf_types(f.type)]
+    return [arrow]
+
+
+def _bare_field(field: "pa.Field[Any]") -> Any:
+    return field.with_type(_bare_type(field.type))
+
+
+def _bare_type(arrow: pa.DataType) -> pa.DataType:
+    """The type with all timestamps but those of nanoseconds as plain 64-bit integers."""
+    if isinstance(arrow, pa.MapType):
+        bare: pa.DataType = pa.map_(_bare_field(arrow.key_field), _bare_field(arrow.item_field))
+        return bare
+    if isinstance(arrow, pa.ListType):
+        return pa.list_(_bare_field(arrow.value_field))
+    if isinstance(arrow, pa.StructType):
+        return pa.struct([_bare_field(f) for f in arrow])
+    if isinstance(arrow, pa.TimestampType) and not _is_nanos(arrow):
+        return pa.int64()
+    return arrow

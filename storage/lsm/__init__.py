@@ -1,0 +1,1 @@
+"""One bucket: sorted runs of files, how they are merged when read, and what compaction makes of them."""

@@ -1,0 +1,132 @@
+"""Reading data files of one table, whatever schema each was written with, as columns of the schema that is read."""
+
+import threading
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate
+from interbed.storage.base.types.data_type import DataField
+from interbed.storage.files.deletion.vector import DeletionVector
+from interbed.storage.files.file_index.api import EVERYTHING, Selection
+from interbed.storage.files.file_index.evaluate import has_index, select_rows
+from interbed.storage.files.format.api import Positions, data_file_errors
+from interbed.storage.files.format.file_schema import SEQUENCE_NUMBER_FIELD, VALUE_KIND_FIELD
+from interbed.storage.files.format.readers import reader_for
+from interbed.storage.lsm.sort_merge import BLOCK_ROWS
+from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.schema.evolution import FileMapping, map_fields
+from interbed.storage.meta.schema.table_schema import TableSchema
+from interbed.storage.meta.store import TableStore
+
+ROW_INDEX = "__paimon_row_index"
+"""The column of positions in the file, counted from 0, under the name that Paimon gives it in Spark."""
+BLOCK_BYTES = 64 << 20
+"""About what a block of rows may take in memory, over all columns."""
+FULL_BLOCK_READERS = 2
+"""That many blocks of full size may be in memory at once; with more threads blocks are smaller."""
+_MIN_BLOCK_ROWS = 1_024
+MAX_INDEXED_ROWS = 2**31 - 1
+"""Rows of a file up to which its indexes are used: Java's bitmaps have positions of 31 bits."""
+EXPANSION = 4
+"""How much larger rows are in memory than in a compressed file; a rough guess on the safe side."""
+
+
+class FileRead:
+    """Reads files of a table as batches of the fields given; keeps the mapping of each schema that it met."""
+
+    def __init__(self, store: TableStore, fields: Sequence[DataField]) -> None:
+        self._store = store
+        self._fields = tuple(fields)
+        # By schema and by which of the system columns are read.
+        self._mappings: dict[tuple[int, bool, bool], FileMapping] = {}
+        self._lock = threading.Lock()
+
+    def batches(
+        self,
+        file: DataFileMeta,
+        path: str,
+        *,
+        batch_rows: int,
+        predicate: Predicate | None = None,
+        with_sequence: bool = False,
+        with_kind: bool = False,
+        use_threads: bool = False,
+        deleted: DeletionVector | None = None,
+        wanted: Positions | None = None,
+        with_position: bool = False,
+    ) -> Iterator[pa.RecordBatch]:
+        """The file's rows with the fields, then `_SEQUENCE_NUMBER`, `_VALUE_KIND` and ROW_INDEX as asked for.
+
+        Rows that are `deleted` are left out, and those whose positions are not among `wanted`, which ascend. Parts of
+        the file that can't satisfy `predicate` may be left out; rows are not filtered otherwise. Raises what
+        FormatReader raises.
+        """
+        mapping = self._mapping(file.schema_id, with_sequence, with_kind)
+        found = reader_for(file.format, path).positioned(
+            path,
+            mapping.file_fields,
+            file_io=self._store.file_io,
+            batch_rows=batch_rows,
+            predicate=mapping.file_predicate(predicate),
+            wanted=wanted,
+            use_threads=use_threads,
+        )
+        for position, batch in found:
+            with data_file_errors(path):
+                kept = _kept(position, batch.num_rows, deleted, wanted)
+                mapped = mapping.apply(batch if kept is None else batch.filter(pa.array(kept)))
+            if with_position:
+                positions = np.arange(position, position + batch.num_rows)
+                mapped = mapped.append_column(ROW_INDEX, pa.array(positions if kept is None else positions[kept]))
+            yield mapped
+
+    def selected(self, file: DataFileMeta, path: str, predicate: Predicate) -> Selection:
+        """The rows of a file outside of which its indexes say that none matches; raises what FormatReader raises."""
+        if not has_index(file) or file.row_count > MAX_INDEXED_ROWS:
+            return EVERYTHING
+        inside = self._mapping(file.schema_id, False, False).file_predicate(predicate)
+        if inside is None or isinstance(inside, AlwaysTrue):
+            return EVERYTHING
+        fields = {f.name: f for f in self._written(file.schema_id).fields}
+        with data_file_errors(path):
+            return select_rows(file, path, fields, inside, self._store.file_io)
+
+    def _written(self, schema_id: int) -> TableSchema:
+        return self._store.schema_of(schema_id)
+
+    def _mapping(self, schema_id: int, with_sequence: bool, with_kind: bool) -> FileMapping:
+        key = (schema_id, with_sequence, with_kind)
+        with self._lock:
+            mapping = self._mappings.get(key)
+            if mapping is None:
+                system = [SEQUENCE_NUMBER_FIELD] * with_sequence + [VALUE_KIND_FIELD] * with_kind
+                written = self._written(schema_id)
+                mapping = map_fields([*self._fields, *system], [*written.fields, *system])
+                self._mappings[key] = mapping
+            return mapping
+
+
+def _kept(
+    position: int, rows: int, deleted: DeletionVector | None, wanted: Positions | None
+) -> "npt.NDArray[np.bool_] | None":
+    """Which rows of a batch are left; None for all."""
+    kept = None if deleted is None else deleted.kept(position, rows)
+    if wanted is None:
+        return kept
+    low, high = np.searchsorted(wanted, (position, position + rows))
+    if high - low == rows:
+        return kept
+    asked = np.zeros(rows, np.bool_)
+    asked[wanted[low:high] - position] = True
+    return asked if kept is None else asked & kept
+
+
+def block_rows(files: Sequence[DataFileMeta], *, readers: int = 1) -> int:
+    """How many rows of these files to hold in memory at once, while `readers` threads do so."""
+    rows = sum(f.row_count for f in files)
+    size = sum(f.file_size for f in files)
+    wanted = BLOCK_ROWS if not size else min(BLOCK_ROWS, BLOCK_BYTES * rows // (size * EXPANSION))
+    return max(_MIN_BLOCK_ROWS, wanted * FULL_BLOCK_READERS // max(readers, FULL_BLOCK_READERS))

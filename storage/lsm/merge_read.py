@@ -1,0 +1,161 @@
+"""Merge on read: the files of one bucket of a primary-key table as the rows that they amount to.
+
+What is read is kept small. The key is read once, from the table's own columns (`_KEY_*` repeats them). Sequence numbers
+are read only where files that may hold the same key have sequence ranges that meet, row kinds only from files that may
+hold deletes.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate, restrict_to
+from interbed.storage.base.types.data_type import DataField
+from interbed.storage.files.deletion.vector import DeletionVector
+from interbed.storage.lsm.file_read import FileRead, block_rows
+from interbed.storage.lsm.merge_function.api import LEVEL, MergeFunction
+from interbed.storage.lsm.merge_function.factory import merge_function_for as function_of_schema
+from interbed.storage.lsm.sort_merge import MergePlan, RunBatch, RunInput, merge_runs
+from interbed.storage.lsm.sorted_run import SortedRun
+from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
+from interbed.storage.meta.store import TableStore
+
+PathOf = Callable[[DataFileMeta], str]
+DeletedOf = Callable[[DataFileMeta], DeletionVector | None]
+
+
+def no_deletions(file: DataFileMeta) -> DeletionVector | None:
+    """No file has deleted rows."""
+    return None
+
+
+class RowSource(Protocol):
+    """Gives the rows of files, as FileRead does."""
+
+    def batches(
+        self,
+        file: DataFileMeta,
+        path: str,
+        *,
+        batch_rows: int,
+        predicate: Predicate | None = None,
+        with_sequence: bool = False,
+        with_kind: bool = False,
+        use_threads: bool = False,
+        deleted: DeletionVector | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows of the file in key order, with at least the columns asked for; see FileRead."""
+        ...
+
+
+class MergeRead:
+    """Merges sections of files, by a merge function, into rows of the output fields."""
+
+    def __init__(self, store: TableStore, output: Sequence[DataField], function: MergeFunction) -> None:
+        self._function = function
+        self._keys = store.schema.trimmed_primary_keys
+        self._sequence_fields = store.options.sequence_fields
+        self._descending = store.options.descending_sequence_fields
+        self._output = tuple(f.name for f in output)
+        seen = function.columns(self._output)
+        self._with_level = LEVEL in seen
+        needed = [n for n in (*seen, *self._keys, *self._sequence_fields) if n in store.schema.by_name]
+        fields = {f.name: f for f in (*output, *store.schema.fields_named(dict.fromkeys(needed)))}
+        self.fields = tuple(fields.values())
+        """The columns that are read of files: those of the output, and what they are merged by."""
+        self._files = FileRead(store, self.fields)
+
+    def section(
+        self,
+        runs: Sequence[SortedRun],
+        path_of: PathOf,
+        *,
+        predicate: Predicate | None = None,
+        with_system: bool = False,
+        ordered: bool = True,
+        use_threads: bool = False,
+        readers: int = 1,
+        rows_of_block: int | None = None,
+        deleted_of: DeletedOf = no_deletions,
+        source: RowSource | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """The merged rows of one section; in key order, or with `ordered` false block by block in some order.
+
+        `predicate` only saves reading; rows are not filtered. `with_system` adds `_SEQUENCE_NUMBER` and `_VALUE_KIND`.
+        `readers` says how many such streams are read at once, which share the memory for blocks. `deleted_of` gives
+        the deletion vectors of files. `source` gives rows of files instead of the files themselves.
+        """
+        files = [f for run in runs for f in run.files]
+        ages = file_ages(runs)
+        by_sequence = ages is None or bool(self._sequence_fields)
+        sequence: tuple[str, ...] = (*self._sequence_fields, SEQUENCE_NUMBER) if by_sequence else ()
+        with_sequence = with_system or (by_sequence and len(runs) > 1)
+        if len(runs) > 1 and predicate is not None:
+            # A row that another row of its key replaces must be seen whatever its values; keys are alike in both.
+            predicate = restrict_to(predicate, self._keys)
+        if isinstance(predicate, AlwaysTrue):
+            predicate = None
+
+        def open_run(run: SortedRun, batch_rows: int) -> Iterator[RunBatch]:
+            for file in run.files:
+                batches = (source or self._files).batches(
+                    file,
+                    path_of(file),
+                    batch_rows=batch_rows,
+                    predicate=predicate,
+                    with_sequence=with_sequence,
+                    with_kind=with_system or file.delete_row_count != 0,
+                    use_threads=use_threads,
+                    deleted=deleted_of(file),
+                )
+                age = 0 if ages is None else ages[file.file_name]
+                for batch in batches:
+                    yield RunBatch(_with_level(batch, file.level) if self._with_level else batch, age)
+
+        inputs = [RunInput(row_count=run.row_count, open=partial(open_run, run)) for run in runs]
+        output = (*self._output, SEQUENCE_NUMBER, VALUE_KIND) if with_system else self._output
+        plan = MergePlan(
+            keys=self._keys,
+            output=output,
+            sequence=sequence,
+            ordered=ordered,
+            descending=self._descending if by_sequence else 0,
+        )
+        return merge_runs(inputs, plan, self._function, block_rows=rows_of_block or block_rows(files, readers=readers))
+
+
+def _with_level(batch: pa.RecordBatch, level: int) -> pa.RecordBatch:
+    levels: pa.Array[Any] = pa.array(np.full(batch.num_rows, level, np.int8))
+    # By schema, not by names, so that columns that are never null stay so.
+    schema = batch.schema.append(pa.field(LEVEL, pa.int8()))
+    return pa.RecordBatch.from_arrays([*batch.columns, levels], schema=schema)
+
+
+def file_ages(runs: Sequence[SortedRun]) -> Mapping[str, int] | None:
+    """A number for each file's name that orders records of one key by newness as their sequence numbers do.
+
+    None when files of different runs have sequence ranges that meet; then the numbers themselves must be compared.
+    Within a run ranges may meet, because no key is in two files of a run.
+    """
+    placed = sorted(
+        (
+            (f.min_sequence_number, f.max_sequence_number, i, f.file_name)
+            for i, run in enumerate(runs)
+            for f in run.files
+        )
+    )
+    newest: dict[int, int] = {}
+    for least, greatest, run, _ in placed:
+        if any(seen >= least for other, seen in newest.items() if other != run):
+            return None
+        newest[run] = max(greatest, newest.get(run, greatest))
+    return {name: age for age, (_, _, _, name) in enumerate(placed)}
+
+
+def merge_function_for(store: TableStore, *, drop_deletes: bool, merges_alone: bool = False) -> MergeFunction:
+    """The table's merge function; see merge_function.factory."""
+    return function_of_schema(store.schema, store.options, drop_deletes=drop_deletes, merges_alone=merges_alone)

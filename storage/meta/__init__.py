@@ -1,0 +1,1 @@
+"""What the metadata of one table say: options, schemas, snapshots, manifests, paths."""

@@ -1,0 +1,158 @@
+"""Index manifests: Avro files of the index files of a snapshot, such as deletion vectors and hash indexes
+(specification page `spec/manifest`, index manifest). Version 1.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from interbed.storage.base.avro.records import field, field_names, optional, read_records, record, write_records
+from interbed.storage.meta.manifest.entry import FileKind
+from interbed.storage.meta.manifest.index_file import DeletionVectorRange, GlobalIndexMeta, IndexFileMeta
+from interbed.storage.meta.manifest.manifest_file import check_version
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexManifestEntry:
+    """One index file added to or deleted from a bucket; `partition` is a serialised BinaryRow."""
+
+    kind: FileKind
+    partition: bytes
+    bucket: int
+    file: IndexFileMeta
+
+
+SCHEMA = record(
+    "",
+    [
+        field("_VERSION", "int"),
+        field("_KIND", "int"),
+        field("_PARTITION", "bytes"),
+        field("_BUCKET", "int"),
+        field("_INDEX_TYPE", "string"),
+        field("_FILE_NAME", "string"),
+        field("_FILE_SIZE", "long"),
+        field("_ROW_COUNT", "long"),
+        field(
+            "_DELETIONS_VECTORS_RANGES",
+            optional(
+                {
+                    "type": "array",
+                    "items": optional(
+                        record(
+                            "__DELETIONS_VECTORS_RANGES",
+                            [
+                                field("f0", "string"),
+                                field("f1", "int"),
+                                field("f2", "int"),
+                                field("_CARDINALITY", optional("long")),
+                            ],
+                        )
+                    ),
+                }
+            ),
+        ),
+        field("_EXTERNAL_PATH", optional("string")),
+        field(
+            "_GLOBAL_INDEX",
+            optional(
+                record(
+                    "__GLOBAL_INDEX",
+                    [
+                        field("_ROW_RANGE_START", "long"),
+                        field("_ROW_RANGE_END", "long"),
+                        field("_INDEX_FIELD_ID", "int"),
+                        field("_EXTRA_FIELD_IDS", optional({"type": "array", "items": "int"})),
+                        field("_INDEX_META", optional("bytes")),
+                        field("_SOURCE_META", optional("bytes")),
+                    ],
+                )
+            ),
+        ),
+    ],
+)
+_KNOWN = frozenset(field_names(SCHEMA))
+
+
+def write_index_manifest(entries: Sequence[IndexManifestEntry], codec: str) -> bytes:
+    """The content of an index manifest, in order; `codec` is a value of `manifest.compression`."""
+    return write_records(SCHEMA, (index_record(e) for e in entries), codec)
+
+
+def read_index_manifest(content: bytes, *, source: str) -> list[IndexManifestEntry]:
+    """The entries of an index manifest, in order.
+
+    Raises CorruptFileError naming `source` for other bytes, UnsupportedVersionError for a version that is not known.
+    """
+    return read_records(content, _KNOWN, lambda r: index_entry(r, source), source=source)
+
+
+def index_record(entry: IndexManifestEntry) -> dict[str, Any]:
+    """An entry as an Avro record of SCHEMA."""
+    file = entry.file
+    vectors, index = file.deletion_vectors, file.global_index
+    return {
+        "_VERSION": VERSION,
+        "_KIND": int(entry.kind),
+        "_PARTITION": entry.partition,
+        "_BUCKET": entry.bucket,
+        "_INDEX_TYPE": file.index_type,
+        "_FILE_NAME": file.file_name,
+        "_FILE_SIZE": file.file_size,
+        "_ROW_COUNT": file.row_count,
+        "_DELETIONS_VECTORS_RANGES": None
+        if vectors is None
+        else [{"f0": v.data_file_name, "f1": v.offset, "f2": v.length, "_CARDINALITY": v.cardinality} for v in vectors],
+        "_EXTERNAL_PATH": file.external_path,
+        "_GLOBAL_INDEX": None
+        if index is None
+        else {
+            "_ROW_RANGE_START": index.row_range_start,
+            "_ROW_RANGE_END": index.row_range_end,
+            "_INDEX_FIELD_ID": index.index_field_id,
+            "_EXTRA_FIELD_IDS": None if index.extra_field_ids is None else list(index.extra_field_ids),
+            "_INDEX_META": index.index_meta,
+            "_SOURCE_META": index.source_meta,
+        },
+    }
+
+
+def index_entry(value: dict[str, Any], source: str) -> IndexManifestEntry:
+    """The entry of an Avro record; UnsupportedVersionError naming `source` for a version that is not known."""
+    check_version(value["_VERSION"], VERSION, source)
+    vectors = value.get("_DELETIONS_VECTORS_RANGES")
+    index = value.get("_GLOBAL_INDEX")
+    return IndexManifestEntry(
+        kind=FileKind(value["_KIND"]),
+        partition=value["_PARTITION"],
+        bucket=value["_BUCKET"],
+        file=IndexFileMeta(
+            index_type=value["_INDEX_TYPE"],
+            file_name=value["_FILE_NAME"],
+            file_size=value["_FILE_SIZE"],
+            row_count=value["_ROW_COUNT"],
+            deletion_vectors=None if vectors is None else tuple(_range_from_avro(v) for v in vectors),
+            external_path=value.get("_EXTERNAL_PATH"),
+            global_index=None if index is None else _global_from_avro(index),
+        ),
+    )
+
+
+def _range_from_avro(value: dict[str, Any]) -> DeletionVectorRange:
+    return DeletionVectorRange(
+        data_file_name=value["f0"], offset=value["f1"], length=value["f2"], cardinality=value.get("_CARDINALITY")
+    )
+
+
+def _global_from_avro(value: dict[str, Any]) -> GlobalIndexMeta:
+    extra = value.get("_EXTRA_FIELD_IDS")
+    return GlobalIndexMeta(
+        row_range_start=value["_ROW_RANGE_START"],
+        row_range_end=value["_ROW_RANGE_END"],
+        index_field_id=value["_INDEX_FIELD_ID"],
+        extra_field_ids=None if extra is None else tuple(extra),
+        index_meta=value.get("_INDEX_META"),
+        source_meta=value.get("_SOURCE_META"),
+    )

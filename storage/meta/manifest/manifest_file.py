@@ -1,0 +1,259 @@
+"""Manifests: Avro files of the data files that a commit added and deleted (specification page `spec/manifest`).
+
+Version 2; each record holds _VERSION, _KIND (0 add, 1 delete), _PARTITION (a serialised BinaryRow), _BUCKET,
+_TOTAL_BUCKETS and _FILE, the data file's metadata.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interbed.storage.base.avro.records import (
+    field,
+    field_names,
+    metadata_errors,
+    optional,
+    read_records,
+    record,
+    write_records,
+)
+from interbed.storage.base.errors import UnsupportedVersionError
+from interbed.storage.base.row.binary_row import decode_rows, encode_rows
+from interbed.storage.base.row.words import Array
+from interbed.storage.base.types.data_type import DataType
+from interbed.storage.meta.manifest.data_file import DataFileMeta, FileSource
+from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry, ManifestFileMeta
+from interbed.storage.meta.manifest.entry_decoder import decode_entries
+from interbed.storage.meta.manifest.stats import EMPTY_STATS, SimpleStats
+
+VERSION = 2
+
+
+def stats_schema(path: str) -> dict[str, Any]:
+    """The Avro schema of SimpleStats."""
+    return record(
+        path,
+        [
+            field("_MIN_VALUES", "bytes"),
+            field("_MAX_VALUES", "bytes"),
+            field("_NULL_COUNTS", optional({"type": "array", "items": optional("long")})),
+        ],
+    )
+
+
+_FILE = record(
+    "__FILE",
+    [
+        field("_FILE_NAME", "string"),
+        field("_FILE_SIZE", "long"),
+        field("_ROW_COUNT", "long"),
+        field("_MIN_KEY", "bytes"),
+        field("_MAX_KEY", "bytes"),
+        field("_KEY_STATS", stats_schema("__FILE__KEY_STATS")),
+        field("_VALUE_STATS", stats_schema("__FILE__VALUE_STATS")),
+        field("_MIN_SEQUENCE_NUMBER", "long"),
+        field("_MAX_SEQUENCE_NUMBER", "long"),
+        field("_SCHEMA_ID", "long"),
+        field("_LEVEL", "int"),
+        field("_EXTRA_FILES", {"type": "array", "items": "string"}),
+        field("_CREATION_TIME", optional({"type": "long", "logicalType": "timestamp-millis"})),
+        field("_DELETE_ROW_COUNT", optional("long")),
+        field("_EMBEDDED_FILE_INDEX", optional("bytes")),
+        field("_FILE_SOURCE", optional("int")),
+        field("_VALUE_STATS_COLS", optional({"type": "array", "items": "string"})),
+        field("_EXTERNAL_PATH", optional("string")),
+        field("_FIRST_ROW_ID", optional("long")),
+        field("_WRITE_COLS", optional({"type": "array", "items": "string"})),
+    ],
+)
+SCHEMA = record(
+    "",
+    [
+        field("_VERSION", "int"),
+        field("_KIND", "int"),
+        field("_PARTITION", "bytes"),
+        field("_BUCKET", "int"),
+        field("_TOTAL_BUCKETS", "int"),
+        field("_FILE", _FILE),
+    ],
+)
+_KNOWN = frozenset(field_names(SCHEMA))
+_SCHEMA_TEXT = json.dumps(SCHEMA)
+
+
+def write_manifest(entries: Sequence[ManifestEntry], partition_types: Sequence[DataType], codec: str) -> bytes:
+    """The content of a manifest with the entries, in order; `codec` is a value of `manifest.compression`."""
+    return write_records(SCHEMA, (_entry_to_avro(e) for e in entries), codec)
+
+
+def read_manifest(content: bytes, *, source: str) -> list[ManifestEntry]:
+    """The entries of a manifest, in order.
+
+    Raises CorruptFileError naming `source` for other bytes, UnsupportedVersionError for a version that is not known.
+    """
+    with metadata_errors(source):
+        entries = decode_entries(content, _SCHEMA_TEXT, lambda version: check_version(version, VERSION, source))
+    if entries is not None:
+        return entries
+    return read_records(content, _KNOWN, lambda r: _entry_from_avro(r, source), source=source)
+
+
+def make_meta(
+    name: str, size: int, entries: Sequence[ManifestEntry], schema_id: int, partition_types: Sequence[DataType]
+) -> ManifestFileMeta:
+    """What a manifest list says about a manifest of `size` bytes with those entries; there is at least one."""
+    buckets = [e.bucket for e in entries]
+    levels = [e.file.level for e in entries]
+    rows = [
+        (f.first_row_id, f.first_row_id + f.row_count - 1)
+        for f in (e.file for e in entries)
+        if f.first_row_id is not None
+    ]
+    tracked = len(rows) == len(entries)
+    added = sum(e.kind is FileKind.ADD for e in entries)
+    return ManifestFileMeta(
+        file_name=name,
+        file_size=size,
+        num_added_files=added,
+        num_deleted_files=len(entries) - added,
+        partition_stats=_partition_stats([e.partition for e in entries], partition_types),
+        schema_id=schema_id,
+        min_bucket=min(buckets),
+        max_bucket=max(buckets),
+        min_level=min(levels),
+        max_level=max(levels),
+        min_row_id=min(r[0] for r in rows) if tracked else None,
+        max_row_id=max(r[1] for r in rows) if tracked else None,
+    )
+
+
+def _partition_stats(partitions: Sequence[bytes], types: Sequence[DataType]) -> SimpleStats:
+    if not types:
+        return EMPTY_STATS
+    columns = decode_rows(partitions, types)
+    lows = [_extreme(c, least=True) for c in columns]
+    highs = [_extreme(c, least=False) for c in columns]
+    return SimpleStats(
+        min_values=encode_rows(lows, types)[0],
+        max_values=encode_rows(highs, types)[0],
+        null_counts=tuple(c.null_count for c in columns),
+    )
+
+
+def _extreme(column: Array, *, least: bool) -> Array:
+    """The least or greatest value as an array of one; null when there is none."""
+    present: Array = column.drop_null()
+    if not len(present):
+        nothing: Array = pa.array([None], column.type)
+        return nothing
+    if pa.types.is_floating(column.type):
+        # NaN is the greatest for Paimon, and -0.0 less than 0.0; Arrow knows neither.
+        values = present.to_numpy(zero_copy_only=False)
+        order = np.lexsort((~np.signbit(values), values))
+        index = int(order[0] if least else order[-1])
+        single: Array = present.slice(index, 1)
+        return single
+    order_of = pc.sort_indices(present, sort_keys=[("", "ascending" if least else "descending")])
+    extreme: Array = present.take(order_of.slice(0, 1))
+    return extreme
+
+
+def _entry_to_avro(entry: ManifestEntry) -> dict[str, Any]:
+    f = entry.file
+    return {
+        "_VERSION": VERSION,
+        "_KIND": int(entry.kind),
+        "_PARTITION": entry.partition,
+        "_BUCKET": entry.bucket,
+        "_TOTAL_BUCKETS": entry.total_buckets,
+        "_FILE": {
+            "_FILE_NAME": f.file_name,
+            "_FILE_SIZE": f.file_size,
+            "_ROW_COUNT": f.row_count,
+            "_MIN_KEY": f.min_key,
+            "_MAX_KEY": f.max_key,
+            "_KEY_STATS": stats_to_avro(f.key_stats),
+            "_VALUE_STATS": stats_to_avro(f.value_stats),
+            "_MIN_SEQUENCE_NUMBER": f.min_sequence_number,
+            "_MAX_SEQUENCE_NUMBER": f.max_sequence_number,
+            "_SCHEMA_ID": f.schema_id,
+            "_LEVEL": f.level,
+            "_EXTRA_FILES": list(f.extra_files),
+            "_CREATION_TIME": f.creation_time_millis,
+            "_DELETE_ROW_COUNT": f.delete_row_count,
+            "_EMBEDDED_FILE_INDEX": f.embedded_file_index,
+            "_FILE_SOURCE": None if f.file_source is None else int(f.file_source),
+            "_VALUE_STATS_COLS": None if f.value_stats_cols is None else list(f.value_stats_cols),
+            "_EXTERNAL_PATH": f.external_path,
+            "_FIRST_ROW_ID": f.first_row_id,
+            "_WRITE_COLS": None if f.write_cols is None else list(f.write_cols),
+        },
+    }
+
+
+def _entry_from_avro(value: dict[str, Any], source: str) -> ManifestEntry:
+    check_version(value["_VERSION"], VERSION, source)
+    f = value["_FILE"]
+    file_source = f.get("_FILE_SOURCE")
+    return ManifestEntry(
+        kind=FileKind(value["_KIND"]),
+        partition=value["_PARTITION"],
+        bucket=value["_BUCKET"],
+        total_buckets=value["_TOTAL_BUCKETS"],
+        file=DataFileMeta(
+            file_name=f["_FILE_NAME"],
+            file_size=f["_FILE_SIZE"],
+            row_count=f["_ROW_COUNT"],
+            min_key=f["_MIN_KEY"],
+            max_key=f["_MAX_KEY"],
+            key_stats=stats_from_avro(f["_KEY_STATS"]),
+            value_stats=stats_from_avro(f["_VALUE_STATS"]),
+            min_sequence_number=f["_MIN_SEQUENCE_NUMBER"],
+            max_sequence_number=f["_MAX_SEQUENCE_NUMBER"],
+            schema_id=f["_SCHEMA_ID"],
+            level=f["_LEVEL"],
+            extra_files=tuple(f.get("_EXTRA_FILES") or ()),
+            creation_time_millis=f.get("_CREATION_TIME") or 0,
+            delete_row_count=f.get("_DELETE_ROW_COUNT"),
+            embedded_file_index=f.get("_EMBEDDED_FILE_INDEX"),
+            file_source=None if file_source is None else FileSource(file_source),
+            value_stats_cols=_names(f.get("_VALUE_STATS_COLS")),
+            external_path=f.get("_EXTERNAL_PATH"),
+            first_row_id=f.get("_FIRST_ROW_ID"),
+            write_cols=_names(f.get("_WRITE_COLS")),
+        ),
+    )
+
+
+def _names(value: list[str] | None) -> tuple[str, ...] | None:
+    return None if value is None else tuple(value)
+
+
+def stats_to_avro(stats: SimpleStats) -> dict[str, Any]:
+    """SimpleStats as an Avro record."""
+    return {
+        "_MIN_VALUES": stats.min_values,
+        "_MAX_VALUES": stats.max_values,
+        "_NULL_COUNTS": list(stats.null_counts),
+    }
+
+
+def stats_from_avro(value: dict[str, Any]) -> SimpleStats:
+    """SimpleStats of an Avro record; absent null counts become an empty tuple."""
+    return SimpleStats(
+        min_values=value["_MIN_VALUES"],
+        max_values=value["_MAX_VALUES"],
+        null_counts=tuple(value.get("_NULL_COUNTS") or ()),
+    )
+
+
+def check_version(version: int, expected: int, source: str) -> None:
+    """Raise UnsupportedVersionError when a record has another version."""
+    if version != expected:
+        raise UnsupportedVersionError(
+            f"{source} has records of version {version}; this version of interbed reads version {expected}."
+        )

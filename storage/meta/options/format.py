@@ -1,0 +1,155 @@
+"""Options of the files of a table: their formats, codecs, sizes and statistics.
+
+Names and defaults are Paimon's (documentation: maintenance/configurations).
+"""
+
+from dataclasses import dataclass
+
+from interbed.storage.meta.options.reader import OptionReader
+
+FILE_FORMATS = ("parquet", "orc", "avro")
+"""Formats of data files."""
+COMPRESSIONS = frozenset(
+    {
+        *("none", "uncompressed", "null", "snappy", "gzip", "lz4", "lz4_raw", "zstd", "brotli", "zlib", "lzo"),
+        *("deflate", "bzip2", "xz", "zstandard"),
+    }
+)
+"""Codecs of Parquet, ORC and Avro files; which of them a format has is known to `format.file_kind`."""
+
+
+@dataclass(frozen=True, slots=True)
+class FormatOptions(OptionReader):
+    """The options of files. Sizes in bytes."""
+
+    @property
+    def file_format(self) -> str:
+        """Format of data files: parquet, orc or avro."""
+        return self.text("file.format", "parquet").lower()
+
+    @property
+    def file_compression(self) -> str:
+        """Codec of data files."""
+        return self.text("file.compression", "zstd").lower()
+
+    @property
+    def zstd_level(self) -> int:
+        """Level of zstd compression of data files."""
+        return self.integer("file.compression.zstd-level", 1)
+
+    @property
+    def format_by_level(self) -> dict[int, str]:
+        """Formats of data files of some levels, where they differ."""
+        return self.by_level("file.format.per.level")
+
+    @property
+    def compression_by_level(self) -> dict[int, str]:
+        """Codecs of data files of some levels, where they differ."""
+        return self.by_level("file.compression.per.level")
+
+    @property
+    def stats_mode_by_level(self) -> dict[int, str]:
+        """Modes of statistics of some levels, where they differ."""
+        return self.by_level("metadata.stats-mode.per.level")
+
+    @property
+    def changelog_format(self) -> str | None:
+        """Format of changelog files; None for that of data files."""
+        return self.text("changelog-file.format", "").lower() or None
+
+    @property
+    def changelog_compression(self) -> str | None:
+        """Codec of changelog files; None for that of data files."""
+        return self.text("changelog-file.compression", "").lower() or None
+
+    @property
+    def changelog_stats_mode(self) -> str | None:
+        """Which statistics manifests keep of changelog files; None for the same as of data files."""
+        return self.text("changelog-file.stats-mode", "").lower() or None
+
+    @property
+    def file_block_size(self) -> int | None:
+        """Bytes of a Parquet row group or an ORC stripe; None for the writer's own choice."""
+        return self.optional_memory("file.block-size")
+
+    @property
+    def parquet_block_size(self) -> int | None:
+        """Bytes in memory of the rows of a row group; `file.block-size` goes before Parquet's own option."""
+        size = self.file_block_size
+        return self.optional_memory("parquet.block.size") if size is None else size
+
+    @property
+    def parquet_page_size(self) -> int:
+        """Plain bytes at which a page of a Parquet file is closed."""
+        return self.memory("parquet.page.size", 1 << 20)
+
+    @property
+    def parquet_page_rows(self) -> int:
+        """Rows at which a page of a Parquet file is closed."""
+        return self.integer("parquet.page.row.count.limit", 20_000)
+
+    @property
+    def parquet_dictionary(self) -> bool:
+        """Whether columns of Parquet files may have dictionaries."""
+        return self.boolean("parquet.enable.dictionary", True)
+
+    @property
+    def parquet_dictionary_size(self) -> int:
+        """Bytes of a dictionary above which the rest of a column is written without one."""
+        return self.memory("parquet.dictionary.page.size", 1 << 20)
+
+    @property
+    def parquet_zstd_level(self) -> int:
+        """Level of zstd compression of Parquet files."""
+        return self.integer("parquet.compression.codec.zstd.level", self.zstd_level)
+
+    @property
+    def orc_stripe_size(self) -> int:
+        """Bytes at which a stripe of an ORC file is closed; `file.block-size` goes before ORC's own option."""
+        size = self.file_block_size
+        return self.memory("orc.stripe.size", 64 << 20) if size is None else size
+
+    @property
+    def orc_block_size(self) -> int:
+        """Plain bytes that are compressed at once in ORC files."""
+        return self.memory("orc.compress.size", 256 << 10)
+
+    @property
+    def orc_row_index_stride(self) -> int:
+        """Rows of which an ORC file keeps statistics together."""
+        return self.integer("orc.row.index.stride", 10_000)
+
+    @property
+    def orc_dictionary_threshold(self) -> float:
+        """The share of distinct values up to which a column of an ORC file has a dictionary."""
+        return self.number("orc.dictionary.key.threshold", 0.8)
+
+    @property
+    def orc_bloom_filter_columns(self) -> tuple[str, ...]:
+        """Columns for which ORC files have Bloom filters."""
+        return self.names("orc.bloom.filter.columns")
+
+    @property
+    def orc_bloom_filter_fpp(self) -> float:
+        """How often those Bloom filters may say yes for values that are not there."""
+        return self.number("orc.bloom.filter.fpp", 0.01)
+
+    @property
+    def orc_zstd_level(self) -> int:
+        """Level of zstd compression of ORC files; liborc knows two, for speed (1) and for size."""
+        return self.integer("orc.compression.zstd.level", self.zstd_level)
+
+    @property
+    def suffix_includes_compression(self) -> bool:
+        """Whether names of data files tell their codec, as in `.zstd.parquet`."""
+        return self.boolean("file.suffix.include.compression", False)
+
+    @property
+    def target_file_rows(self) -> int | None:
+        """Rows at which a newly written data file is rolled; None for no such bound. Compaction does not heed it."""
+        return self.optional_integer("target-file-row-num")
+
+    @property
+    def stats_mode(self) -> str:
+        """Which statistics go into manifests: none, counts, truncate(n) or full."""
+        return self.text("metadata.stats-mode", "truncate(16)").lower()

@@ -1,0 +1,157 @@
+"""Reading options: text of a table's option map as typed values.
+
+Every reader raises InvalidOptionError naming the key, the value and what the option takes.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TypeVar
+
+from interbed.storage.base.errors import InvalidOptionError
+
+_E = TypeVar("_E", bound=StrEnum)
+
+_MEMORY_UNITS = {
+    "": 1,
+    "b": 1,
+    "bytes": 1,
+    "k": 2**10,
+    "kb": 2**10,
+    "m": 2**20,
+    "mb": 2**20,
+    "g": 2**30,
+    "gb": 2**30,
+    "t": 2**40,
+    "tb": 2**40,
+}
+_TIME_UNITS_MILLIS = {
+    "": 1,
+    "ms": 1,
+    "s": 1000,
+    "sec": 1000,
+    "second": 1000,
+    "seconds": 1000,
+    "min": 60_000,
+    "minute": 60_000,
+    "minutes": 60_000,
+    "m": 60_000,
+    "h": 3_600_000,
+    "hour": 3_600_000,
+    "hours": 3_600_000,
+    "d": 86_400_000,
+    "day": 86_400_000,
+    "days": 86_400_000,
+}
+_QUANTITY = re.compile(r"^\s*(\d+)\s*([A-Za-z]*)\s*$")
+
+
+def parse_memory(key: str, value: str) -> int:
+    """A size such as `256 mb` in bytes (binary units)."""
+    match = _QUANTITY.match(value)
+    unit = _MEMORY_UNITS.get(match[2].lower()) if match else None
+    if match is None or unit is None:
+        raise InvalidOptionError(f"Option '{key}' takes a size such as '256 mb', not '{value}'.")
+    return int(match[1]) * unit
+
+
+def parse_duration_millis(key: str, value: str) -> int:
+    """A duration such as `8 min` in milliseconds."""
+    match = _QUANTITY.match(value)
+    unit = _TIME_UNITS_MILLIS.get(match[2].lower()) if match else None
+    if match is None or unit is None:
+        raise InvalidOptionError(f"Option '{key}' takes a duration such as '8 min', not '{value}'.")
+    return int(match[1]) * unit
+
+
+@dataclass(frozen=True, slots=True)
+class OptionReader:
+    """A map of options; `raw` is the map of the schema file with the caller's dynamic options on top."""
+
+    raw: Mapping[str, str] = field(default_factory=dict)
+
+    def text(self, key: str, default: str) -> str:
+        """The option as text."""
+        return self.raw.get(key, default)
+
+    def integer(self, key: str, default: int) -> int:
+        """The option as an integer."""
+        value = self.raw.get(key)
+        if value is None:
+            return default
+        try:
+            return int(value)
+        except ValueError:
+            raise InvalidOptionError(f"Option '{key}' takes an integer, not '{value}'.") from None
+
+    def boolean(self, key: str, default: bool) -> bool:
+        """The option as true or false."""
+        value = self.raw.get(key)
+        if value is None:
+            return default
+        if value.lower() not in ("true", "false"):
+            raise InvalidOptionError(f"Option '{key}' takes true or false, not '{value}'.")
+        return value.lower() == "true"
+
+    def number(self, key: str, default: float) -> float:
+        """The option as a number with a fraction."""
+        value = self.raw.get(key)
+        if value is None:
+            return default
+        try:
+            return float(value)
+        except ValueError:
+            raise InvalidOptionError(f"Option '{key}' takes a number, not '{value}'.") from None
+
+    def optional_integer(self, key: str) -> int | None:
+        """The option as an integer, None when it is not set."""
+        return self.integer(key, 0) if key in self.raw else None
+
+    def optional_memory(self, key: str) -> int | None:
+        """The option as a size in bytes, None when it is not set."""
+        return self.memory(key, 0) if key in self.raw else None
+
+    def optional_duration_millis(self, key: str) -> int | None:
+        """The option as a duration in milliseconds, None when it is not set."""
+        return self.duration_millis(key, 0) if key in self.raw else None
+
+    def first(self, *keys: str) -> str:
+        """The first of the keys that is set, else the first one: for options that had other names."""
+        return next((k for k in keys if k in self.raw), keys[0])
+
+    def by_level(self, key: str) -> dict[int, str]:
+        """The option as a map from levels to values, written as `0:avro,5:parquet`."""
+        levels: dict[int, str] = {}
+        for part in self.names(key):
+            level, colon, value = part.partition(":")
+            if not colon or not level.strip().isdigit() or not value.strip():
+                raise InvalidOptionError(f"Option '{key}' takes pairs such as '0:avro,1:parquet', not '{part}'.")
+            levels[int(level)] = value.strip().lower()
+        return levels
+
+    def memory(self, key: str, default: int) -> int:
+        """The option as a size in bytes."""
+        value = self.raw.get(key)
+        return default if value is None else parse_memory(key, value)
+
+    def duration_millis(self, key: str, default: int) -> int:
+        """The option as a duration in milliseconds."""
+        value = self.raw.get(key)
+        return default if value is None else parse_duration_millis(key, value)
+
+    def names(self, key: str) -> tuple[str, ...]:
+        """The option as a comma-separated list of names."""
+        return tuple(n.strip() for n in self.raw.get(key, "").split(",") if n.strip())
+
+    def choice(self, key: str, default: _E) -> _E:
+        """The option as one of the members of the default's enumeration."""
+        value = self.raw.get(key)
+        if value is None:
+            return default
+        kind = type(default)
+        try:
+            return kind(value.lower())
+        except ValueError:
+            known = ", ".join(kind)
+            raise InvalidOptionError(f"Option '{key}' takes one of {known}, not '{value}'.") from None

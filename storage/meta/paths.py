@@ -1,0 +1,209 @@
+"""Where the files of a table live (specification page `spec/overview`), and the names of new ones.
+
+<location>/snapshot/snapshot-<id>, LATEST, EARLIEST
+<location>/schema/schema-<id>
+<location>/manifest/manifest-<uuid>-<n>, manifest-list-<uuid>-<n>, index-manifest-<uuid>-<n>
+<location>/index/index-<uuid>-<n>
+<location>/statistics/stat-<uuid>-<n>
+<location>/tag/tag-<name>
+<location>/consumer/consumer-<id>
+<location>/epoch/epoch-<commit user>                            interbed's own, see storage.commit.epochs
+<location>/branch/branch-<name>/snapshot|schema|tag|consumer/…  the same of a branch; all other files are shared
+<location>/[<partition column>=<value>/…]bucket-<n>/data-<uuid>-<n>.<format>
+"""
+
+import uuid
+from collections.abc import Mapping, Sequence
+
+from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.base.row.binary_row import decode_row, encode_row
+from interbed.storage.base.row.values import coerce, parse_text, render_text
+from interbed.storage.base.types.data_type import STRINGS, DataType, is_atomic
+
+POSTPONE_BUCKET = -2
+MAIN_BRANCH = "main"
+
+_ESCAPED = frozenset([*map(chr, range(0x20)), *"\"#%'*/:=?\\{}[]^\x7f"])
+# What java.lang.Character.isWhitespace takes for blank; str.isspace differs in the no-break spaces and U+0085.
+_BLANK = frozenset(
+    "\t\n\x0b\x0c\r\x1c\x1d\x1e\x1f \u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2008\u2009\u200a"
+    "\u2028\u2029\u205f\u3000"
+)
+
+
+class TablePaths:
+    """The paths of one table. `partition_types` are those of `partition_names`, in the table's order.
+
+    `default_name` is the directory name of null and blank partition values, `legacy` the option
+    `partition.legacy-name`, `branch` whose snapshots and schemas are meant. Nothing here touches a file.
+    """
+
+    def __init__(
+        self,
+        location: str,
+        partition_names: Sequence[str] = (),
+        partition_types: Sequence[DataType] = (),
+        default_name: str = "__DEFAULT_PARTITION__",
+        legacy: bool = True,
+        data_directory: str | None = None,
+        branch: str = MAIN_BRANCH,
+    ) -> None:
+        self.location = location.rstrip("/") or "/"
+        self.partition_names = tuple(partition_names)
+        self.partition_types = tuple(partition_types)
+        self.default_name = default_name
+        self.legacy = legacy
+        self.data_directory = data_directory.strip("/") if data_directory else None
+        self.branch = branch
+
+    # -- metadata --------------------------------------------------------------------------------------------------
+
+    def snapshot(self, snapshot_id: int) -> str:
+        """The file of a snapshot."""
+        return self._of_branch(f"snapshot/snapshot-{snapshot_id}")
+
+    @property
+    def latest_hint(self) -> str:
+        """The file with the id of what may be the newest snapshot."""
+        return self._of_branch("snapshot/LATEST")
+
+    @property
+    def earliest_hint(self) -> str:
+        """The file with the id of what may be the oldest snapshot."""
+        return self._of_branch("snapshot/EARLIEST")
+
+    def schema(self, schema_id: int) -> str:
+        """The file of a schema."""
+        return self._of_branch(f"schema/schema-{schema_id}")
+
+    def tag(self, name: str) -> str:
+        """The file of a tag."""
+        return self._of_branch(f"tag/tag-{name}")
+
+    def changelog(self, snapshot_id: int) -> str:
+        """The file of a changelog whose snapshot has expired."""
+        return self._of_branch(f"changelog/changelog-{snapshot_id}")
+
+    def consumer(self, consumer_id: str) -> str:
+        """The file of a consumer."""
+        return self._of_branch(f"consumer/consumer-{consumer_id}")
+
+    def epoch(self, commit_user: str) -> str:
+        """The file that says what a stream of commits has committed; Paimon has none."""
+        return self._of_branch(f"epoch/epoch-{commit_user}")
+
+    def branch_directory(self, name: str) -> str:
+        """The directory of a branch, which holds its snapshots, schemas and tags; the location for the main one."""
+        return self.location if name == MAIN_BRANCH else self._under(f"branch/branch-{name}")
+
+    def manifest(self, name: str) -> str:
+        """A manifest, a manifest list or an index manifest."""
+        return self._under(f"manifest/{name}")
+
+    def index(self, name: str) -> str:
+        """An index file."""
+        return self._under(f"index/{name}")
+
+    def statistics(self, name: str) -> str:
+        """A statistics file."""
+        return self._under(f"statistics/{name}")
+
+    # -- data ------------------------------------------------------------------------------------------------------
+
+    def partition_spec(self, partition: bytes) -> dict[str, str]:
+        """The text of each partition column's value, not escaped; null and blank are the default name."""
+        values = decode_row(partition, self.partition_types)
+        return {
+            name: self._text(value, data_type)
+            for name, value, data_type in zip(self.partition_names, values, self.partition_types, strict=True)
+        }
+
+    def partition_directory(self, partition: bytes) -> str:
+        """The directory of a partition, relative to the location: `dt=2024-01-31/h=1`, or '' when unpartitioned."""
+        return "/".join(f"{escape_path(n)}={escape_path(v)}" for n, v in self.partition_spec(partition).items())
+
+    def bucket_directory(self, partition: bytes, bucket: int) -> str:
+        """The directory that holds the data files of a bucket."""
+        name = "postpone" if bucket == POSTPONE_BUCKET else str(bucket)
+        parts = [self.data_directory, self.partition_directory(partition), f"bucket-{name}"]
+        return self._under("/".join(p for p in parts if p))
+
+    def parse_partition_spec(self, spec: Mapping[str, object]) -> bytes:
+        """The partition of a complete specification, whose values are Python values or the text of directories.
+
+        None and the default name mean null. Raises InvalidInputError naming a missing or unknown column, or a value
+        that does not fit its column.
+        """
+        for name in spec:
+            if name not in self.partition_names:
+                raise InvalidInputError(
+                    f"{name!r} is not a partition column; "
+                    + (f"they are {', '.join(self.partition_names)}." if self.partition_names else "there is none.")
+                )
+        values: list[object] = []
+        for name, data_type in zip(self.partition_names, self.partition_types, strict=True):
+            if name not in spec:
+                raise InvalidInputError(f"The partition specification lacks the column {name!r}.")
+            values.append(self._value(name, spec[name], data_type))
+        return encode_row(values, self.partition_types)
+
+    # -- new names -------------------------------------------------------------------------------------------------
+
+    def new_data_file_name(self, prefix: str, file_format: str) -> str:
+        """A name that no data file has: `<prefix><uuid>-0.<format>`."""
+        # Each name has an identifier of its own: a counter would repeat itself in copies sent to other processes.
+        return f"{prefix}{uuid.uuid4()}-0.{file_format}"
+
+    def new_manifest_name(self) -> str:
+        """A name that no manifest has."""
+        return f"manifest-{uuid.uuid4()}-0"
+
+    def new_manifest_list_name(self) -> str:
+        """A name that no manifest list has."""
+        return f"manifest-list-{uuid.uuid4()}-0"
+
+    def new_index_manifest_name(self) -> str:
+        """A name that no index manifest has."""
+        return f"index-manifest-{uuid.uuid4()}-0"
+
+    # -- helpers ---------------------------------------------------------------------------------------------------
+
+    def _of_branch(self, relative: str) -> str:
+        return self._under(relative if self.branch == MAIN_BRANCH else f"branch/branch-{self.branch}/{relative}")
+
+    def _under(self, relative: str) -> str:
+        return f"{self.location if self.location != '/' else ''}/{relative}"
+
+    def _text(self, value: object, data_type: DataType) -> str:
+        text = "" if value is None else render_text(value, data_type, legacy=self.legacy)
+        return self.default_name if _BLANK.issuperset(text) else text
+
+    def _value(self, name: str, value: object, data_type: DataType) -> object:
+        if value is None or value == self.default_name:
+            return None
+        try:
+            if isinstance(value, str) and not is_atomic(data_type, *STRINGS):
+                return parse_text(value, data_type)
+            return coerce(value, data_type)
+        except InvalidInputError as error:
+            raise InvalidInputError(f"The partition column {name!r} can't take the value given: {error}.") from None
+
+
+def escape_path(text: str) -> str:
+    """The text as a component of a path: control characters and those with a meaning as `%XX`."""
+    if _ESCAPED.isdisjoint(text):
+        return text
+    return "".join(f"%{ord(c):02X}" if c in _ESCAPED else c for c in text)
+
+
+def unescape_path(text: str) -> str:
+    """The text that `escape_path` made a component of a path from."""
+    parts = text.split("%")
+    result = parts[0]
+    for part in parts[1:]:
+        code = part[:2]
+        if len(code) == 2 and all(c in "0123456789abcdefABCDEF" for c in code):
+            result += chr(int(code, 16)) + part[2:]
+        else:
+            result += "%" + part
+    return result

@@ -1,0 +1,317 @@
+"""Applying changes to a schema (Paimon's documentation: concepts/schema-evolution). Pure.
+
+Data files keep the schema that they were written with and are read by field id, so a change must never give an id a new
+meaning. Source: paimon-core `schema.SchemaManager.generateTableSchema`.
+"""
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from interbed.storage.base.errors import InvalidInputError, NotSupportedError
+from interbed.storage.base.types.arrow import type_to_arrow
+from interbed.storage.base.types.data_type import ArrayType, DataField, DataType, MapType, MultisetType, RowType
+from interbed.storage.base.types.default_value import default_scalar
+from interbed.storage.base.types.json import type_to_json
+from interbed.storage.meta.options.core import PARTITION, PRIMARY_KEY
+from interbed.storage.meta.schema.change import (
+    AddColumn,
+    ColumnPath,
+    DropColumn,
+    Position,
+    RemoveOption,
+    RenameColumn,
+    SchemaChange,
+    SetOption,
+    UpdateColumnComment,
+    UpdateColumnDefault,
+    UpdateColumnNullability,
+    UpdateColumnPosition,
+    UpdateColumnType,
+    UpdateComment,
+)
+from interbed.storage.meta.schema.column_options import naming, renamed
+from interbed.storage.meta.schema.evolution import conform
+from interbed.storage.meta.schema.nested import Fields, edit_field, edit_fields, find, path_of, replaced, told
+from interbed.storage.meta.schema.option_changes import KEYS, check_option
+from interbed.storage.meta.schema.table_schema import Schema, TableSchema, validate_schema
+from interbed.storage.meta.schema.widening import is_widening
+from interbed.storage.table.option_rules import check_options
+
+_MARKS = "interbed."
+ADD_BEFORE_PARTITION = "add-column-before-partition"
+NO_NULL_TO_NOT_NULL = "alter-column-null-to-not-null.disabled"
+NO_EXPLICIT_CASTS = "disable-explicit-type-casting"
+
+
+def apply_changes(
+    schema: TableSchema,
+    changes: Sequence[SchemaChange],
+    *,
+    time_millis: int | None = None,
+    has_snapshots: bool = True,
+    schema_id: int | None = None,
+) -> TableSchema:
+    """The next schema after the changes, validated. Raises InvalidInputError, InvalidOptionError, NotSupportedError.
+
+    Without snapshots there are no files that depend on options, so that any option may be changed. `schema_id` is the
+    next one unless it is given.
+    """
+    result = schema
+    for change in changes:
+        if isinstance(change, SetOption | RemoveOption):
+            check_option(result, change.key, change.value if isinstance(change, SetOption) else None, has_snapshots)
+        result = _apply(result, change)
+    result = replace(
+        _with_keys_of_options(result),
+        id=schema.id + 1 if schema_id is None else schema_id,
+        time_millis=int(time.time() * 1000) if time_millis is None else time_millis,
+        # What is marked is one version, not those that come of it.
+        unknown={k: v for k, v in result.unknown.items() if not k.startswith(_MARKS)},
+    )
+    validate_schema(result)
+    check_options(result, before=schema)
+    return result
+
+
+def _with_keys_of_options(schema: TableSchema) -> TableSchema:
+    """The schema with the keys that its options name, as when a table is made."""
+    if KEYS.isdisjoint(schema.options):
+        return schema
+    made = Schema(
+        fields=schema.fields,
+        partition_keys=() if PARTITION in schema.options else schema.partition_keys,
+        primary_keys=() if PRIMARY_KEY in schema.options else schema.primary_keys,
+        options=schema.options,
+    ).to_table_schema()
+    return replace(
+        schema,
+        fields=made.fields,
+        partition_keys=made.partition_keys,
+        primary_keys=made.primary_keys,
+        options=made.options,
+    )
+
+
+def _apply(schema: TableSchema, change: SchemaChange) -> TableSchema:
+    match change:
+        case SetOption(key=key, value=value):
+            return replace(schema, options={**schema.options, key: value})
+        case RemoveOption(key=key):
+            return replace(schema, options={k: v for k, v in schema.options.items() if k != key})
+        case UpdateComment(comment=comment):
+            return replace(schema, comment=comment)
+        case AddColumn():
+            return _add(schema, change)
+        case RenameColumn(name=path, new_name=new_name):
+            return _rename(schema, path, new_name)
+        case DropColumn(name=path):
+            return _drop(schema, path)
+        case UpdateColumnPosition(name=path, position=position):
+            return _move(schema, path, position)
+        case UpdateColumnComment(name=path, description=description):
+            return _describe(schema, path, description)
+        case UpdateColumnNullability(name=path, nullable=nullable):
+            return _set_nullability(schema, path, nullable)
+        case UpdateColumnType(name=path, type=new_type, explicit=explicit):
+            return _set_type(schema, path, new_type, explicit)
+        case UpdateColumnDefault(name=name, default_value=default):
+            return _set_default(schema, name, default)
+
+
+def _add(schema: TableSchema, change: AddColumn) -> TableSchema:
+    if not change.type.nullable:
+        raise InvalidInputError(
+            f"The new column {told(change.name)} can't be NOT NULL: rows that exist already have no value for it."
+        )
+    column_id = schema.highest_field_id + 1
+    data_type, highest = numbered(change.type, column_id)
+    before_partition = schema.core.boolean(ADD_BEFORE_PARTITION, False) and len(path_of(change.name)) == 1
+
+    def add(fields: Fields, name: str) -> Fields:
+        _check_new_name(fields, name, change.name)
+        column = DataField(
+            id=column_id,
+            name=name,
+            type=data_type,
+            description=change.description,
+            default_value=change.default_value,
+        )
+        _check_default(column)
+        if change.position is None and before_partition:
+            first = next((i for i, f in enumerate(fields) if f.name in schema.partition_keys), len(fields))
+            return (*fields[:first], column, *fields[first:])
+        return _placed(fields, column, change.position)
+
+    fields = edit_fields(schema.fields, change.name, add)
+    return replace(schema, fields=fields, highest_field_id=highest)
+
+
+def _rename(schema: TableSchema, path: ColumnPath, new_name: str) -> TableSchema:
+    def rename(fields: Fields, name: str) -> Fields:
+        field = find(fields, name, path)
+        if name == new_name:
+            return fields
+        _check_new_name(fields, new_name, path)
+        return replaced(fields, replace(field, name=new_name), old_name=name)
+
+    fields = edit_fields(schema.fields, path, rename)
+    if fields == schema.fields:
+        return schema
+    name = _column_name(path)
+    if name is None:
+        return replace(schema, fields=fields)
+    if name in schema.partition_keys:
+        raise InvalidInputError(f"The partition column {name!r} can't be renamed: directories are named after it.")
+    primary_keys = tuple(new_name if k == name else k for k in schema.primary_keys)
+    options = renamed(schema.options, name, new_name)
+    return replace(schema, fields=fields, primary_keys=primary_keys, options=options)
+
+
+def _drop(schema: TableSchema, path: ColumnPath) -> TableSchema:
+    def drop(fields: Fields, name: str) -> Fields:
+        find(fields, name, path)
+        if len(fields) == 1:
+            raise InvalidInputError(f"The column {told(path)} can't be dropped: it is the only one there.")
+        return tuple(f for f in fields if f.name != name)
+
+    fields = edit_fields(schema.fields, path, drop)
+    name = _column_name(path)
+    if name is not None:
+        for what, names in (
+            ("the partition key", schema.partition_keys),
+            ("the primary key", schema.primary_keys),
+            *((f"option '{key}'", (name,)) for key in naming(schema.options, name)),
+        ):
+            if name in names:
+                raise InvalidInputError(f"The column {name!r} can't be dropped: {what} names it.")
+    return replace(schema, fields=fields)
+
+
+def _move(schema: TableSchema, path: ColumnPath, position: Position) -> TableSchema:
+    def move(fields: Fields, name: str) -> Fields:
+        field = find(fields, name, path)
+        if position.after == name:
+            raise InvalidInputError(f"The column {told(path)} can't be placed after itself.")
+        return _placed(tuple(f for f in fields if f.name != name), field, position)
+
+    return replace(schema, fields=edit_fields(schema.fields, path, move))
+
+
+def _describe(schema: TableSchema, path: ColumnPath, description: str | None) -> TableSchema:
+    def describe(fields: Fields, name: str) -> Fields:
+        return replaced(fields, replace(find(fields, name, path), description=description))
+
+    return replace(schema, fields=edit_fields(schema.fields, path, describe))
+
+
+def _set_nullability(schema: TableSchema, path: ColumnPath, nullable: bool) -> TableSchema:
+    if nullable and _column_name(path) in schema.primary_keys:
+        raise InvalidInputError(f"The column {told(path)} is part of the primary key and can't admit nulls.")
+
+    def change(field: DataField) -> DataField:
+        if not nullable and field.type.nullable and schema.core.boolean(NO_NULL_TO_NOT_NULL, True):
+            raise InvalidInputError(
+                f"The column {told(path)} can't become NOT NULL: existing rows may hold nulls. If none does, set the "
+                f"table's option '{NO_NULL_TO_NOT_NULL}' to false."
+            )
+        return replace(field, type=field.type.with_nullable(nullable))
+
+    return replace(schema, fields=edit_field(schema.fields, path, change))
+
+
+def _set_type(schema: TableSchema, path: ColumnPath, new_type: DataType, explicit: bool) -> TableSchema:
+    name = _column_name(path)
+
+    def change(field: DataField) -> DataField:
+        wanted = new_type.with_nullable(field.type.nullable)
+        if wanted == field.type:
+            return field
+        if name is not None and name in (*schema.partition_keys, *schema.primary_keys, *schema.core.bucket_key):
+            raise InvalidInputError(f"The type of {name!r} can't be changed: it is part of the table's keys.")
+        allowed = explicit or not schema.core.boolean(NO_EXPLICIT_CASTS, True)
+        if not is_widening(field.type, wanted) and not (allowed and _can_cast(field.type, wanted)):
+            raise NotSupportedError(
+                f"The column {told(path)} can't be changed from {type_to_json(field.type)} to {type_to_json(wanted)}; "
+                "only a type that holds every value of the old one is possible. Add a new column instead, or set the "
+                f"table's option '{NO_EXPLICIT_CASTS}' to false for a cast that may lose something."
+            )
+        changed = replace(field, type=wanted)
+        _check_default(changed)
+        return changed
+
+    return replace(schema, fields=edit_field(schema.fields, path, change))
+
+
+def _can_cast(old: DataType, new: DataType) -> bool:
+    """Whether readers know the cast.
+
+    Paimon allows those that lose something unless told otherwise; interbed only when told so, because what is lost
+    shows late.
+    """
+    try:
+        conform(pa.array([], type_to_arrow(old)), old, new, column="")
+    except NotSupportedError:
+        return False
+    return True
+
+
+def _set_default(schema: TableSchema, name: str, default: str | None) -> TableSchema:
+    column = replace(find(schema.fields, name, name), default_value=default)
+    _check_default(column)
+    return replace(schema, fields=replaced(schema.fields, column))
+
+
+def _check_default(column: DataField) -> None:
+    if column.default_value is not None:
+        default_scalar(column.default_value, column.type, column=column.name)
+
+
+def _column_name(path: ColumnPath) -> str | None:
+    """The name of a whole column; None for a nested field, which no key and no option names."""
+    parts = path_of(path)
+    return parts[0] if len(parts) == 1 else None
+
+
+def _check_new_name(fields: Fields, name: str, path: ColumnPath) -> None:
+    if any(f.name == name for f in fields):
+        raise InvalidInputError(f"There is a column {told((*path_of(path)[:-1], name))} already.")
+
+
+def _placed(rest: Fields, column: DataField, position: Position | None) -> Fields:
+    if position is None:
+        return (*rest, column)
+    if position.after is None:
+        return (column, *rest)
+    before = find(rest, position.after, position.after)
+    index = rest.index(before) + 1
+    return (*rest[:index], column, *rest[index:])
+
+
+def numbered(data_type: DataType, highest: int) -> tuple[DataType, int]:
+    """The type with fresh ids for the fields of nested rows, and the highest id used."""
+    match data_type:
+        case RowType(fields=fields):
+            fresh, highest = numbered_fields(fields, highest)
+            return replace(data_type, fields=fresh), highest
+        case ArrayType(element=element) | MultisetType(element=element):
+            element, highest = numbered(element, highest)
+            return replace(data_type, element=element), highest
+        case MapType(key=key, value=value):
+            key, highest = numbered(key, highest)
+            value, highest = numbered(value, highest)
+            return replace(data_type, key=key, value=value), highest
+        case _:
+            return data_type, highest
+
+
+def numbered_fields(fields: Iterable[DataField], highest: int) -> tuple[tuple[DataField, ...], int]:
+    """The fields, and those nested in them, with ids above `highest`; and the highest of these."""
+    result: list[DataField] = []
+    for field in fields:
+        field_id = highest + 1
+        data_type, highest = numbered(field.type, field_id)
+        result.append(replace(field, id=field_id, type=data_type))
+    return tuple(result), highest

@@ -1,0 +1,254 @@
+"""Reading files of older schemas: columns are matched by field id, then cast to the types that the reader wants.
+
+A column that the file's schema lacks is null (a default value is applied when a row is written, not here); a renamed
+one is found under its old name; a dropped one is not read, even when a new column has its name. ROWs are matched field
+by field in the same way, inside ARRAY and MAP, too. Casts are Paimon's: widening, and narrowing where a number still
+fits the machine type; DECIMALs round half up and become null when they overflow.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cached_property
+from typing import Any, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interbed.storage.base.errors import NotSupportedError
+from interbed.storage.base.predicate.expr import Predicate, rename_columns, restrict_to
+from interbed.storage.base.types.arrow import fields_to_schema, type_to_arrow
+from interbed.storage.base.types.data_type import (
+    BINARIES,
+    INTEGERS,
+    MAX_LENGTH,
+    STRINGS,
+    TIMESTAMPS,
+    ArrayType,
+    AtomicType,
+    DataField,
+    DataType,
+    MapType,
+    MultisetType,
+    RowType,
+    TypeRoot,
+)
+
+_FRACTIONS = frozenset({TypeRoot.FLOAT, TypeRoot.DOUBLE})
+_WRITTEN_ALIKE = INTEGERS | {TypeRoot.BOOLEAN, TypeRoot.DATE, TypeRoot.DECIMAL}
+"""Types whose values Arrow writes as text exactly as Paimon does."""
+_NUMBERS = INTEGERS | _FRACTIONS | {TypeRoot.DECIMAL}
+
+
+@dataclass(frozen=True)
+class FileMapping:
+    """How the columns of a read are had from files of one schema.
+
+    `file_fields` are the columns to read from a file, under the file's names; `sources` holds, for each column of
+    the read, its column in the file or None.
+    """
+
+    read_fields: tuple[DataField, ...]
+    sources: tuple[DataField | None, ...]
+    schema: pa.Schema
+
+    @property
+    def file_fields(self) -> tuple[DataField, ...]:
+        """The columns to read from a file."""
+        return tuple(f for f in self.sources if f is not None)
+
+    @cached_property
+    def _unchanged(self) -> frozenset[str]:
+        pairs = zip(self.read_fields, self.sources, strict=True)
+        return frozenset(t.name for t, s in pairs if s is not None and _same_values(s.type, t.type))
+
+    def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """A file's batch as a batch of exactly the read's schema; columns that the batch lacks are null."""
+        columns: list[pa.Array[Any]] = []
+        for target, source, field in zip(self.read_fields, self.sources, self.schema, strict=True):
+            index = -1 if source is None else batch.schema.get_field_index(source.name)
+            if source is None or index < 0:
+                columns.append(_nulls(batch.num_rows, field.type))
+                continue
+            column = batch.column(index)
+            if target.name in self._unchanged and column.type.equals(field.type):
+                columns.append(column)
+            else:
+                columns.append(conform(column, source.type, target.type, column=target.name))
+        if not columns:
+            return batch.select([])
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def file_predicate(self, predicate: Predicate | None) -> Predicate | None:
+        """A predicate over the file's columns that holds wherever the given one does; for skipping parts of the file.
+
+        Columns that the file lacks or that are cast do not restrict it.
+        """
+        if predicate is None:
+            return None
+        names = {
+            target.name: source.name
+            for target, source in zip(self.read_fields, self.sources, strict=True)
+            if source is not None and source.type.with_nullable(True) == target.type.with_nullable(True)
+        }
+        return rename_columns(restrict_to(predicate, names), names)
+
+
+def map_fields(read_fields: Sequence[DataField], file_fields: Sequence[DataField]) -> FileMapping:
+    """The mapping of a file's columns (those of its schema) to the columns of a read."""
+    by_id = {f.id: f for f in file_fields}
+    read = tuple(read_fields)
+    return FileMapping(read_fields=read, sources=tuple(by_id.get(f.id) for f in read), schema=fields_to_schema(read))
+
+
+def conform(array: "pa.Array[Any]", source: DataType, target: DataType, *, column: str) -> "pa.Array[Any]":
+    """Values of the logical type `source`, in whatever Arrow type a format gave them, as values of `target`.
+
+    Raises NotSupportedError naming the column when there is no such cast.
+    """
+    arrow = type_to_arrow(target)
+    if array.type.equals(arrow) and _same_values(source, target):
+        return array
+    match source, target:
+        case RowType(), RowType():
+            return _conform_row(array, source, target, column)
+        case ArrayType(element=old), ArrayType(element=new):
+            return _conform_list(array, old, new, arrow, column)
+        case MapType() | MultisetType(), MapType() | MultisetType():
+            return _conform_map(array, source, target, arrow, column)
+        case AtomicType(), AtomicType():
+            stored = type_to_arrow(source)
+            if not array.type.equals(stored):
+                array = _from_format(array, stored, column)
+            return array if _same_values(source, target) else _cast(array, source, target, column)
+        case _:
+            raise NotSupportedError(f"The column {column!r} can't be read as {target}: its files hold {source}.")
+
+
+def _same_values(source: DataType, target: DataType) -> bool:
+    """Whether the types are equal but for nullability and for names and descriptions of nested fields."""
+    match source, target:
+        case RowType(fields=old), RowType(fields=new):
+            return len(old) == len(new) and all(
+                a.id == b.id and _same_values(a.type, b.type) for a, b in zip(old, new, strict=True)
+            )
+        case (ArrayType(), ArrayType()) | (MapType(), MapType()) | (MultisetType(), MultisetType()):
+            return all(_same_values(a, b) for a, b in zip(source.children(), target.children(), strict=True))
+        case _:
+            return source.with_nullable(True) == target.with_nullable(True)
+
+
+def _nulls(count: int, arrow: Any) -> "pa.Array[Any]":
+    nulls: pa.Array[Any] = pa.nulls(count, arrow)
+    return nulls
+
+
+def _conform_row(array: Any, source: RowType, target: RowType, column: str) -> "pa.Array[Any]":
+    by_id = {f.id: f for f in source.fields}
+    children: list[pa.Array[Any]] = []
+    arrow: Any = type_to_arrow(target)
+    for field in target.fields:
+        old = by_id.get(field.id)
+        index = -1 if old is None else array.type.get_field_index(old.name)
+        if old is None or index < 0:
+            children.append(_nulls(len(array), type_to_arrow(field.type)))
+        else:
+            # field() gives the children of just this slice.
+            children.append(conform(array.field(index), old.type, field.type, column=f"{column}.{field.name}"))
+    mask = array.is_null() if array.null_count else None
+    return pa.StructArray.from_arrays(children, fields=list(arrow), mask=mask)
+
+
+def _conform_list(array: Any, old: DataType, new: DataType, arrow: pa.DataType, column: str) -> "pa.Array[Any]":
+    values = conform(array.values, old, new, column=column)
+    validity, offsets = array.buffers()[:2]
+    result: pa.Array[Any] = pa.ListArray.from_buffers(
+        arrow, len(array), [validity, offsets], array.null_count, array.offset, children=[values]
+    )
+    return result
+
+
+def _conform_map(array: Any, source: DataType, target: DataType, arrow: Any, column: str) -> "pa.Array[Any]":
+    if not pa.types.is_map(array.type):
+        raise NotSupportedError(f"The column {column!r} can't be read as {target}: its files hold {array.type}.")
+    count = AtomicType(TypeRoot.INT, nullable=False)
+    old_key, old_item = (*source.children(), count)[:2]
+    new_key, new_item = (*target.children(), count)[:2]
+    keys = conform(array.keys, old_key, new_key, column=f"{column}.key")
+    items = conform(array.items, old_item, new_item, column=f"{column}.value")
+    entries = pa.StructArray.from_arrays([keys, items], fields=[arrow.key_field, arrow.item_field])
+    validity, offsets = array.buffers()[:2]
+    result: pa.Array[Any] = pa.MapArray.from_buffers(
+        arrow, len(array), [validity, offsets], array.null_count, array.offset, children=[entries]
+    )
+    return result
+
+
+def _from_format(array: "pa.Array[Any]", stored: pa.DataType, column: str) -> "pa.Array[Any]":
+    """The same values in the Arrow type of their logical type, whatever type the format gave them."""
+    kind = array.type
+    if pa.types.is_timestamp(kind) and pa.types.is_timestamp(stored):
+        # The zone says nothing about the value: instants are kept in UTC, and local times in none.
+        array = array.cast(pa.timestamp(stored.unit), safe=False) if kind.tz is None else array
+        return array.cast(pa.timestamp(stored.unit, kind.tz), safe=False).view(pa.int64()).view(stored)
+    try:
+        result: pa.Array[Any] = array.cast(stored)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise NotSupportedError(f"The column {column!r} is {stored}, but a file holds {kind}: {error}") from error
+    return result
+
+
+def _cast(array: "pa.Array[Any]", source: AtomicType, target: AtomicType, column: str) -> "pa.Array[Any]":
+    try:
+        result = _cast_or_none(array, source, target)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise NotSupportedError(f"The column {column!r} can't be cast from {source} to {target}: {error}") from error
+    if result is None:
+        raise NotSupportedError(f"The column {column!r} was changed from {source} to {target}, which can't be read.")
+    return result
+
+
+def _cast_or_none(array: Any, source: AtomicType, target: AtomicType) -> "pa.Array[Any] | None":
+    old, new = source.root, target.root
+    arrow = type_to_arrow(target)
+    result: pa.Array[Any] | None = None
+    if old in _NUMBERS and new is TypeRoot.DECIMAL:
+        result = _to_decimal(array, arrow)
+    elif old in STRINGS and new in STRINGS:
+        result = _resize_text(array, target)
+    elif old in BINARIES and new is TypeRoot.VARBINARY:
+        result = pc.binary_slice(array, 0, target.length)
+    elif old is TypeRoot.TIME and new is TypeRoot.TIME:
+        # Both are milliseconds, whatever precision is declared.
+        result = array
+    elif (
+        (old in _NUMBERS and new in _NUMBERS)
+        or (old in STRINGS and new in BINARIES)
+        or (old in _WRITTEN_ALIKE and new in STRINGS)
+        or (old in TIMESTAMPS and new is old)
+        or (old is TypeRoot.DATE and new is TypeRoot.TIMESTAMP)
+    ):
+        result = array.cast(arrow, safe=False)
+    return result
+
+
+def _to_decimal(array: Any, target: Any) -> "pa.Array[Any]":
+    if pa.types.is_integer(array.type):
+        # Arrow wants room for every value of the integer's type.
+        array = array.cast(pa.decimal128(19, 0))
+    elif pa.types.is_floating(array.type):
+        return cast("pa.Array[Any]", array.cast(target, safe=False))
+    if array.type.scale > target.scale:
+        array = pc.round(array, ndigits=target.scale, round_mode="half_towards_infinity")
+    limit = pa.scalar(Decimal(10) ** (target.precision - target.scale))
+    if array.type.precision - array.type.scale > target.precision - target.scale:
+        array = pc.if_else(pc.less(pc.abs(array), limit), array, pa.scalar(None, array.type))
+    return cast("pa.Array[Any]", array.cast(target))
+
+
+def _resize_text(array: Any, target: AtomicType) -> "pa.Array[Any]":
+    length = target.length or 0
+    if length < MAX_LENGTH:
+        array = pc.utf8_slice_codeunits(array, 0, length)
+    resized: pa.Array[Any] = pc.utf8_rpad(array, length, " ") if target.root is TypeRoot.CHAR else array
+    return resized

@@ -1,0 +1,152 @@
+"""Reading and creating the schema files of a table, `schema/schema-<id>`."""
+
+from collections.abc import Callable, Sequence
+from threading import Lock
+
+from interbed.storage.base.errors import CommitFailedError, CorruptFileError, InvalidInputError, InvalidOptionError
+from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.meta.options.stream import FALLBACK_BRANCH
+from interbed.storage.meta.paths import TablePaths
+from interbed.storage.meta.schema.apply import apply_changes
+from interbed.storage.meta.schema.change import SchemaChange
+from interbed.storage.meta.schema.replacement import is_replacement
+from interbed.storage.meta.schema.table_schema import Schema, TableSchema
+from interbed.storage.meta.snapshot.manager import SnapshotManager
+from interbed.storage.table.option_rules import check_options
+
+_PREFIX = "schema-"
+_COMMIT_RETRIES = 20
+
+
+class SchemaManager:
+    """The schemas of one table; schema files never change, so they are cached. Safe to share between threads."""
+
+    def __init__(self, file_io: FileIO, paths: TablePaths) -> None:
+        self._file_io = file_io
+        self._paths = paths
+        self._directory = paths.schema(0).rpartition("/")[0]
+        self._cache: dict[int, TableSchema] = {}
+        self._guard = Lock()
+
+    def latest(self) -> TableSchema | None:
+        """The newest schema that counts; None when there is no table here.
+
+        A replacement (schema.replacement) counts from its first snapshot on.
+        """
+        for schema_id in reversed(self.ids()):
+            schema = self.schema(schema_id)
+            if schema_id == 0 or not is_replacement(schema) or self._is_in_use(schema_id):
+                return schema
+            # It may be taken back, and another one come in its place.
+            with self._guard:
+                self._cache.pop(schema_id, None)
+        return None
+
+    def next_id(self) -> int:
+        """The id that the next schema file has."""
+        return max(self.ids(), default=-1) + 1
+
+    def is_replaced(self, schema: TableSchema, by: int) -> bool:
+        """Whether a schema after the given one, up to the id `by`, began the table anew."""
+        return any(is_replacement(self.schema(i)) for i in range(schema.id + 1, by + 1))
+
+    def take_back(self, schema: TableSchema) -> None:
+        """Delete the file of a schema under which nothing was committed."""
+        with self._guard:
+            self._cache.pop(schema.id, None)
+        self._file_io.delete_quietly([self._paths.schema(schema.id)])
+
+    def _is_in_use(self, schema_id: int) -> bool:
+        snapshot = SnapshotManager(self._file_io, self._paths).latest()
+        return snapshot is not None and snapshot.schema_id >= schema_id
+
+    def schema(self, schema_id: int) -> TableSchema:
+        """The schema of that id; raises CorruptFileError naming the file when it is missing or not a schema."""
+        with self._guard:
+            cached = self._cache.get(schema_id)
+        if cached is not None:
+            return cached
+        path = self._paths.schema(schema_id)
+        try:
+            content = self._file_io.read_bytes(path)
+        except FileNotFoundError:
+            raise CorruptFileError(f"The schema file {path} is missing.") from None
+        schema = TableSchema.from_json(content, source=path)
+        if schema.id != schema_id:
+            raise CorruptFileError(f"{path} holds the schema {schema.id}.")
+        with self._guard:
+            self._cache[schema_id] = schema
+        return schema
+
+    def is_gone(self, schema: TableSchema) -> bool:
+        """Whether the table that had the schema is not the one that is here now: it was dropped, perhaps made anew."""
+        path = self._paths.schema(schema.id)
+        try:
+            found = TableSchema.from_json(self._file_io.read_bytes(path), source=path)
+        except FileNotFoundError:
+            return True
+        return (found.time_millis, found.names) != (schema.time_millis, schema.names)
+
+    def ids(self) -> list[int]:
+        """All ids, ascending."""
+        names = (s.name for s in self._file_io.list(self._directory) if not s.is_directory)
+        return sorted(int(n[len(_PREFIX) :]) for n in names if n.startswith(_PREFIX) and n[len(_PREFIX) :].isdigit())
+
+    def list_all(self) -> list[TableSchema]:
+        """All schemas, ascending by id."""
+        return [self.schema(i) for i in self.ids()]
+
+    def create_table(self, schema: Schema | TableSchema) -> TableSchema:
+        """Create the table's first schema; raises InvalidInputError when there is a table already."""
+        first = schema.to_table_schema() if isinstance(schema, Schema) else schema
+        check_options(first)
+        if self.ids() or not self.commit(first):
+            raise InvalidInputError(f"There is a table already: {self._paths.schema(0)} exists.")
+        return first
+
+    def _check_fallback(self, schema: TableSchema, before: TableSchema | None) -> None:
+        """Refuse to fall back to a branch that there is not; InvalidOptionError."""
+        name = schema.core.fallback_branch
+        if name is None or (before is not None and before.core.fallback_branch == name):
+            return
+        directory = f"{self._paths.branch_directory(name)}/schema"
+        if not any(s.name.startswith(_PREFIX) for s in self._file_io.list(directory)):
+            raise InvalidOptionError(
+                f"Option '{FALLBACK_BRANCH}' names the branch '{name}', which there is not; create it first."
+            )
+
+    def _has_snapshots(self) -> bool:
+        directory = self._paths.snapshot(0).rpartition("/")[0]
+        return any(s.name.startswith("snapshot-") for s in self._file_io.list(directory))
+
+    def commit(self, schema: TableSchema) -> bool:
+        """Create the schema file; False when another writer took the id."""
+        if schema.id == 0:
+            self._check_fallback(schema, None)
+        return self._file_io.create_exclusive(self._paths.schema(schema.id), schema.to_json().encode())
+
+    def change(
+        self,
+        changes: Sequence[SchemaChange],
+        *,
+        check: Callable[[TableSchema, TableSchema], None] | None = None,
+    ) -> TableSchema:
+        """Apply the changes to the newest schema and create the next; redone when another writer comes first.
+
+        `check` sees the old and the new schema and may refuse. Raises InvalidInputError, CommitFailedError.
+        """
+        for _ in range(_COMMIT_RETRIES):
+            # Taken first: a schema that comes in between takes this id, so that its changes can't be passed over.
+            schema_id = self.next_id()
+            current = self.latest()
+            if current is None:
+                raise InvalidInputError(f"There is no table: {self._directory} has no schema.")
+            changed = apply_changes(current, changes, has_snapshots=self._has_snapshots(), schema_id=schema_id)
+            self._check_fallback(changed, current)
+            if check is not None:
+                check(current, changed)
+            if self.commit(changed):
+                return changed
+        raise CommitFailedError(
+            f"{_COMMIT_RETRIES} other writers changed the schema in {self._directory} meanwhile; try again."
+        )

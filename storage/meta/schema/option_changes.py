@@ -1,0 +1,92 @@
+"""Which options of a table may change once it has files (Paimon's documentation: concepts/schema-evolution). Pure.
+
+Source: paimon-core `schema.SchemaManager.checkAlterTableOption` and `CoreOptions.IMMUTABLE_OPTIONS`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from interbed.storage.base.errors import InvalidOptionError
+from interbed.storage.meta.options.core import BUCKET, BUCKET_KEY, PARTITION, PATH, PRIMARY_KEY, CoreOptions
+from interbed.storage.meta.schema.table_schema import TableSchema
+from interbed.storage.table.option_rules import check_options
+
+IMMUTABLE_OPTIONS = frozenset(
+    {
+        "type",
+        BUCKET_KEY,
+        "bucket-function.type",
+        "data-file.path-directory",
+        "merge-engine",
+        "sequence.snapshot-ordering",
+        "aggregation.remove-record-on-delete",
+        "partial-update.remove-record-on-delete",
+        "partial-update.remove-record-on-sequence-group",
+        "rowkind.field",
+        PRIMARY_KEY,
+        "primary-key.nullable",
+        PARTITION,
+        "dynamic-bucket.initial-buckets",
+        "force-lookup",
+        "row-tracking.enabled",
+        "data-evolution.enabled",
+        "index-file-in-data-file-dir",
+        "partition.default-name",
+        "partition.legacy-name",
+    }
+)
+"""Options that existing files depend on. The two of partition directories can be altered in Paimon, which then loses
+sight of the files in them; interbed refuses."""
+
+KEYS = frozenset({PRIMARY_KEY, PARTITION})
+"""Options that stand in for keys of the schema; a table without keys and files may be given some."""
+
+
+def check_option(schema: TableSchema, key: str, value: str | None, has_snapshots: bool = True) -> None:
+    """Refuse to set an option to a value (None: to its default) that files depend on; raises InvalidOptionError."""
+    old = schema.options.get(key)
+    if old == value:
+        return
+    if key == PATH:
+        raise InvalidOptionError(f"Option '{key}' can't be changed: make a new table.")
+    if key in KEYS:
+        keys = schema.primary_keys if key == PRIMARY_KEY else schema.partition_keys
+        same = value is not None and CoreOptions({key: value}).names(key) == keys
+        if not same and (has_snapshots or keys or value is None):
+            raise InvalidOptionError(f"Option '{key}' can't be changed: make a new table.")
+        return
+    if not has_snapshots:
+        return
+    if key in IMMUTABLE_OPTIONS:
+        raise InvalidOptionError(f"Option '{key}' can't be changed: the table's files depend on it.")
+    if key == BUCKET:
+        new_bucket = -1 if value is None else CoreOptions({BUCKET: value}).bucket
+        if schema.core.bucket < 1 or new_bucket < 1:
+            raise InvalidOptionError(
+                f"Option 'bucket' can't be changed from {schema.core.bucket} to {new_bucket}; only a fixed number of "
+                "buckets can be changed, to another fixed number."
+            )
+    if key in ("ignore-delete", "ignore-update-before") and schema.core.boolean(key, False):
+        raise InvalidOptionError(f"Option '{key}' can't be changed from true to false.")
+    if key == "deletion-vectors.enabled" and not schema.core.boolean("deletion-vectors.modifiable", False):
+        new = CoreOptions({} if value is None else {key: value}).deletion_vectors_enabled
+        if new != schema.core.deletion_vectors_enabled:
+            raise InvalidOptionError(
+                "Option 'deletion-vectors.enabled' can't be changed, because deleted rows could come back; set "
+                "'deletion-vectors.modifiable' to allow it."
+            )
+
+
+def check_dynamic_options(schema: TableSchema, options: Mapping[str, str]) -> None:
+    """Refuse dynamic options that change how existing files are laid out; raises InvalidOptionError naming the key."""
+    for key, value in options.items():
+        if (key in IMMUTABLE_OPTIONS or key == BUCKET) and schema.options.get(key) != value:
+            raise InvalidOptionError(f"Option '{key}' is part of the table's layout and can't be set dynamically.")
+        if key != PATH:
+            check_option(schema, key, value)
+
+
+def check_together(schema: TableSchema, options: Mapping[str, str]) -> None:
+    """Refuse dynamic options that contradict the table's own or one another; raises InvalidOptionError."""
+    if options:
+        check_options(replace(schema, options={**schema.options, **options}), before=schema)

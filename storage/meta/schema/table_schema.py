@@ -1,0 +1,328 @@
+"""A table's schema and its JSON file `schema/schema-<id>` (specification page `spec/schema`, version 3)."""
+
+import json
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+
+from interbed.storage.base.errors import (
+    CorruptFileError,
+    InvalidInputError,
+    InvalidOptionError,
+    UnsupportedVersionError,
+)
+from interbed.storage.base.types.arrow import FieldIds, fields_from_arrow, fields_to_schema
+from interbed.storage.base.types.data_type import AtomicType, DataField, DataType, RowType
+from interbed.storage.base.types.json import field_from_json, field_to_json
+from interbed.storage.meta.options.core import BUCKET, PARTITION, PRIMARY_KEY, CoreOptions
+
+CURRENT_VERSION = 3
+
+KEY_PREFIX = "_KEY_"
+SEQUENCE_NUMBER = "_SEQUENCE_NUMBER"
+VALUE_KIND = "_VALUE_KIND"
+LEVEL = "_LEVEL"
+ROW_ID = "_ROW_ID"
+SYSTEM_COLUMNS = frozenset({SEQUENCE_NUMBER, VALUE_KIND, LEVEL, ROW_ID})
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableSchema:
+    """One version of a table's schema.
+
+    `unknown` holds JSON members of the file that this version of interbed does not know; they are written back.
+    """
+
+    id: int
+    fields: tuple[DataField, ...]
+    highest_field_id: int
+    partition_keys: tuple[str, ...] = ()
+    primary_keys: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+    comment: str | None = None
+    time_millis: int = 0
+    unknown: Mapping[str, Any] = field(default_factory=dict)
+
+    # -- views -----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def core(self) -> CoreOptions:
+        """The options, typed."""
+        return CoreOptions(self.options)
+
+    @cached_property
+    def row_type(self) -> RowType:
+        """All columns as one row type."""
+        return RowType(self.fields)
+
+    @cached_property
+    def arrow(self) -> pa.Schema:
+        """The Arrow schema of the table's rows."""
+        return fields_to_schema(self.fields)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Column names, in order."""
+        return tuple(f.name for f in self.fields)
+
+    @cached_property
+    def by_name(self) -> Mapping[str, DataField]:
+        """Columns by name."""
+        return {f.name: f for f in self.fields}
+
+    @property
+    def has_primary_key(self) -> bool:
+        """Whether this is a primary-key table."""
+        return bool(self.primary_keys)
+
+    @cached_property
+    def trimmed_primary_keys(self) -> tuple[str, ...]:
+        """The primary key without the partition columns: what orders rows inside a bucket."""
+        if not self.primary_keys:
+            return ()
+        trimmed = tuple(k for k in self.primary_keys if k not in self.partition_keys)
+        if not trimmed:
+            raise InvalidInputError(
+                f"The primary key ({', '.join(self.primary_keys)}) is the same as the partition key; "
+                "every partition would hold one row. Add a column to the primary key."
+            )
+        return trimmed
+
+    @cached_property
+    def bucket_keys(self) -> tuple[str, ...]:
+        """The columns whose hash picks the bucket."""
+        return self.core.bucket_key or self.trimmed_primary_keys
+
+    @cached_property
+    def partition_fields(self) -> tuple[DataField, ...]:
+        """The partition columns."""
+        return tuple(self.by_name[n] for n in self.partition_keys)
+
+    @cached_property
+    def key_fields(self) -> tuple[DataField, ...]:
+        """The trimmed primary-key columns, under the table's own names."""
+        return tuple(self.by_name[n] for n in self.trimmed_primary_keys)
+
+    @cached_property
+    def partition_types(self) -> tuple[DataType, ...]:
+        """Types of the partition columns."""
+        return tuple(f.type for f in self.partition_fields)
+
+    @cached_property
+    def key_types(self) -> tuple[DataType, ...]:
+        """Types of the trimmed primary-key columns."""
+        return tuple(f.type for f in self.key_fields)
+
+    def fields_named(self, names: Iterable[str]) -> tuple[DataField, ...]:
+        """The columns of those names, in the names' order; raises KeyError."""
+        return tuple(self.by_name[n] for n in names)
+
+    # -- JSON ------------------------------------------------------------------------------------------------------
+
+    def to_json(self) -> str:
+        """The content of the schema file."""
+        value: dict[str, Any] = {
+            "version": CURRENT_VERSION,
+            "id": self.id,
+            "fields": [field_to_json(f) for f in self.fields],
+            "highestFieldId": self.highest_field_id,
+            "partitionKeys": list(self.partition_keys),
+            "primaryKeys": list(self.primary_keys),
+            "options": dict(self.options),
+        }
+        if self.comment is not None:
+            value["comment"] = self.comment
+        value["timeMillis"] = self.time_millis
+        value.update(self.unknown)
+        return json.dumps(value, indent=2, ensure_ascii=False)
+
+    @staticmethod
+    def from_json(text: str | bytes, *, source: str = "schema") -> "TableSchema":
+        """The schema of a schema file's content; `source` names the file in errors.
+
+        Raises CorruptFileError and UnsupportedVersionError.
+        """
+        try:
+            value = json.loads(text)
+            version = int(value.get("version", 1))
+            if not 1 <= version <= CURRENT_VERSION:
+                raise UnsupportedVersionError(
+                    f"{source} has version {version}; this version of interbed reads versions 1 to {CURRENT_VERSION}."
+                )
+            options = {str(k): str(v) for k, v in (value.get("options") or {}).items()}
+            if version == 1:
+                options.setdefault(BUCKET, "1")
+            if version <= 2:
+                options.setdefault("file.format", "orc")
+            fields = tuple(field_from_json(f) for f in value["fields"])
+            known = {
+                "version",
+                "id",
+                "fields",
+                "highestFieldId",
+                "partitionKeys",
+                "primaryKeys",
+                "options",
+                "comment",
+                "timeMillis",
+            }
+            return TableSchema(
+                id=int(value["id"]),
+                fields=fields,
+                highest_field_id=int(value.get("highestFieldId", max((f.id for f in fields), default=-1))),
+                partition_keys=tuple(value.get("partitionKeys") or ()),
+                primary_keys=tuple(value.get("primaryKeys") or ()),
+                options=options,
+                comment=value.get("comment"),
+                time_millis=int(value.get("timeMillis") or 0),
+                unknown={k: v for k, v in value.items() if k not in known},
+            )
+        except CorruptFileError as error:
+            raise CorruptFileError(f"{source} is not a schema file: {error}") from error
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            if isinstance(error, InvalidInputError):
+                raise
+            raise CorruptFileError(f"{source} is not a schema file: {error}") from error
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schema:
+    """What a user gives to create a table; `Schema.from_pyarrow_schema` has pypaimon's name and arguments."""
+
+    fields: tuple[DataField, ...]
+    partition_keys: tuple[str, ...] = ()
+    primary_keys: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
+    comment: str | None = None
+
+    @staticmethod
+    def from_pyarrow_schema(
+        pa_schema: pa.Schema,
+        partition_keys: Sequence[str] | None = None,
+        primary_keys: Sequence[str] | None = None,
+        options: Mapping[str, str] | None = None,
+        comment: str | None = None,
+    ) -> "Schema":
+        """A schema with the columns of an Arrow schema; raises SchemaMismatchError for types without counterpart."""
+        return Schema(
+            fields=fields_from_arrow(list(pa_schema), FieldIds()),
+            partition_keys=tuple(partition_keys or ()),
+            primary_keys=tuple(primary_keys or ()),
+            options={str(k): str(v) for k, v in (options or {}).items()},
+            comment=comment,
+        )
+
+    def to_table_schema(self, *, time_millis: int | None = None) -> TableSchema:
+        """Version 0 of a table's schema, normalised as Paimon does and validated.
+
+        The options `primary-key` and `partition` stand in for absent keys and are removed; primary-key columns
+        become NOT NULL. Raises InvalidInputError naming what is wrong.
+        """
+        options = dict(self.options)
+        primary_keys = self.primary_keys
+        if PRIMARY_KEY in options:
+            named = CoreOptions(options).names(PRIMARY_KEY)
+            if primary_keys:
+                raise InvalidOptionError("The primary key is given twice, by argument and by option 'primary-key'.")
+            primary_keys = named
+            del options[PRIMARY_KEY]
+        partition_keys = self.partition_keys
+        if PARTITION in options:
+            named = CoreOptions(options).names(PARTITION)
+            if partition_keys:
+                raise InvalidOptionError("The partition key is given twice, by argument and by option 'partition'.")
+            partition_keys = named
+            del options[PARTITION]
+        keys = set(primary_keys)
+        fields = tuple(
+            f
+            if f.name not in keys
+            else DataField(
+                id=f.id,
+                name=f.name,
+                type=f.type.with_nullable(False),
+                description=f.description,
+                default_value=f.default_value,
+            )
+            for f in self.fields
+        )
+        schema = TableSchema(
+            id=0,
+            fields=fields,
+            highest_field_id=highest_field_id(fields),
+            partition_keys=partition_keys,
+            primary_keys=primary_keys,
+            options=options,
+            comment=self.comment,
+            time_millis=int(time.time() * 1000) if time_millis is None else time_millis,
+        )
+        validate_schema(schema)
+        return schema
+
+
+def highest_field_id(fields: Iterable[DataField]) -> int:
+    """The largest field id, nested rows included; -1 without fields."""
+
+    def walk(data_type: DataType) -> int:
+        nested = max((walk(c) for c in data_type.children()), default=-1)
+        own = max((f.id for f in data_type.fields), default=-1) if isinstance(data_type, RowType) else -1
+        return max(own, nested)
+
+    return walk(RowType(tuple(fields)))
+
+
+def validate_schema(schema: TableSchema) -> None:
+    """Check names, keys and buckets; option_rules has the rest. Raises InvalidInputError."""
+    names = schema.names
+    if not names:
+        raise InvalidInputError("A table needs at least one column.")
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise InvalidInputError(f"The column {name!r} is defined twice.")
+        seen.add(name)
+        if name in SYSTEM_COLUMNS or name.startswith(KEY_PREFIX):
+            raise InvalidInputError(f"The column name {name!r} is reserved for the format; choose another.")
+    for what, keys in (
+        ("primary key", schema.primary_keys),
+        ("partition key", schema.partition_keys),
+        ("option 'bucket-key'", schema.core.bucket_key),
+    ):
+        _validate_keys(schema, what, keys)
+    _validate_bucket(schema)
+
+
+def _validate_keys(schema: TableSchema, what: str, keys: Sequence[str]) -> None:
+    for key in keys:
+        if key not in schema.by_name:
+            raise InvalidInputError(
+                f"The {what} names the column {key!r}, which the table does not have: {', '.join(schema.names)}."
+            )
+        if not isinstance(schema.by_name[key].type, AtomicType):
+            raise InvalidInputError(f"The {what} names the column {key!r}, whose nested type can't be part of a key.")
+    if len(set(keys)) != len(keys):
+        raise InvalidInputError(f"The {what} names a column twice: {', '.join(keys)}.")
+
+
+def _validate_bucket(schema: TableSchema) -> None:
+    core = schema.core
+    if core.bucket == 0 or core.bucket < -2:
+        raise InvalidOptionError(f"Option 'bucket' takes a positive number, -1 or -2, not '{core.bucket}'.")
+    if schema.has_primary_key:
+        _ = schema.trimmed_primary_keys
+        outside = [k for k in core.bucket_key if k not in schema.primary_keys]
+        if outside:
+            raise InvalidOptionError(f"Option 'bucket-key' names {outside[0]!r}, which is not part of the primary key.")
+        in_partition = [k for k in core.bucket_key if k in schema.partition_keys]
+        if in_partition:
+            raise InvalidOptionError(f"Option 'bucket-key' names the partition column {in_partition[0]!r}.")
+    elif core.bucket > 0 and not core.bucket_key:
+        raise InvalidOptionError(
+            "A table without a primary key and with a fixed number of buckets needs the option 'bucket-key'."
+        )
+    if core.bucket == -1 and core.bucket_key:
+        raise InvalidOptionError("Option 'bucket-key' needs a fixed number of buckets; set 'bucket', too.")

@@ -1,0 +1,90 @@
+"""Consumers: how far those who read a table's changes as a stream have come.
+
+`consumer/consumer-<id>` holds `{"nextSnapshot": n}`: snapshots from n on are kept for it when others expire. Source:
+documentation page `flink/consumer-id`, paimon-core's ConsumerManager.
+"""
+
+import json
+import re
+
+from interbed.storage.base.errors import CorruptFileError, InvalidInputError
+from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.meta.paths import TablePaths
+
+_PREFIX = "consumer-"
+
+
+class ConsumerManager:
+    """The consumers of one table (of one branch of it)."""
+
+    def __init__(self, file_io: FileIO, paths: TablePaths) -> None:
+        self._file_io = file_io
+        self._paths = paths
+        self._directory = paths.consumer("x").rpartition("/")[0]
+
+    def ids(self) -> list[str]:
+        """The ids of all consumers, sorted."""
+        found = (s.name for s in self._file_io.list(self._directory) if not s.is_directory)
+        return sorted(name.removeprefix(_PREFIX) for name in found if name.startswith(_PREFIX))
+
+    def next_snapshot(self, consumer_id: str) -> int | None:
+        """The first snapshot that the consumer has not read; None for one that is not known. CorruptFileError."""
+        path = self._path(consumer_id)
+        try:
+            return int(json.loads(self._file_io.read_bytes(path))["nextSnapshot"])
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError) as error:
+            raise CorruptFileError(f"{path} is not a consumer's file: {error}. Reset the consumer.") from error
+
+    def all(self) -> dict[str, int]:
+        """How far each consumer has come; those that are deleted meanwhile are left out."""
+        found = {consumer_id: self.next_snapshot(consumer_id) for consumer_id in self.ids()}
+        return {consumer_id: number for consumer_id, number in found.items() if number is not None}
+
+    def min_next_snapshot(self) -> int | None:
+        """The first snapshot that some consumer has not read; None without consumers."""
+        return min(self.all().values(), default=None)
+
+    def reset(self, consumer_id: str, next_snapshot: int) -> None:
+        """Note how far a consumer has come, or make one."""
+        if next_snapshot < 1:
+            raise InvalidInputError(f"The consumer {consumer_id!r} can't go on from snapshot {next_snapshot}.")
+        content = json.dumps({"nextSnapshot": next_snapshot}, indent=2)
+        self._file_io.overwrite(self._path(consumer_id), content.encode())
+
+    def delete(self, consumer_id: str) -> None:
+        """Forget a consumer; one that is not known is no error."""
+        self._file_io.delete_quietly([self._path(consumer_id)])
+
+    def clear(self, including: str = ".*", excluding: str | None = None) -> list[str]:
+        """Forget the consumers whose whole ids match `including` and not `excluding`; their ids."""
+        chosen = [
+            consumer_id
+            for consumer_id in self.ids()
+            if re.fullmatch(including, consumer_id) and not (excluding and re.fullmatch(excluding, consumer_id))
+        ]
+        for consumer_id in chosen:
+            self.delete(consumer_id)
+        return chosen
+
+    def expire(self, before_millis: int) -> list[str]:
+        """Forget the consumers whose progress was last noted before that time, since the epoch; their ids.
+
+        Where the store tells no times of files nobody is forgotten.
+        """
+        gone = [
+            found.name.removeprefix(_PREFIX)
+            for found in self._file_io.list(self._directory)
+            if found.name.startswith(_PREFIX)
+            and found.modified_millis is not None
+            and found.modified_millis < before_millis
+        ]
+        for consumer_id in gone:
+            self.delete(consumer_id)
+        return gone
+
+    def _path(self, consumer_id: str) -> str:
+        if not consumer_id.strip() or "/" in consumer_id or not consumer_id.isprintable():
+            raise InvalidInputError(f"Not a consumer id: {consumer_id!r}. It is not blank and has no slashes.")
+        return self._paths.consumer(consumer_id)

@@ -1,0 +1,94 @@
+"""Making a snapshot visible: the one step of a commit that other readers and writers can see."""
+
+import logging
+from typing import Protocol
+
+from interbed.storage.base.errors import CommitStateUnknownError, InterbedError, NotSupportedError
+from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.meta.paths import TablePaths
+from interbed.storage.meta.snapshot.lock import CatalogLock, NoLock
+from interbed.storage.meta.snapshot.snapshot import Snapshot
+
+_log = logging.getLogger(__name__)
+
+
+class SnapshotPublisher(Protocol):
+    """Creates snapshots; each id at most once."""
+
+    def publish(self, snapshot: Snapshot) -> bool:
+        """Create the snapshot: True when it is there now, False when another writer took the id.
+
+        Any error but CommitStateUnknownError means that the snapshot was not created and never will be;
+        CommitStateUnknownError means that it may exist or yet appear, so nothing that it names may be deleted.
+        """
+        ...
+
+
+class ExclusiveCreatePublisher:
+    """Creates `snapshot/snapshot-<id>` so that it never overwrites one, under the catalog's lock when there is one."""
+
+    def __init__(self, file_io: FileIO, paths: TablePaths, lock: CatalogLock | None = None) -> None:
+        self._file_io = file_io
+        self._paths = paths
+        self._lock: CatalogLock = NoLock() if lock is None else lock
+
+    def publish(self, snapshot: Snapshot) -> bool:
+        """See SnapshotPublisher; raises NotSupportedError where a lock is needed and there is none."""
+        if not self._file_io.exclusive_create and isinstance(self._lock, NoLock):
+            raise NotSupportedError(
+                f"The store of {self._paths.snapshot(snapshot.id)} can't create a file exclusively, so a commit needs "
+                "a catalog lock; use a catalog with metastore=hive and lock.enabled=true."
+            )
+        created: bool | None = None
+        try:
+            with self._lock.hold():
+                created = create_snapshot(self._file_io, self._paths.snapshot(snapshot.id), snapshot)
+        except (InterbedError, OSError) as error:
+            # A lock that can't be given back after the snapshot was created does not undo the snapshot.
+            if created is None:
+                raise
+            _log.warning("Snapshot %d was decided, but its lock was not released: %s", snapshot.id, error)
+        return bool(created)
+
+
+def create_snapshot(file_io: FileIO, path: str, snapshot: Snapshot) -> bool:
+    """Create the snapshot file exclusively and settle what became of it by reading it back where that is unclear.
+
+    True when the file is there and is ours, False when it is another writer's. Raises the store's error when the file
+    can't have been created, CommitStateUnknownError when that can't be told.
+    """
+    try:
+        if file_io.create_exclusive(path, snapshot.to_json().encode()):
+            return True
+        # A store that repeats a request by itself reports our own file as somebody else's: the uuid tells.
+        return bool(_is_ours(file_io, path, snapshot))
+    except OSError as error:
+        try:
+            ours = _is_ours(file_io, path, snapshot)
+        except (OSError, InterbedError) as second:
+            raise _unknown(snapshot, path, error) from second
+        if ours is not None:
+            return ours
+        if file_io.scheme == "file":
+            # What a local file system refused and does not show is not going to appear later.
+            raise
+        raise _unknown(snapshot, path, error) from error
+
+
+def _is_ours(file_io: FileIO, path: str, snapshot: Snapshot) -> bool | None:
+    """Whether the snapshot file is the one given; None when there is none."""
+    try:
+        found = Snapshot.from_json(file_io.read_bytes(path), source=path)
+    except FileNotFoundError:
+        return None
+    if found.uuid is None or snapshot.uuid is None:
+        return found == snapshot
+    return found.uuid == snapshot.uuid
+
+
+def _unknown(snapshot: Snapshot, path: str, error: OSError) -> CommitStateUnknownError:
+    return CommitStateUnknownError(
+        f"It is not known whether {path} was created for user '{snapshot.commit_user}' and identifier "
+        f"{snapshot.commit_identifier}: {error} Its files were left in place; commit again with the same user and "
+        "identifier, which does nothing if the snapshot exists."
+    )

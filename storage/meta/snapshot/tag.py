@@ -1,0 +1,154 @@
+"""Tags: names for snapshots, which stay readable by them when the snapshot itself expires.
+
+`tag/tag-<name>` holds the snapshot's JSON. A tag with a time to live also has `tagCreateTime` (local time as an array
+of year, month, day, hour, minute, second, nanosecond) and `tagTimeRetained` (seconds). Source: documentation page
+`maintenance/manage-tags`, paimon-core's Tag.
+"""
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from interbed.storage.base.errors import CorruptFileError, InvalidInputError, TagNotFoundError
+from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.meta.paths import TablePaths
+from interbed.storage.meta.snapshot.snapshot import Snapshot
+
+_PREFIX = "tag-"
+_CREATED = "tagCreateTime"
+_RETAINED = "tagTimeRetained"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tag:
+    """A named snapshot. `created` is local time; `retained` how long from then on it stays, both None for ever."""
+
+    name: str
+    snapshot: Snapshot
+    created: datetime | None = None
+    retained: timedelta | None = None
+
+    def to_json(self) -> str:
+        """The content of the tag's file."""
+        if self.retained is None or self.created is None:
+            return self.snapshot.to_json()
+        # Older readers do not know these members, so only tags that need them have them.
+        value: dict[str, Any] = json.loads(self.snapshot.to_json())
+        at = self.created
+        value[_CREATED] = [at.year, at.month, at.day, at.hour, at.minute, at.second, at.microsecond * 1000]
+        value[_RETAINED] = self.retained.total_seconds()
+        return json.dumps(value, indent=2, ensure_ascii=False)
+
+    @staticmethod
+    def from_json(name: str, content: bytes, *, source: str) -> "Tag":
+        """The tag of a file's content; raises CorruptFileError naming `source`."""
+        read = Snapshot.from_json(content, source=source)
+        rest = dict(read.unknown)
+        created, retained = rest.pop(_CREATED, None), rest.pop(_RETAINED, None)
+        try:
+            return Tag(
+                name=name,
+                snapshot=replace(read, unknown=rest),
+                created=None if created is None else _local_time(created),
+                retained=None if retained is None else timedelta(seconds=float(retained)),
+            )
+        except (TypeError, ValueError, OverflowError) as error:
+            raise CorruptFileError(f"{source} is not a tag's file: {error}") from error
+
+    def is_over(self, now: datetime) -> bool:
+        """Whether its time to live has passed."""
+        return self.created is not None and self.retained is not None and now > self.created + self.retained
+
+
+class TagManager:
+    """The tags of one table (of one branch of it)."""
+
+    def __init__(self, file_io: FileIO, paths: TablePaths) -> None:
+        self._file_io = file_io
+        self._paths = paths
+        self._directory = paths.tag("x").rpartition("/")[0]
+
+    def names(self) -> list[str]:
+        """All names, sorted."""
+        found = (s.name for s in self._file_io.list(self._directory) if not s.is_directory)
+        return sorted(name.removeprefix(_PREFIX) for name in found if name.startswith(_PREFIX))
+
+    def all(self) -> list[Tag]:
+        """All tags by the ids of their snapshots, then by name; those that are deleted meanwhile are left out."""
+        tags = [tag for tag in map(self.find, self.names()) if tag is not None]
+        return sorted(tags, key=lambda tag: (tag.snapshot.id, tag.name))
+
+    def find(self, name: str) -> Tag | None:
+        """The tag of that name; None when there is none."""
+        path = self._paths.tag(name)
+        try:
+            return Tag.from_json(name, self._file_io.read_bytes(path), source=path)
+        except FileNotFoundError:
+            return None
+
+    def get(self, name: str) -> Tag:
+        """The tag of that name; raises TagNotFoundError naming those that exist."""
+        tag = self.find(check_tag_name(name))
+        if tag is None:
+            names = self.names()
+            known = f"the table has {', '.join(map(repr, names[:20]))}" if names else "the table has no tags"
+            raise TagNotFoundError(f"There is no tag {name!r}; {known}.")
+        return tag
+
+    def of_snapshot(self, snapshot_id: int) -> Tag | None:
+        """A tag of the snapshot; None when it has none."""
+        return next((tag for tag in self.all() if tag.snapshot.id == snapshot_id), None)
+
+    def modified(self) -> Mapping[str, datetime]:
+        """When each tag's file was last written, in local time, where the store says so."""
+        return {
+            status.name.removeprefix(_PREFIX): datetime.fromtimestamp(status.modified_millis / 1000)
+            for status in self._file_io.list(self._directory)
+            if status.name.startswith(_PREFIX) and status.modified_millis is not None
+        }
+
+    def create(self, tag: Tag) -> bool:
+        """Write a tag's file; False when the name is taken."""
+        check_tag_name(tag.name)
+        return self._file_io.create_exclusive(self._paths.tag(tag.name), tag.to_json().encode())
+
+    def replace(self, tag: Tag) -> None:
+        """Make an existing name stand for another snapshot; raises TagNotFoundError."""
+        self.get(tag.name)
+        self._file_io.overwrite(self._paths.tag(tag.name), tag.to_json().encode())
+
+    def rename(self, name: str, new_name: str) -> None:
+        """Give a tag another name; raises TagNotFoundError, InvalidInputError for a name that is taken."""
+        check_tag_name(new_name)
+        self.get(name)
+        if not self._file_io.rename(self._paths.tag(name), self._paths.tag(new_name)):
+            raise InvalidInputError(f"There is a tag {new_name!r} already; choose another name, or replace it.")
+
+    def delete(self, name: str) -> None:
+        """Delete the tag's file, and nothing that it kept."""
+        self._file_io.delete_quietly([self._paths.tag(name)])
+
+
+def new_tag(name: str, snapshot: Snapshot, retained: timedelta | None, clock: Any = time.time) -> Tag:
+    """A tag made now; with a time to live it notes when that began."""
+    if retained is not None and retained <= timedelta(0):
+        raise InvalidInputError(f"The tag {name!r} can't be retained for {retained}; give a time such as '7 d'.")
+    # Whole milliseconds, which is what system tables show.
+    created = None if retained is None else datetime.fromtimestamp(int(clock() * 1000) / 1000)
+    return Tag(name=name, snapshot=snapshot, created=created, retained=retained)
+
+
+def check_tag_name(name: str) -> str:
+    """The name; raises InvalidInputError for one that no tag can have."""
+    if not name.strip() or "/" in name or "\\" in name or not name.isprintable() or len(name.encode()) > 200:
+        raise InvalidInputError(f"Not a tag name: {name!r}. A name is 1 to 200 bytes, not blank and without slashes.")
+    return name
+
+
+def _local_time(parts: Any) -> datetime:
+    # Java leaves out what is zero at the end: [2024, 1, 1, 0, 0] is midnight.
+    year, month, day, hour, minute, second, nanos = [*map(int, parts), 0, 0, 0, 0][:7]
+    return datetime(year, month, day, hour, minute, second, nanos // 1000)

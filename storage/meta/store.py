@@ -1,0 +1,193 @@
+"""Everything that the parts of storage need to know of one table, opened once."""
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from interbed.storage.base.errors import BranchNotFoundError, InvalidInputError
+from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.base.fileio.resolve import file_io_for
+from interbed.storage.meta.manifest.index_file import IndexFileMeta
+from interbed.storage.meta.options.core import BUCKET, DATA_FILE_PREFIX, CoreOptions
+from interbed.storage.meta.paths import MAIN_BRANCH, TablePaths
+from interbed.storage.meta.schema.change import SchemaChange
+from interbed.storage.meta.schema.manager import SchemaManager
+from interbed.storage.meta.schema.option_changes import check_dynamic_options, check_together
+from interbed.storage.meta.schema.table_schema import TableSchema
+from interbed.storage.meta.snapshot.lock import CatalogLock
+from interbed.storage.meta.snapshot.manager import SnapshotManager
+from interbed.storage.meta.snapshot.publish import ExclusiveCreatePublisher, SnapshotPublisher
+
+_BRANCH = "branch"
+"""The dynamic option that opens a branch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreEnvironment:
+    """What a catalog adds to a table's files. All of it is optional; without it the file system is the catalog.
+
+    `lock` makes the lock that is held around the creation of a snapshot. `publisher` replaces that creation as a whole.
+    `known_latest` is where the catalog keeps the newest snapshot id that it knows of. `alter` makes the next schema
+    where the catalog keeps a copy of it.
+    """
+
+    lock: Callable[[], CatalogLock] | None = None
+    publisher: Callable[[FileIO, TablePaths], SnapshotPublisher] | None = None
+    known_latest: Callable[[], int | None] | None = None
+    alter: Callable[[Sequence[SchemaChange]], None] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableStore:
+    """A table at a location. `options` are those of `schema` with the caller's dynamic options on top."""
+
+    location: str
+    file_io: FileIO
+    schema: TableSchema
+    options: CoreOptions
+    paths: TablePaths
+    schemas: SchemaManager
+    snapshots: SnapshotManager
+    publisher: SnapshotPublisher
+    dynamic_options: Mapping[str, str] = field(default_factory=dict)
+    environment: StoreEnvironment = field(default_factory=StoreEnvironment)
+
+    def with_options(self, dynamic_options: Mapping[str, str]) -> "TableStore":
+        """The same table with more dynamic options.
+
+        Raises InvalidOptionError for one that can't be dynamic, or that contradicts others.
+        """
+        check_together(self.schema, {**self.dynamic_options, **dynamic_options})
+        return open_store(
+            self.location,
+            self.file_io,
+            schema=self.schema,
+            dynamic_options={**self.dynamic_options, **dynamic_options},
+            environment=self.environment,
+        )
+
+    def alter(self, changes: Sequence[SchemaChange]) -> None:
+        """Make the table's next schema; raises InvalidInputError and CommitFailedError."""
+        if self.environment.alter is not None:
+            self.environment.alter(changes)
+        else:
+            self.schemas.change(changes)
+
+    def with_buckets(self, buckets: int, options: Mapping[str, str]) -> "TableStore":
+        """The same table as if it had that fixed number of buckets, and other options, for those who move rows."""
+        changed = {**options, BUCKET: str(buckets)}
+        # What is null in a row that exists stays so, whatever default its column has by now.
+        fields = tuple(replace(f, default_value=None) for f in self.schema.fields)
+        schema = replace(self.schema, fields=fields, options={**self.schema.options, **changed})
+        return replace(self, schema=schema, options=CoreOptions({**self.options.raw, **changed}))
+
+    def schema_of(self, schema_id: int) -> TableSchema:
+        """The schema by which files of that id were written; mostly it is the table's own, which is not read again."""
+        return self.schema if schema_id == self.schema.id else self.schemas.schema(schema_id)
+
+    def index_path(self, partition: bytes, bucket: int, file: IndexFileMeta) -> str:
+        """Where an index file of a bucket lives."""
+        return file.external_path or self.new_index_path(partition, bucket, file.file_name)
+
+    def new_index_path(self, partition: bytes, bucket: int, name: str) -> str:
+        """Where an index file of that name belongs: beside the data files with `index-file-in-data-file-dir`."""
+        if self.options.boolean("index-file-in-data-file-dir", False):
+            return f"{self.paths.bucket_directory(partition, bucket)}/{name}"
+        return self.paths.index(name)
+
+    def on_branch(self, name: str) -> "TableStore":
+        """A branch of the same table, `main` for the table itself; raises BranchNotFoundError."""
+        return open_store(
+            self.location,
+            self.file_io,
+            dynamic_options={**self.dynamic_options, _BRANCH: name},
+            environment=self.environment,
+        )
+
+    def new_index_name(self) -> str:
+        """A name that no index file has; it tells the prefix of data files where that is not the usual one.
+
+        So the files of a job that gives its data files a prefix of its own can all be found.
+        """
+        prefix = self.options.data_file_prefix
+        return f"index-{prefix if prefix != DATA_FILE_PREFIX else ''}{uuid.uuid4()}-0"
+
+    def refreshed(self) -> "TableStore":
+        """The same table with the newest schema."""
+        return open_store(
+            self.location, self.file_io, dynamic_options=self.dynamic_options, environment=self.environment
+        )
+
+
+def table_paths(location: str, schema: TableSchema | None, branch: str = MAIN_BRANCH) -> TablePaths:
+    """The paths of a table, or of a branch of it; without a schema only those of metadata are right."""
+    options = CoreOptions({} if schema is None else schema.options)
+    return TablePaths(
+        location,
+        () if schema is None else schema.partition_keys,
+        () if schema is None else schema.partition_types,
+        options.partition_default_name,
+        options.partition_legacy_name,
+        options.raw.get("data-file.path-directory"),
+        branch,
+    )
+
+
+def schema_manager(location: str, file_io: FileIO | None = None) -> SchemaManager:
+    """The schema manager of a location, whether or not there is a table."""
+    io, path = _resolved(location, file_io, None)
+    return SchemaManager(io, table_paths(path, None))
+
+
+def open_store(
+    location: str,
+    file_io: FileIO | None = None,
+    *,
+    schema: TableSchema | None = None,
+    dynamic_options: Mapping[str, str] | None = None,
+    environment: StoreEnvironment | None = None,
+) -> TableStore:
+    """Open the table at the location; `schema` saves reading the newest one.
+
+    The dynamic option `branch` opens a branch of it, with its own schema and snapshots. Raises InvalidInputError when
+    there is no table, BranchNotFoundError, InvalidOptionError for a dynamic option that changes how existing files are
+    laid out, StorageAccessError and CorruptFileError.
+    """
+    dynamic = dict(dynamic_options or {})
+    file_io, location = _resolved(location, file_io, dynamic)
+    branch = dynamic.get(_BRANCH, MAIN_BRANCH) or MAIN_BRANCH
+    schemas = SchemaManager(file_io, table_paths(location, None, branch))
+    if schema is None:
+        schema = schemas.latest()
+    if schema is None and branch != MAIN_BRANCH:
+        raise BranchNotFoundError(f"There is no branch {branch!r} of the table at {location}.")
+    if schema is None:
+        raise InvalidInputError(f"There is no table at {location}: it has no schema file.")
+    check_dynamic_options(schema, dynamic)
+    environment = environment or StoreEnvironment()
+    merged = {**schema.options, **dynamic}
+    effective = replace(schema, options=merged) if dynamic else schema
+    paths = table_paths(location, effective, branch)
+    publisher: SnapshotPublisher
+    if environment.publisher is not None and branch == MAIN_BRANCH:
+        publisher = environment.publisher(file_io, paths)
+    else:
+        publisher = ExclusiveCreatePublisher(file_io, paths, environment.lock() if environment.lock else None)
+    return TableStore(
+        location=location,
+        file_io=file_io,
+        schema=effective,
+        options=CoreOptions(merged),
+        paths=paths,
+        schemas=schemas,
+        # What a catalog keeps of a table it keeps of the main branch.
+        snapshots=SnapshotManager(file_io, paths, environment.known_latest if branch == MAIN_BRANCH else None),
+        publisher=publisher,
+        dynamic_options=dynamic,
+        environment=environment,
+    )
+
+
+def _resolved(location: str, file_io: FileIO | None, options: Mapping[str, str] | None) -> tuple[FileIO, str]:
+    resolved, path = file_io_for(location, options)
+    return (resolved if file_io is None else file_io), path

@@ -1,0 +1,66 @@
+"""The statistics that ANALYZE has left with a snapshot, read back: `statistics/stat-…`, ours or Java Paimon's."""
+
+import contextlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from interbed.storage.base.errors import CorruptFileError, InvalidInputError
+from interbed.storage.base.row.values import parse_text
+from interbed.storage.base.types.data_type import DataField
+from interbed.storage.meta.schema.table_schema import TableSchema
+from interbed.storage.meta.snapshot.snapshot import Snapshot
+from interbed.storage.meta.store import TableStore
+from interbed.storage.upkeep.analyze import ColumnStatistics, TableStatistics
+
+
+def read_statistics(store: TableStore, snapshot: Snapshot) -> TableStatistics | None:
+    """What is known of the table as of a snapshot, by its columns' names of today; None if it was never analysed.
+
+    Columns that are gone or of another type are left out. Raises CorruptFileError.
+    """
+    if snapshot.statistics is None:
+        return None
+    path = store.paths.statistics(snapshot.statistics)
+    try:
+        value = json.loads(store.file_io.read_bytes(path))
+        schema_id = int(value["schemaId"])
+        then = store.schema_of(schema_id)
+        return TableStatistics(
+            snapshot_id=int(value["snapshotId"]),
+            schema_id=schema_id,
+            row_count=int(value.get("mergedRecordCount") or 0),
+            byte_size=int(value.get("mergedRecordSize") or 0),
+            columns=_columns(value.get("colStats") or {}, then, store.schema),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError, FileNotFoundError) as error:
+        raise CorruptFileError(f"{path} does not hold statistics: {error}") from error
+
+
+def _columns(given: Mapping[str, Any], then: TableSchema, now: TableSchema) -> dict[str, ColumnStatistics]:
+    ids = {field.id: field for field in then.fields}
+    found: dict[str, ColumnStatistics] = {}
+    for value in given.values():
+        field = ids.get(int(value["colId"]))
+        current = next((f for f in now.fields if field is not None and f.id == field.id), None)
+        if field is None or current is None or current.type.with_nullable(True) != field.type.with_nullable(True):
+            continue
+        found[current.name] = ColumnStatistics(
+            column_id=field.id,
+            distinct=int(value.get("distinctCount") or 0),
+            nulls=int(value.get("nullCount") or 0),
+            least=_value(value.get("min"), field),
+            greatest=_value(value.get("max"), field),
+            average_length=int(value.get("avgLen") or 0),
+            maximal_length=int(value.get("maxLen") or 0),
+        )
+    return found
+
+
+def _value(text: str | None, field: DataField) -> object:
+    """A bound of the text that Java's serializers write; None, which is only less to know, if it can't be read."""
+    if text is None:
+        return None
+    with contextlib.suppress(InvalidInputError):
+        return parse_text(text, field.type)
+    return None

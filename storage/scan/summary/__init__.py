@@ -1,0 +1,1 @@
+"""Answers and estimates from metadata alone, without reading rows."""

@@ -1,0 +1,274 @@
+"""How many rows a scan gives, how large they are in memory, and what their columns hold: for optimizers.
+
+Taken from the plan, from the statistics that ANALYZE has left, and, when asked for, from those of the planned files.
+Nothing here is exact; `scan.aggregates` is.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from itertools import groupby
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interbed.storage.base.errors import CorruptFileError
+from interbed.storage.base.row.binary_row import decode_row, decode_rows
+from interbed.storage.base.types.data_type import ArrayType, AtomicType, DataField, DataType, MapType, RowType, TypeRoot
+from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.snapshot.snapshot import Snapshot
+from interbed.storage.meta.store import TableStore
+from interbed.storage.scan.plan import Plan
+from interbed.storage.upkeep.analyze import ColumnStatistics, TableStatistics
+
+_ROW_OVERHEAD = 8
+_WIDTHS = {
+    TypeRoot.BOOLEAN: 1,
+    TypeRoot.TINYINT: 1,
+    TypeRoot.SMALLINT: 2,
+    TypeRoot.INT: 4,
+    TypeRoot.FLOAT: 4,
+    TypeRoot.DATE: 4,
+    TypeRoot.CHAR: 20,
+    TypeRoot.VARCHAR: 20,
+    TypeRoot.BINARY: 100,
+    TypeRoot.VARBINARY: 100,
+}
+_OF_ANY_LENGTH = frozenset({TypeRoot.CHAR, TypeRoot.VARCHAR, TypeRoot.BINARY, TypeRoot.VARBINARY})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnEstimate:
+    """What is known of a column, None what is not: how many distinct values and nulls, and within which bounds.
+
+    Lengths are those in memory: bytes, or characters of text.
+    """
+
+    distinct: int | None = None
+    nulls: int | None = None
+    least: object = None
+    greatest: object = None
+    average_length: int | None = None
+    maximal_length: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScanEstimate:
+    """Rows, their bytes in memory, and what is known of the columns by name."""
+
+    row_count: int
+    byte_size: int
+    columns: Mapping[str, ColumnEstimate]
+
+
+def estimate_scan(
+    store: TableStore,
+    plan: Plan,
+    columns: Sequence[DataField],
+    *,
+    snapshot: Snapshot | None,
+    statistics: TableStatistics | None,
+    limit: int | None = None,
+    files_too: bool = False,
+) -> ScanEstimate:
+    """The estimate for a plan that reads `columns`; filters that the plan has not applied are the caller's to estimate.
+
+    `statistics` are of the table as of `snapshot`, None for those of neither. `files_too` looks into the planned files'
+    statistics, too, which tell bounds and nulls, and how far pruning has narrowed what ANALYZE has found.
+    """
+    planned = sum(split.row_count - (split.deleted_row_count or 0) for split in plan.splits)
+    stored = sum(file.file_size for split in plan.splits for file in split.files)
+    known: dict[str, ColumnEstimate] = {}
+    if statistics is not None:
+        known |= {name: _analyzed(found) for name, found in statistics.columns.items()}
+    if files_too and all(split.branch is None for split in plan.splits):
+        for name, found in _of_files(store, [file for split in plan.splits for file in split.files], planned).items():
+            known[name] = found if name not in known else _narrowed(known[name], found)
+    known |= _of_partitions(store, plan, planned)
+    rows = round(planned * _merged_part(store, statistics))
+    if limit is not None:
+        rows = min(rows, limit)
+    total = planned if snapshot is None else snapshot.total_record_count
+    fitting = {f.name: _fitted(known[f.name], rows, total) for f in columns if f.name in known}
+    return ScanEstimate(
+        row_count=rows, byte_size=_bytes(store, columns, fitting, rows, stored, planned), columns=fitting
+    )
+
+
+def _analyzed(found: ColumnStatistics) -> ColumnEstimate:
+    return ColumnEstimate(
+        distinct=found.distinct,
+        nulls=found.nulls,
+        least=found.least,
+        greatest=found.greatest,
+        average_length=found.average_length,
+        maximal_length=found.maximal_length,
+    )
+
+
+def _narrowed(whole: ColumnEstimate, part: ColumnEstimate) -> ColumnEstimate:
+    """What is known of a column in the whole table, within the bounds of the planned files."""
+    if part.least is None or part.greatest is None or whole.least is None or whole.greatest is None:
+        return whole
+    lows: list[Any] = [whole.least, part.least]
+    highs: list[Any] = [whole.greatest, part.greatest]
+    # Files may know of rows that are gone, and ANALYZE not of rows that came later.
+    least, greatest = max(lows), min(highs)
+    if least > greatest:
+        return replace(part, average_length=whole.average_length, maximal_length=whole.maximal_length)
+    counts = [count for count in (whole.distinct, _room(least, greatest)) if count is not None]
+    return replace(whole, least=least, greatest=greatest, distinct=min(counts, default=None))
+
+
+def _room(least: Any, greatest: Any) -> int | None:
+    """How many values there can be within bounds; None where that is no help."""
+    if isinstance(least, int) and isinstance(greatest, int):
+        return greatest - least + 1
+    if type(least) is date and type(greatest) is date:
+        return (greatest - least).days + 1
+    return None
+
+
+def _merged_part(store: TableStore, statistics: TableStatistics | None) -> float:
+    """How many rows a record of the files is, as ANALYZE has counted them: less than one where keys are updated."""
+    if statistics is None or not store.schema.has_primary_key or not store.snapshots.exists(statistics.snapshot_id):
+        return 1.0
+    total = store.snapshots.snapshot(statistics.snapshot_id).total_record_count
+    return min(1.0, statistics.row_count / total) if total else 1.0
+
+
+def _fitted(known: ColumnEstimate, rows: int, total: int) -> ColumnEstimate:
+    """There are at most as many values as rows, and as large a part of nulls as there is in the table."""
+    return replace(
+        known,
+        distinct=None if known.distinct is None else min(known.distinct, rows),
+        nulls=None if known.nulls is None else min(rows, round(known.nulls * rows / total) if total else 0),
+    )
+
+
+def _of_partitions(store: TableStore, plan: Plan, rows: int) -> dict[str, ColumnEstimate]:
+    """Partition columns, which the plan tells exactly."""
+    counts: dict[bytes, int] = {}
+    for split in plan.splits:
+        counts[split.partition] = counts.get(split.partition, 0) + split.row_count
+    found = {}
+    decoded = [(decode_row(partition, store.schema.partition_types), count) for partition, count in counts.items()]
+    for index, field in enumerate(store.schema.partition_fields):
+        values = {row[index] for row, _ in decoded}
+        present: list[Any] = [value for value in values if value is not None]
+        bounded = present and isinstance(field.type, AtomicType) and field.type.root not in _OF_ANY_LENGTH
+        found[field.name] = ColumnEstimate(
+            distinct=len(present),
+            nulls=min(rows, sum(count for row, count in decoded if row[index] is None)),
+            least=min(present) if bounded else None,
+            greatest=max(present) if bounded else None,
+        )
+    return found
+
+
+def _of_files(store: TableStore, files: Sequence[DataFileMeta], rows: int) -> dict[str, ColumnEstimate]:
+    """Nulls and bounds by the files' statistics; a column about which one file says nothing is left out."""
+    found: dict[str, list[ColumnEstimate]] = {}
+    groups = 0
+    ordered = sorted(files, key=lambda f: (f.schema_id, f.value_stats_cols or ()))
+    for _, alike in groupby(ordered, key=lambda f: (f.schema_id, f.value_stats_cols)):
+        groups += 1
+        for name, known in _of_alike_files(store, list(alike)).items():
+            found.setdefault(name, []).append(known)
+    columns = {}
+    for name, parts in found.items():
+        if len(parts) == groups:
+            lows: list[Any] = [part.least for part in parts if part.least is not None]
+            highs: list[Any] = [part.greatest for part in parts if part.greatest is not None]
+            least, greatest = min(lows, default=None), max(highs, default=None)
+            room = _room(least, greatest)
+            columns[name] = ColumnEstimate(
+                # Where there are more rows than values, nearly all of these occur.
+                distinct=room if room is not None and room <= rows else None,
+                nulls=sum(part.nulls or 0 for part in parts),
+                least=least,
+                greatest=greatest,
+            )
+    if store.schema.has_primary_key and len(store.schema.primary_keys) == 1:
+        name = store.schema.primary_keys[0]
+        columns[name] = replace(columns.get(name, ColumnEstimate(nulls=0)), distinct=rows)
+    return columns
+
+
+def _of_alike_files(store: TableStore, files: Sequence[DataFileMeta]) -> dict[str, ColumnEstimate]:
+    own = store.schema
+    then = store.schema_of(files[0].schema_id)
+    names = list(then.names if files[0].value_stats_cols is None else files[0].value_stats_cols)
+    stats = [file.value_stats for file in files]
+    if any(len(s.null_counts) != len(names) for s in stats) or not all(name in then.by_name for name in names):
+        return {}
+    types = [then.by_name[name].type for name in names]
+    try:
+        lows = decode_rows([s.min_values for s in stats], types)
+        highs = decode_rows([s.max_values for s in stats], types)
+    except CorruptFileError:
+        return {}
+    today = {field.id: field for field in own.fields}
+    found = {}
+    for index, name in enumerate(names):
+        field = then.by_name[name]
+        current = today.get(field.id)
+        if current is None or current.type.with_nullable(True) != field.type.with_nullable(True):
+            continue
+        nulls = [s.null_counts[index] for s in stats]
+        if any(count is None for count in nulls):
+            continue
+        bounded = isinstance(field.type, AtomicType) and field.type.root not in _OF_ANY_LENGTH
+        found[current.name] = ColumnEstimate(
+            nulls=sum(count for count in nulls if count is not None),
+            least=_extreme(lows[index], "min") if bounded else None,
+            greatest=_extreme(highs[index], "max") if bounded else None,
+        )
+    return found
+
+
+def _extreme(values: "pa.Array[Any]", which: str) -> object:
+    bounds: Any = pc.min_max(values)
+    return bounds[which].as_py()
+
+
+def _bytes(
+    store: TableStore,
+    columns: Sequence[DataField],
+    known: Mapping[str, ColumnEstimate],
+    rows: int,
+    stored: int,
+    planned: int,
+) -> int:
+    """The rows in memory. Where nobody knows how long texts are, at least the columns' part of the files."""
+    by_rows = rows * (_ROW_OVERHEAD + sum(_width_of(field, known.get(field.name)) for field in columns))
+    if all((f.name in known and known[f.name].average_length) or not _is_of_any_length(f.type) for f in columns):
+        return max(by_rows, rows)
+    whole = sum(_width(field.type) for field in store.schema.fields)
+    part = sum(_width(field.type) for field in columns) / whole if whole else 1.0
+    return max(by_rows, round(stored * min(1.0, part) * (rows / planned if planned else 1.0)))
+
+
+def _width_of(field: DataField, known: ColumnEstimate | None) -> int:
+    return known.average_length if known is not None and known.average_length else _width(field.type)
+
+
+def _width(data_type: DataType) -> int:
+    """How many bytes Spark takes a value for of which nothing is known."""
+    match data_type:
+        case AtomicType(root=TypeRoot.DECIMAL):
+            return 8 if (data_type.precision or 0) <= 18 else 16
+        case AtomicType():
+            return _WIDTHS.get(data_type.root, 8)
+        case ArrayType():
+            return _width(data_type.element)
+        case MapType():
+            return _width(data_type.key) + _width(data_type.value)
+        case RowType():
+            return sum(_width(field.type) for field in data_type.fields)
+    return 8
+
+
+def _is_of_any_length(data_type: DataType) -> bool:
+    return not isinstance(data_type, AtomicType) or data_type.root in _OF_ANY_LENGTH

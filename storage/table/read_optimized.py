@@ -1,0 +1,62 @@
+"""`t$ro`: the rows of a primary-key table that are in its top level, which full compactions write; nothing is merged.
+
+They are as old as the last full compaction of their bucket, and cost what the rows of an append table cost. Source:
+paimon-core's ReadOptimizedTable.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import NoReturn
+
+from interbed.storage.base.errors import NotSupportedError
+from interbed.storage.base.predicate.expr import Predicate
+from interbed.storage.read.query import TableQuery
+from interbed.storage.scan.scan import TableScan
+from interbed.storage.scan.starting_point import at_snapshot
+from interbed.storage.table.table import Table
+
+READ_OPTIMIZED = "ro"
+
+
+class ReadOptimizedTable(Table):
+    """A table of which only what is fully compacted is read. It is read only."""
+
+    @staticmethod
+    def of(table: Table) -> "ReadOptimizedTable":
+        """The one of a table."""
+        return ReadOptimizedTable(f"{table.name}${READ_OPTIMIZED}", table.store)
+
+    @property
+    def level_filter(self) -> Callable[[int], bool] | None:
+        """Which levels are read; None for all, of a table without a primary key."""
+        if not self.schema.has_primary_key:
+            return None
+        top = self.options.num_levels - 1
+        return lambda level: level == top
+
+    def copy(self, dynamic_options: Mapping[str, str]) -> "ReadOptimizedTable":
+        return ReadOptimizedTable(self.name, at_snapshot(self.store.with_options(dynamic_options)))
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        filter: str | Predicate | None = None,  # noqa: A002 - the field's word for it
+        limit: int | None = None,
+        snapshot_id: int | None = None,
+        *,
+        threads: int | None = None,
+    ) -> TableQuery:
+        query = super().scan(columns, filter, limit, snapshot_id, threads=threads)
+        return replace(query, level_filter=self.level_filter)
+
+    def new_scan(
+        self, *, predicate: Predicate | None = None, limit: int | None = None, snapshot_id: int | None = None
+    ) -> TableScan:
+        return TableScan(
+            self.store, predicate=predicate, limit=limit, snapshot_id=snapshot_id, level_filter=self.level_filter
+        )
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise NotSupportedError(f"'{self.name}' is read only; write to the table itself.")
+
+    new_write = new_commit = truncate = compact = rescale = analyze = delete = _refuse

@@ -1,0 +1,387 @@
+"""A table: one-liners to write, read, change and compact it, and the parts that they are made of.
+
+write:   new_write → write_arrow → prepare_commit → new_commit → commit
+read:    new_scan → plan → splits → new_read → to_batches
+"""
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from interbed.storage.base.errors import InvalidInputError, NotSupportedError
+from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate
+from interbed.storage.base.predicate.parse import bound_filter
+from interbed.storage.base.row.kind import RowKind
+from interbed.storage.base.types.data_type import AtomicType, DataField
+from interbed.storage.commit.file_store_commit import FileStoreCommit
+from interbed.storage.commit.retry import RetryPolicy
+from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
+from interbed.storage.meta.merge_schema import arrow_fields, merge_into
+from interbed.storage.meta.options.core import CoreOptions
+from interbed.storage.meta.options.stream import FALLBACK_BRANCH
+from interbed.storage.meta.schema.merge import MergeRules
+from interbed.storage.meta.schema.table_schema import TableSchema
+from interbed.storage.meta.snapshot.snapshot import Snapshot
+from interbed.storage.meta.store import TableStore, open_store
+from interbed.storage.read.query import TableQuery
+from interbed.storage.read.table_read import TableRead
+from interbed.storage.scan.explain import Explanation, explain_plan
+from interbed.storage.scan.fallback import plan_rows
+from interbed.storage.scan.scan import TableScan
+from interbed.storage.scan.starting_point import at_snapshot
+from interbed.storage.table.table_changes import TableChanges
+from interbed.storage.table.table_upkeep import TableUpkeep
+from interbed.storage.table.table_versions import TableVersions
+from interbed.storage.upkeep.analyze import TableStatistics, analyze_table
+from interbed.storage.upkeep.append_delete import delete_rows
+from interbed.storage.views.builder.read import ReadBuilder
+from interbed.storage.views.builder.write import BatchWriteBuilder, StreamWriteBuilder
+from interbed.storage.views.levels.view import TableLevels, levels_of
+from interbed.storage.views.point.keys import Key
+from interbed.storage.views.point.lookup import PointLookup
+from interbed.storage.write.bucket_restore import NothingBefore
+from interbed.storage.write.replacing import overwriting
+from interbed.storage.write.row_kinds import kinds_of
+from interbed.storage.write.table_write import TableWrite
+
+ArrowRows = pa.Table | pa.RecordBatch | pa.RecordBatchReader
+
+
+class Table(TableChanges, TableVersions, TableUpkeep):
+    """A table at one version of its schema; reads see the latest snapshot unless told otherwise."""
+
+    def __init__(self, name: str, store: TableStore) -> None:
+        self.name = name
+        self.store = store
+
+    def __repr__(self) -> str:
+        return f"Table({self.name!r}, {self.location!r})"
+
+    # -- what it is ------------------------------------------------------------------------------------------------
+
+    @property
+    def schema(self) -> TableSchema:
+        """The schema, with its options."""
+        return self.store.schema
+
+    @property
+    def location(self) -> str:
+        """The table's directory."""
+        return self.store.location
+
+    @property
+    def options(self) -> CoreOptions:
+        """The options, typed, with dynamic ones on top."""
+        return self.store.options
+
+    @property
+    def fields(self) -> list[DataField]:
+        """The columns."""
+        return list(self.schema.fields)
+
+    @property
+    def field_names(self) -> list[str]:
+        """The columns' names."""
+        return list(self.schema.names)
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """The Arrow schema of the rows."""
+        return self.schema.arrow
+
+    @property
+    def primary_keys(self) -> list[str]:
+        """Names of the primary-key columns; empty for an append table."""
+        return list(self.schema.primary_keys)
+
+    @property
+    def partition_keys(self) -> list[str]:
+        """Names of the partition columns."""
+        return list(self.schema.partition_keys)
+
+    def snapshots(self) -> list[Snapshot]:
+        """All snapshots that the table still has, oldest first."""
+        return [self.store.snapshots.snapshot(i) for i in self.store.snapshots.ids()]
+
+    def latest_snapshot(self) -> Snapshot | None:
+        """The newest snapshot; None while nothing was committed."""
+        return self.store.snapshots.latest()
+
+    def levels(self, *, partition: Mapping[str, object] | None = None, bucket: int | None = None) -> TableLevels:
+        """The LSM tree of every bucket of the newest snapshot, or of some: `table.levels().plot("levels.svg")`."""
+        return levels_of(self.store, name=self.name, partition=partition, bucket=bucket)
+
+    def copy(self, dynamic_options: Mapping[str, str]) -> "Table":
+        """The same table with options on top of its own, for this object only.
+
+        With `scan.snapshot-id` or `scan.timestamp-millis` it has the columns that it had then.
+        """
+        return Table(self.name, at_snapshot(self.store.with_options(dynamic_options)))
+
+    def branch(self, name: str) -> "Table":
+        """A branch of this table, with its own schema and snapshots; `main` is the table. BranchNotFoundError."""
+        return Table(f"{self.name.partition('$')[0]}$branch_{name}", self.store.on_branch(name))
+
+    # -- write -----------------------------------------------------------------------------------------------------
+
+    def upsert(self, data: ArrowRows, *, merge_schema: bool | None = None) -> int | None:
+        """Insert rows, replacing those of equal primary key; the last of equal keys in the data wins.
+
+        With `merge_schema` (the table's option `write.merge-schema` unless it is given) see `merge_schema` first.
+        Returns the id of the snapshot made, None when there were no rows. Raises SchemaMismatchError for data that do
+        not fit, NotSupportedError for tables without a primary key, CommitError as documented there.
+        """
+        if not self.schema.has_primary_key:
+            raise NotSupportedError(f"The table '{self.name}' has no primary key to upsert by; use append.")
+        return self._merged(data, merge_schema)._write(data)
+
+    def append(self, data: ArrowRows, *, merge_schema: bool | None = None) -> int | None:
+        """Add rows, on a primary-key table an upsert, as an INSERT is in Paimon; `merge_schema` as in upsert."""
+        return self._merged(data, merge_schema)._write(data)
+
+    def write_changes(
+        self, data: ArrowRows, *, kind_column: str = "_row_kind", merge_schema: bool | None = None
+    ) -> int | None:
+        """Apply changes: `kind_column` holds 0 insert, 1 update-before, 2 update-after, 3 delete; or +I, -U, +U, -D."""
+        return self._merged(data, merge_schema, kind_column)._write(data, kind_column=kind_column)
+
+    def merge_schema(self, rows: pa.Schema, *, explicit_cast: bool | None = None) -> "Table":
+        """The table with the columns and nested fields of such rows that it lacks, and types wide enough for them.
+
+        Nothing else is changed, and nothing at all when they fit. With `explicit_cast` (the table's option
+        `write.merge-schema.explicit-cast` unless it is given) a column takes the rows' type even if its old values may
+        lose something. Raises SchemaMismatchError naming the column, and CommitFailedError.
+        """
+        rules = MergeRules(
+            widens=self.options.widens_types,
+            casts=self.options.casts_types if explicit_cast is None else explicit_cast,
+        )
+        return Table(self.name, merge_into(self.store, arrow_fields(self.schema, rows, rules), rules))
+
+    def overwrite(
+        self, data: ArrowRows, partition: Mapping[str, object] | None = None, *, merge_schema: bool | None = None
+    ) -> int | None:
+        """Replace rows by the data; `merge_schema` as in upsert.
+
+        With `partition` ({} for the whole table) exactly the partitions that match it are replaced. Without, the
+        partitions that occur in the data are (the whole table, when it has no partitions or its option
+        `dynamic-partition-overwrite` is false).
+        """
+        table = self._merged(data, merge_schema)
+        if isinstance(data, pa.RecordBatchReader):
+            return table._overwrite_once(data, partition)
+        return table._redone(lambda: table._overwrite_once(data, partition))
+
+    def delete(self, filter: str | Predicate) -> int | None:  # noqa: A002 - the field's word for it
+        """Delete the rows that the filter selects. Returns the id of the snapshot made, None when no row matched."""
+        predicate = _bound(filter, self.store)
+        if not self.schema.has_primary_key:
+            # What conflicts with a compaction or another deletion is worked out anew.
+            return RetryPolicy.of(self.options).redo(lambda: delete_rows(self.store, predicate, _new_commit_user()))
+        return self._redone(lambda: self._delete_once(predicate))
+
+    def delete_partitions(self, predicate: str | Predicate) -> int | None:
+        """Delete all rows of the partitions that a filter over partition columns selects, without reading any.
+
+        Returns the id of the snapshot made, None when there are no such rows. Raises InvalidInputError for a filter
+        that mentions other columns.
+        """
+        bound = _bound(predicate, self.store)
+        if not TableScan(self.store, predicate=bound).plan().splits:
+            return None
+        everything = isinstance(bound, AlwaysTrue)
+        ids = FileStoreCommit(self.store, _new_commit_user(), new_user=True).overwrite(
+            [], partition=None if everything else bound
+        )
+        return ids[-1] if ids else None
+
+    def truncate(self, partitions: Sequence[Mapping[str, object]] | None = None) -> int | None:
+        """Delete all rows, or those of the (partial) partitions given; older snapshots keep them."""
+        ids = FileStoreCommit(self.store, _new_commit_user(), new_user=True).truncate(partitions)
+        return ids[-1] if ids else None
+
+    def analyze(self, columns: Sequence[str] | None = None) -> TableStatistics | None:
+        """Gather how many rows there are, and of columns (all plain ones by default, [] for none) what they hold.
+
+        The statistics are committed for engines that plan by them; `$statistics` shows them. None for a table without
+        snapshots. Raises InvalidInputError, NotSupportedError for a nested column, and as a commit does.
+        """
+        plain = [f.name for f in self.fields if isinstance(f.type, AtomicType)]
+        return analyze_table(self.store, plain if columns is None else columns)
+
+    # -- read ------------------------------------------------------------------------------------------------------
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        filter: str | Predicate | None = None,  # noqa: A002 - the field's word for it
+        limit: int | None = None,
+        snapshot_id: int | None = None,
+        *,
+        threads: int | None = None,
+    ) -> TableQuery:
+        """A query: `scan(columns=["id"], filter="amount > 5 and name = 'x'", limit=10).to_arrow()`.
+
+        An older snapshot has the columns that the table had then. Raises FilterError for a filter that does not parse
+        or fit, InvalidInputError for an unknown column, and SnapshotNotFoundError.
+        """
+        store = self.store if snapshot_id is None else at_snapshot(self.store, snapshot_id)
+        if columns is not None:
+            unknown = [c for c in columns if c not in store.schema.by_name]
+            if unknown:
+                raise InvalidInputError(
+                    f"The table '{self.name}' has no column {unknown[0]!r}; it has {', '.join(store.schema.names)}."
+                )
+        predicate = None if filter is None else _bound(filter, store)
+        return TableQuery(store, None if columns is None else tuple(columns), predicate, limit, snapshot_id, threads)
+
+    def get(self, key: Key, columns: Sequence[str] | None = None) -> dict[str, object] | None:
+        """The row of a primary key, given as a dict, a tuple or the only column's value; None when there is none.
+
+        Raises InvalidInputError for a key that does not fit, NotSupportedError for a table without a primary key.
+        """
+        rows = PointLookup(self.store, columns).rows([key]).to_pylist()
+        return rows[0] if rows else None
+
+    def get_many(self, keys: Any, columns: Sequence[str] | None = None) -> pa.Table:
+        """The rows of primary keys, in the order of the keys; those that are not there are left out.
+
+        `keys` are Arrow data with the key's columns (an array where there is one), or a sequence of what `get` takes.
+        What was decoded is kept for later lookups, up to `lookup.cache-max-memory-size` bytes. Raises as `get` does.
+        """
+        return PointLookup(self.store, columns).rows(keys)
+
+    def explain(self, filter: str | Predicate | None = None, snapshot_id: int | None = None) -> Explanation:  # noqa: A002
+        """What a scan with that filter would read and why: what was pruned, levels, splits."""
+        store = self.store if snapshot_id is None else at_snapshot(self.store, snapshot_id)
+        predicate = None if filter is None else _bound(filter, store)
+        return explain_plan(self.name, plan_rows(store, predicate=predicate, snapshot_id=snapshot_id))
+
+    # -- parts -----------------------------------------------------------------------------------------------------
+
+    def new_scan(
+        self, *, predicate: Predicate | None = None, limit: int | None = None, snapshot_id: int | None = None
+    ) -> TableScan:
+        """The planner of one read."""
+        return TableScan(self.store, predicate=predicate, limit=limit, snapshot_id=snapshot_id)
+
+    def new_read(self, columns: Sequence[str] | None = None, predicate: Predicate | None = None) -> TableRead:
+        """The reader of splits."""
+        return TableRead(self.store, None if columns is None else tuple(columns), predicate)
+
+    def new_write(self, commit_user: str, *, overwrite: bool = False) -> TableWrite:
+        """The writer of one job or task; `overwrite` when its rows replace all that the partitions hold."""
+        return TableWrite(self.store, commit_user, NothingBefore if overwrite else None)
+
+    def new_commit(self, commit_user: str) -> FileStoreCommit:
+        """The committer of one job."""
+        return FileStoreCommit(self.store, commit_user)
+
+    def new_read_builder(self) -> ReadBuilder:
+        """pypaimon's read builder."""
+        return ReadBuilder(self.store)
+
+    def new_batch_write_builder(self) -> BatchWriteBuilder:
+        """pypaimon's write builder for one commit."""
+        return BatchWriteBuilder(self.store)
+
+    def new_stream_write_builder(self) -> StreamWriteBuilder:
+        """pypaimon's write builder for a sequence of commits, each with its identifier."""
+        return StreamWriteBuilder(self.store)
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _merged(self, data: ArrowRows, merge_schema: bool | None, kind_column: str | None = None) -> "Table":
+        if not (self.options.merges_schema if merge_schema is None else merge_schema):
+            return self
+        return self.merge_schema(pa.schema([f for f in data.schema if f.name != kind_column]))
+
+    def _overwrite_once(self, data: ArrowRows, partition: Mapping[str, object] | None) -> int | None:
+        user = _new_commit_user()
+        dynamic = partition is None and bool(self.partition_keys) and self.options.dynamic_partition_overwrite
+        with overwriting(self.store, user, None if dynamic else partition or {}) as write:
+            for batch in _batches(data):
+                write.write_arrow(batch)
+            messages = write.prepare_commit()
+        ids = FileStoreCommit(self.store, user, new_user=True).overwrite(
+            messages, partition=partition or {}, dynamic=dynamic
+        )
+        return ids[-1] if ids else None
+
+    def _write(self, data: ArrowRows, kind_column: str | None = None) -> int | None:
+        if isinstance(data, pa.RecordBatchReader):
+            # It is read once, so that what conflicts with another writer can't be redone here.
+            return self._write_once(data, kind_column)
+        return self._redone(lambda: self._write_once(data, kind_column))
+
+    def _redone(self, work: Callable[[], int | None]) -> int | None:
+        """Do it, and redo it when another writer has given keys their dynamic buckets meanwhile."""
+        if bucket_mode(self.schema, self.options) not in (BucketMode.DYNAMIC, BucketMode.CROSS_PARTITION):
+            return work()
+        return RetryPolicy.of(self.options).redo(work)
+
+    def _write_once(self, data: ArrowRows, kind_column: str | None) -> int | None:
+        user = _new_commit_user()
+        with self.new_write(user) as write:
+            for batch in _batches(data):
+                if kind_column is None:
+                    write.write_arrow(batch)
+                else:
+                    rows, kinds = split_kinds(batch, kind_column)
+                    write.write_arrow(rows, kinds)
+            messages = write.prepare_commit()
+        if not messages:
+            return None
+        ids = FileStoreCommit(self.store, user, new_user=True).commit(messages)
+        return ids[-1] if ids else None
+
+    def _without_fallback(self) -> TableStore:
+        # What is read from another branch is not this one's to delete.
+        return self.store if self.options.fallback_branch is None else self.store.with_options({FALLBACK_BRANCH: ""})
+
+    def _delete_once(self, predicate: Predicate) -> int | None:
+        query = TableQuery(self._without_fallback(), predicate=predicate)
+        user = _new_commit_user()
+        with self.new_write(user) as write:
+            rows = 0
+            for batch in query.to_arrow_batch_reader():
+                rows += batch.num_rows
+                write.write_arrow(batch, pa.repeat(pa.scalar(int(RowKind.DELETE), pa.int8()), batch.num_rows))
+            messages = write.prepare_commit()
+        if not rows:
+            return None
+        ids = FileStoreCommit(self.store, user, new_user=True).commit(messages)
+        return ids[-1] if ids else None
+
+
+def load_table(location: str, *, schema_json: str | None = None, options: Mapping[str, str] | None = None) -> Table:
+    """The table at a location, without a catalog; `schema_json` saves reading the schema file.
+
+    For workers that were sent a location, and for tables that no catalog knows. Commits are not locked.
+    """
+    schema = None if schema_json is None else TableSchema.from_json(schema_json, source=location)
+    return Table(location.rstrip("/").rsplit("/", 1)[-1], open_store(location, schema=schema, dynamic_options=options))
+
+
+def split_kinds(data: pa.Table | pa.RecordBatch, kind_column: str) -> "tuple[pa.Table | pa.RecordBatch, pa.Array[Any]]":
+    """The rows without their column of row kinds, and the kinds as int8; raises InvalidInputError."""
+    if not isinstance(data, pa.Table | pa.RecordBatch) or kind_column not in data.schema.names:
+        raise InvalidInputError(f"The changes lack the column {kind_column!r} with the row kinds 0 to 3.")
+    kinds = data.column(kind_column)
+    array = kinds.combine_chunks() if isinstance(kinds, pa.ChunkedArray) else kinds
+    return data.drop_columns([kind_column]), kinds_of(array, told=f"The column {kind_column!r}")
+
+
+def _bound(given: str | Predicate, store: TableStore) -> Predicate:
+    """The filter, checked against the table's columns."""
+    return bound_filter(given, store.schema.fields)
+
+
+def _batches(data: ArrowRows) -> Sequence[pa.Table | pa.RecordBatch] | pa.RecordBatchReader:
+    return data if isinstance(data, pa.RecordBatchReader) else [data]
+
+
+def _new_commit_user() -> str:
+    return str(uuid.uuid4())

@@ -1,0 +1,97 @@
+"""The changes of a table as its methods: between snapshots, as a stream, with their kinds as a column."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.base.predicate.expr import Predicate
+from interbed.storage.base.predicate.parse import bound_filter
+from interbed.storage.meta.options.stream import IncrementalScanMode
+from interbed.storage.read.change_read import ChangeRead
+from interbed.storage.views.change_query import ChangeQuery
+from interbed.storage.views.change_view import AUDIT_LOG, BINLOG, ChangeView
+from interbed.storage.views.stream.stream_scan import StreamScan, streamed
+from interbed.storage.views.stream.table_stream import StreamLimits, TableStream
+
+if TYPE_CHECKING:
+    from interbed.storage.meta.store import TableStore
+
+
+class TableChanges:
+    """What `Table` can do with its changes; `store` is the table's."""
+
+    name: str
+    store: "TableStore"
+
+    def changes(
+        self,
+        from_snapshot: int | None = None,
+        to_snapshot: int | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        filter: str | Predicate | None = None,  # noqa: A002 - the field's word for it
+        mode: str = "auto",
+    ) -> ChangeQuery:
+        """What the snapshots from one to another, both included, changed: rows with a column `_row_kind` (0 insert,
+        1 update-before, 2 update-after, 3 delete), as `write_changes` takes them.
+
+        By default all snapshots there are. `mode` says what tells the changes: "changelog" files, new files ("delta"),
+        either as the table has it ("auto"), or a comparison with the snapshot before ("diff"), which tells of each key
+        only what became of it. Overwrites are told by comparisons alone. Raises FilterError, InvalidInputError for an
+        unknown column or mode, and SnapshotNotFoundError for a snapshot that there is not.
+        """
+        predicate = None if filter is None else self._bound(filter)
+        names = None if columns is None else tuple(columns)
+        if mode not in list(IncrementalScanMode):
+            raise InvalidInputError(f"Changes are told by {', '.join(IncrementalScanMode)}, not by {mode!r}.")
+        told_by = IncrementalScanMode(mode)
+        return ChangeQuery(self.store, from_snapshot, to_snapshot, names, predicate, told_by)
+
+    def stream(
+        self,
+        from_snapshot: int | None = None,
+        *,
+        columns: Sequence[str] | None = None,
+        filter: str | Predicate | None = None,  # noqa: A002 - the field's word for it
+        poll_seconds: float | None = None,
+        idle_seconds: float | None = None,
+        max_splits: int | None = None,
+        max_files: int | None = None,
+    ) -> TableStream:
+        """The table's changes as they come: `for changes in table.stream(): apply(changes.to_arrow())`.
+
+        Rows are those of `changes`. With `from_snapshot`, the checkpoint of an earlier stream, it begins with the
+        changes of that snapshot; else where `scan.mode` and `consumer-id` say, by default with the rows of the newest
+        snapshot. It looks for new snapshots every `poll_seconds` (`continuous.discovery-interval`) and ends when none
+        came for `idle_seconds` (None: never). Changes of a snapshot are handed out in parts of `max_splits` and
+        `max_files` at most. Errors are those of StreamScan.plan and `changes`.
+        """
+        predicate = None if filter is None else self._bound(filter)
+        scan = self.new_stream_scan(predicate=predicate)
+        scan.restore(from_snapshot)
+        return TableStream(
+            scan=scan,
+            read=self.new_change_read(columns, predicate),
+            limits=StreamLimits(splits=max_splits, files=max_files),
+            poll_seconds=self.store.options.discovery_interval_millis / 1000 if poll_seconds is None else poll_seconds,
+            idle_seconds=idle_seconds,
+        )
+
+    def audit_log(self) -> ChangeView:
+        """The table with the kind of each row as its first column `rowkind`; also named `<table>$audit_log`."""
+        return ChangeView.of(self.name, self.store, AUDIT_LOG)
+
+    def binlog(self) -> ChangeView:
+        """The audit log with arrays for values, in which an update is one row; also named `<table>$binlog`."""
+        return ChangeView.of(self.name, self.store, BINLOG)
+
+    def new_stream_scan(self, *, predicate: Predicate | None = None) -> StreamScan:
+        """The planner of a stream, whose checkpoints the caller keeps."""
+        return StreamScan(streamed(self.store), predicate=predicate)
+
+    def new_change_read(self, columns: Sequence[str] | None = None, predicate: Predicate | None = None) -> ChangeRead:
+        """The reader of splits as changes, with their kinds."""
+        return ChangeRead(streamed(self.store), columns, predicate)
+
+    def _bound(self, given: str | Predicate) -> Predicate:
+        return bound_filter(given, streamed(self.store).schema.fields)

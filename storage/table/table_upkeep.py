@@ -1,0 +1,141 @@
+"""Keeping a table in shape, as its methods: compaction, sorting, other numbers of buckets."""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.base.predicate.expr import Predicate
+from interbed.storage.base.predicate.parse import bound_filter
+from interbed.storage.scan.partition_filter import PartitionChoice
+from interbed.storage.upkeep.compact_result import CompactionResult, PlannedCompaction, Progress
+from interbed.storage.upkeep.compact_table import compact_table, plan_table_compaction
+from interbed.storage.upkeep.rescale import RescaleResult, rescale_table
+from interbed.storage.upkeep.rewrite_indexes import IndexRewrite, rewrite_file_indexes
+from interbed.storage.upkeep.sort_compact import plan_sort_compaction, sort_compact_table
+from interbed.storage.write.sort.order import SortOrder
+
+if TYPE_CHECKING:
+    from interbed.storage.meta.store import TableStore
+
+
+class TableUpkeep:
+    """What `Table` can do for its files; `store` is the table's."""
+
+    name: str
+    store: "TableStore"
+
+    def compact(
+        self,
+        *,
+        full: bool = True,
+        partition: Mapping[str, object] | Sequence[Mapping[str, object]] | None = None,
+        where: str | Predicate | None = None,
+        bucket: int | None = None,
+        partition_idle_time: timedelta | None = None,
+        order_strategy: str | None = None,
+        order_by: Sequence[str] | str | None = None,
+        progress: Progress | None = None,
+    ) -> CompactionResult:
+        """Merge the sorted runs of every bucket into one (small files into larger ones on append tables).
+
+        Without `full` only what the universal strategy finds due is done. `partition`, one or several (partial)
+        specifications, `where`, a filter over partition columns, and `bucket` restrict it, and `partition_idle_time` to
+        partitions that got nothing new for so long. The rows stay as they are; the result is one COMPACT snapshot, or
+        none when there was nothing to do. `progress` is told after each bucket how many are done, and how many there
+        are.
+
+        With `order_strategy` `order`, `zorder` or `hilbert` all rows of the chosen partitions of an append table
+        without buckets are written anew in the order of the columns `order_by` (a sequence, or names with commas), so
+        that filters on them leave more files out. Raises InvalidInputError for what does not go together,
+        NotSupportedError for a table that can't be sorted, CommitConflictError when another compaction was faster.
+        """
+        order = self._sort_order(order_strategy, order_by, bucket, partition_idle_time)
+        chosen = self._chosen(partition, where)
+        user = str(uuid.uuid4())
+        if order is not None:
+            return sort_compact_table(self.store, user, order, partition=chosen, progress=progress)
+        return compact_table(
+            self.store,
+            user,
+            full=full,
+            partition=chosen,
+            bucket=bucket,
+            partition_idle_time=partition_idle_time,
+            progress=progress,
+        )
+
+    def plan_compaction(
+        self,
+        *,
+        full: bool = True,
+        partition: Mapping[str, object] | Sequence[Mapping[str, object]] | None = None,
+        where: str | Predicate | None = None,
+        bucket: int | None = None,
+        partition_idle_time: timedelta | None = None,
+        order_strategy: str | None = None,
+        order_by: Sequence[str] | str | None = None,
+    ) -> list[PlannedCompaction]:
+        """What `compact` would do now, why, and what it would cost, bucket by bucket; nothing is changed."""
+        order = self._sort_order(order_strategy, order_by, bucket, partition_idle_time)
+        chosen = self._chosen(partition, where)
+        if order is not None:
+            return plan_sort_compaction(self.store, order, partition=chosen)
+        return plan_table_compaction(
+            self.store, full=full, partition=chosen, bucket=bucket, partition_idle_time=partition_idle_time
+        )
+
+    def rescale(
+        self,
+        bucket_num: int | None = None,
+        partitions: Sequence[Mapping[str, object]] | Mapping[str, object] | None = None,
+    ) -> RescaleResult:
+        """Spread the rows over another number of buckets, by default the one of the option `bucket`.
+
+        Without `partitions` those of the whole table, and the option `bucket` is changed; else those of one or several
+        (partial) specifications, and the option stays. The result is one OVERWRITE snapshot, or none when there was
+        nothing to do. Raises NotSupportedError for a table without fixed or postponed buckets, InvalidInputError for an
+        impossible number, CommitConflictError when other writers came first again and again.
+        """
+        specs = [partitions] if isinstance(partitions, Mapping) else partitions
+        result = rescale_table(self.store, lambda: str(uuid.uuid4()), bucket_num, specs)
+        self.store = self.store.refreshed()
+        return result
+
+    def rewrite_file_index(
+        self,
+        *,
+        partition: Mapping[str, object] | Sequence[Mapping[str, object]] | None = None,
+        where: str | Predicate | None = None,
+    ) -> IndexRewrite:
+        """Give files that there are the indexes that the options `file-index.…` ask of new ones; rows are not written.
+
+        Partitions are chosen as in `compact`. The result is one COMPACT snapshot, or none when all files have them.
+        Raises NotSupportedError for indexes other than bloom filters of a table with a primary key,
+        CommitConflictError when another writer replaced a file meanwhile.
+        """
+        return rewrite_file_indexes(self.store, self._chosen(partition, where))
+
+    def _sort_order(
+        self,
+        strategy: str | None,
+        order_by: Sequence[str] | str | None,
+        bucket: int | None,
+        partition_idle_time: timedelta | None,
+    ) -> SortOrder | None:
+        order = SortOrder.of(self.store.schema, strategy, order_by)
+        if order is not None and bucket is not None:
+            raise InvalidInputError("A sort compaction takes whole partitions; leave the bucket out.")
+        if order is not None and partition_idle_time is not None:
+            raise InvalidInputError("A sort compaction does not go by the idle time of partitions; name them instead.")
+        return order
+
+    def _chosen(
+        self, partition: Mapping[str, object] | Sequence[Mapping[str, object]] | None, where: str | Predicate | None
+    ) -> PartitionChoice:
+        if where is None:
+            return partition
+        if partition is not None:
+            raise InvalidInputError("Partitions are chosen by specifications or by a filter ('where'), not by both.")
+        return bound_filter(where, self.store.schema.fields)

@@ -1,0 +1,267 @@
+"""The versions of a table as its methods: tags, branches, rollback, expiry, removal of orphan files.
+
+Times are given as datetimes (local without a zone), ISO text or milliseconds since the epoch; spans as timedeltas or as
+text such as '7 d'. Names of methods and arguments follow Paimon's procedures.
+"""
+
+import time
+import uuid
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from interbed.storage.base.errors import InvalidInputError, SnapshotNotFoundError
+from interbed.storage.commit.file_store_commit import FileStoreCommit
+from interbed.storage.meta.options.reader import parse_duration_millis
+from interbed.storage.meta.paths import MAIN_BRANCH
+from interbed.storage.meta.snapshot.consumer import ConsumerManager
+from interbed.storage.meta.snapshot.snapshot import Snapshot
+from interbed.storage.meta.snapshot.tag import Tag, TagManager, new_tag
+from interbed.storage.scan.starting_point import snapshot_or_tagged
+from interbed.storage.version.automatic_tags import create_automatic_tags
+from interbed.storage.version.branch import BranchManager
+from interbed.storage.version.expire import ExpiryResult, SnapshotExpiry
+from interbed.storage.version.missing_files import remove_missing_files
+from interbed.storage.version.orphans import OrphansResult, remove_orphan_files
+from interbed.storage.version.purge import purge
+from interbed.storage.version.repair import repair_earliest
+from interbed.storage.version.rollback import roll_back, roll_back_to_time, roll_back_to_watermark
+from interbed.storage.version.tag_deletion import delete_tag, expire_tags
+from interbed.storage.version.tag_success import note_created
+
+if TYPE_CHECKING:
+    from interbed.storage.meta.store import TableStore
+
+Moment = datetime | str | int
+Span = timedelta | str
+
+
+class TableVersions:
+    """What `Table` can do with its versions; `store` is the table's."""
+
+    name: str
+    store: "TableStore"
+
+    # -- tags ------------------------------------------------------------------------------------------------------
+
+    def tags(self) -> list[Tag]:
+        """All tags, by the ids of their snapshots."""
+        return self._tags.all()
+
+    def get_tag(self, name: str) -> Tag:
+        """The tag of a name; raises TagNotFoundError."""
+        return self._tags.get(name)
+
+    def create_tag(
+        self,
+        name: str,
+        snapshot_id: int | None = None,
+        *,
+        time_retained: Span | None = None,
+        ignore_if_exists: bool = False,
+    ) -> Tag:
+        """Name a snapshot, the newest one by default, so that it stays readable when it expires.
+
+        `time_retained` is how long the tag stays, by default what `tag.default-time-retained` says. Raises
+        InvalidInputError for a name that is taken, SnapshotNotFoundError.
+        """
+        tag = new_tag(name, self._version(snapshot_id), self._retained(time_retained))
+        if self._tags.create(tag):
+            note_created(self.store, name)
+            return tag
+        if ignore_if_exists:
+            return self._tags.get(name)
+        raise InvalidInputError(f"There is a tag {name!r} of the table '{self.name}' already; replace_tag replaces it.")
+
+    def create_tag_from_timestamp(self, name: str, timestamp: Moment, *, time_retained: Span | None = None) -> Tag:
+        """Name the first snapshot, or tagged one, of that time or later; raises as create_tag does."""
+        millis = _millis(timestamp)
+        candidates = [*(tag.snapshot for tag in self.tags()), *self.store.snapshots.all()]
+        later = [snapshot for snapshot in candidates if snapshot.time_millis >= millis]
+        if not later:
+            raise SnapshotNotFoundError(f"The table '{self.name}' has no snapshot of {millis} ms or later.")
+        first = min(later, key=lambda snapshot: snapshot.id)
+        return self.create_tag(name, first.id, time_retained=time_retained)
+
+    def replace_tag(self, name: str, snapshot_id: int | None = None, *, time_retained: Span | None = None) -> Tag:
+        """Make a tag stand for another snapshot; raises TagNotFoundError, SnapshotNotFoundError."""
+        tag = new_tag(name, self._version(snapshot_id), self._retained(time_retained))
+        self._tags.replace(tag)
+        note_created(self.store, name)
+        return tag
+
+    def rename_tag(self, name: str, new_name: str) -> None:
+        """Give a tag another name; raises TagNotFoundError, InvalidInputError for a name that is taken."""
+        self._tags.rename(name, new_name)
+
+    def delete_tag(self, name: str) -> Tag:
+        """Delete a tag, and the files that only it kept; it is returned. Raises TagNotFoundError."""
+        return delete_tag(self.store, name)
+
+    def expire_tags(self, older_than: Moment | None = None) -> list[str]:
+        """Delete the tags whose time is over, and those made before `older_than`; their names."""
+        moment = None if older_than is None else datetime.fromtimestamp(_millis(older_than) / 1000)
+        return expire_tags(self.store, datetime.now(), moment)
+
+    def create_automatic_tags(self) -> list[str]:
+        """Make the tags that `tag.automatic-creation` and its companions ask for, as commits do; those made.
+
+        Raises InvalidOptionError.
+        """
+        made = create_automatic_tags(self.store)
+        if self.store.options.tag_time_expire_enabled:
+            self.expire_tags()
+        return made
+
+    # -- branches --------------------------------------------------------------------------------------------------
+
+    def branches(self) -> list[str]:
+        """The names of all branches but `main`."""
+        return BranchManager(self.store).names()
+
+    def create_branch(self, name: str, tag: str | None = None, *, ignore_if_exists: bool = False) -> None:
+        """Make a branch: empty, or with the rows that a tag keeps. Raises InvalidInputError, TagNotFoundError."""
+        BranchManager(self.store).create(name, tag, ignore_if_exists=ignore_if_exists)
+
+    def delete_branch(self, name: str) -> None:
+        """Delete a branch; raises BranchNotFoundError."""
+        BranchManager(self.store).delete(name)
+
+    def rename_branch(self, name: str, new_name: str) -> None:
+        """Give a branch another name; raises BranchNotFoundError, InvalidInputError for a name that is taken."""
+        BranchManager(self.store).rename(name, new_name)
+
+    def merge_branch(self, source: str, target: str = MAIN_BRANCH) -> int | None:
+        """Add the rows of a branch to another one, or to the table itself; its snapshot, None without any to add.
+
+        Only for append tables of which both have done nothing but append since they parted; no file is copied. Raises
+        BranchNotFoundError, NotSupportedError, InvalidInputError, and as a commit does.
+        """
+        return BranchManager(self.store).merge(source, target)
+
+    def fast_forward(self, branch: str) -> None:
+        """Make the table what the branch is; raises BranchNotFoundError, InvalidInputError for an empty branch."""
+        BranchManager(self.store).fast_forward(branch)
+
+    # -- what goes -------------------------------------------------------------------------------------------------
+
+    def rollback_to(self, version: int | str) -> Snapshot:
+        """Take back all that was committed after a snapshot (its id) or a tag (its name); that snapshot is returned.
+
+        Raises SnapshotNotFoundError, TagNotFoundError.
+        """
+        return roll_back(self.store, version)
+
+    def rollback_to_timestamp(self, timestamp: Moment) -> Snapshot:
+        """Take back all that was committed after a time; raises SnapshotNotFoundError."""
+        return roll_back_to_time(self.store, _millis(timestamp))
+
+    def rollback_to_watermark(self, watermark: int) -> Snapshot:
+        """Take back all that was committed after a watermark, in milliseconds; raises SnapshotNotFoundError."""
+        return roll_back_to_watermark(self.store, watermark)
+
+    def repair_earliest_snapshot(self, snapshot_id: int) -> int:
+        """Note as the earliest snapshot the one after a gap, since which none is missing; the earliest one before.
+
+        For a table some of whose oldest snapshots were deleted by hand. Raises InvalidInputError.
+        """
+        return repair_earliest(self.store, snapshot_id)
+
+    def expire_snapshots(
+        self,
+        *,
+        retain_max: int | None = None,
+        retain_min: int | None = None,
+        older_than: Moment | None = None,
+        max_deletes: int | None = None,
+        dry_run: bool = False,
+        clock: Callable[[], float] = time.time,
+    ) -> ExpiryResult:
+        """Delete old snapshots, and the files that no newer one, no tag and no branch needs.
+
+        What is not given is as the options `snapshot.num-retained.max`, `snapshot.num-retained.min`,
+        `snapshot.time-retained` and `snapshot.expire.limit` say. Raises as SnapshotExpiry.run does.
+        """
+        return SnapshotExpiry(self.store, dry_run=dry_run, clock=clock).run(
+            retain_max=retain_max,
+            retain_min=retain_min,
+            older_than_millis=None if older_than is None else _millis(older_than),
+            max_deletes=max_deletes,
+        )
+
+    def remove_orphan_files(self, older_than: Moment | None = None, *, dry_run: bool = False) -> OrphansResult:
+        """Delete files that no snapshot, tag or branch names and that are older than a day, or than the time given.
+
+        Raises InvalidInputError for a time in the future.
+        """
+        limit = None if older_than is None else _millis(older_than)
+        return remove_orphan_files(self.store, older_than_millis=limit, dry_run=dry_run)
+
+    def remove_unexisting_files(self, *, dry_run: bool = False) -> list[str]:
+        """Take data files that are gone out of the table, whose rows are lost; their paths."""
+        return remove_missing_files(self.store, dry_run=dry_run)
+
+    def purge_files(self) -> None:
+        """Delete all rows, snapshots, tags, branches and consumers; nobody may write to the table meanwhile."""
+        purge(self.store)
+
+    def compact_manifests(self) -> int | None:
+        """Merge the manifests as far as possible; the id of the snapshot that has them, None if there is nothing to do.
+
+        Raises CommitFailedError and CommitStateUnknownError.
+        """
+        return FileStoreCommit(self.store, str(uuid.uuid4()), new_user=True).compact_manifests()
+
+    # -- consumers -------------------------------------------------------------------------------------------------
+
+    def consumers(self) -> dict[str, int]:
+        """The first snapshot that each consumer has not read."""
+        return ConsumerManager(self.store.file_io, self.store.paths).all()
+
+    def reset_consumer(self, consumer_id: str, next_snapshot: int | None = None) -> None:
+        """Let a consumer go on from a snapshot, or forget it without one."""
+        consumers = ConsumerManager(self.store.file_io, self.store.paths)
+        if next_snapshot is None:
+            consumers.delete(consumer_id)
+        else:
+            consumers.reset(consumer_id, next_snapshot)
+
+    def clear_consumers(self, including: str = ".*", excluding: str | None = None) -> list[str]:
+        """Forget the consumers whose whole ids match `including` and not `excluding`; their ids."""
+        return ConsumerManager(self.store.file_io, self.store.paths).clear(including, excluding)
+
+    # -- inside ----------------------------------------------------------------------------------------------------
+
+    @property
+    def _tags(self) -> TagManager:
+        return TagManager(self.store.file_io, self.store.paths)
+
+    def _version(self, snapshot_id: int | None) -> Snapshot:
+        snapshots = self.store.snapshots
+        if snapshot_id is None:
+            latest = snapshots.latest()
+            if latest is None:
+                raise SnapshotNotFoundError(f"The table '{self.name}' has no snapshot to name yet.")
+            return latest
+        return snapshot_or_tagged(self.store, snapshot_id)
+
+    def _retained(self, given: Span | None) -> timedelta | None:
+        if isinstance(given, timedelta):
+            return given
+        if given is not None:
+            return timedelta(milliseconds=parse_duration_millis("time_retained", given))
+        default = self.store.options.tag_default_time_retained_millis
+        return None if default is None else timedelta(milliseconds=default)
+
+
+def _millis(moment: Moment) -> int:
+    """The time in milliseconds since the epoch; raises InvalidInputError."""
+    if isinstance(moment, bool):
+        raise InvalidInputError(f"Not a time: {moment!r}.")
+    if isinstance(moment, int):
+        return moment
+    try:
+        parsed = datetime.fromisoformat(moment) if isinstance(moment, str) else moment
+    except ValueError:
+        raise InvalidInputError(f"Not a time: {moment!r}; write '2026-01-31 12:00:00', or milliseconds.") from None
+    return int(parsed.timestamp() * 1000)

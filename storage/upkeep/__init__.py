@@ -1,0 +1,1 @@
+"""Jobs over a whole table: compaction, sorting, rescaling, indexes, statistics, maintenance after a commit."""

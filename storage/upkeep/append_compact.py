@@ -1,0 +1,109 @@
+"""Compaction of append tables: small files of a bucket are written anew as larger ones, row for row."""
+
+from collections.abc import Collection, Sequence
+
+import pyarrow as pa
+
+from interbed.storage.files.deletion.bucket_deletions import BucketDeletions
+from interbed.storage.files.format.layout import DataFileLayout, DataFileNames
+from interbed.storage.files.format.writer import RollingFileWriter
+from interbed.storage.lsm.file_read import FileRead, block_rows
+from interbed.storage.meta.manifest.data_file import DataFileMeta, FileSource
+from interbed.storage.meta.manifest.index_file import IndexFileMeta
+from interbed.storage.meta.store import TableStore
+from interbed.storage.write.commit_message import CommitMessage
+
+FileGroup = tuple[DataFileMeta, ...]
+
+
+def plan_append_compaction(
+    files: Sequence[DataFileMeta],
+    *,
+    small_file_bytes: int,
+    keep_order: bool,
+    thinned: Collection[str] = (),
+    least_files: int = 2,
+    enough_bytes: int | None = None,
+) -> tuple[FileGroup, ...]:
+    """Groups of files, each to be concatenated in its order. Pure.
+
+    A file takes part that is small, or that is among those `thinned`, from which rows were deleted. With `keep_order`
+    (tables with buckets, whose files are ordered by their sequence numbers) only neighbours form a group; otherwise all
+    files of the bucket that take part form one. A group has a thinned file, or at least `least_files` files, or some of
+    `enough_bytes` together.
+    """
+
+    def is_worth_it(group: Sequence[DataFileMeta]) -> bool:
+        enough = enough_bytes is not None and sum(f.file_size for f in group) >= enough_bytes
+        return any(f.file_name in thinned for f in group) or len(group) >= (2 if enough else least_files)
+
+    ordered = sorted(files, key=lambda f: (f.min_sequence_number, f.creation_time_millis, f.file_name))
+    groups: list[list[DataFileMeta]] = [[]]
+    for file in ordered:
+        if file.file_size < small_file_bytes or file.file_name in thinned:
+            groups[-1].append(file)
+        elif keep_order and groups[-1]:
+            groups.append([])
+    return tuple(tuple(group) for group in groups if is_worth_it(group))
+
+
+class FileConcatenator:
+    """Concatenates files of one table; safe to share by threads, each with a bucket of its own."""
+
+    def __init__(self, store: TableStore) -> None:
+        self._store = store
+        self._layout = DataFileLayout.of(store.schema, store.options)
+        self._names = DataFileNames(store.options.data_file_prefix)
+        self._read = FileRead(store, store.schema.fields)
+
+    def run(
+        self,
+        groups: Sequence[FileGroup],
+        *,
+        partition: bytes,
+        bucket: int,
+        total_buckets: int,
+        index_files: Sequence[IndexFileMeta] = (),
+    ) -> CommitMessage:
+        """Write each group anew, without the rows that deletion vectors in the bucket's index files mark.
+
+        On an error all files written are deleted.
+        """
+        directory = self._store.paths.bucket_directory(partition, bucket)
+        deletions = BucketDeletions.restore(self._store, partition, bucket, index_files)
+        after: list[DataFileMeta] = []
+        try:
+            for group in groups:
+                after.extend(self._concatenate(group, directory, deletions))
+            new_index_files, deleted_index_files = deletions.finish()
+        except BaseException:
+            self._store.file_io.delete_quietly([f"{directory}/{name}" for f in after for name in f.names])
+            raise
+        return CommitMessage(
+            partition=partition,
+            bucket=bucket,
+            total_buckets=total_buckets,
+            compact_before=tuple(f for group in groups for f in group),
+            compact_after=tuple(after),
+            compact_new_index_files=new_index_files,
+            compact_deleted_index_files=deleted_index_files,
+        )
+
+    def _concatenate(self, group: FileGroup, directory: str, deletions: BucketDeletions) -> list[DataFileMeta]:
+        with RollingFileWriter(
+            self._store.file_io,
+            directory,
+            self._names,
+            self._layout,
+            level=0,
+            source=FileSource.COMPACT,
+            first_sequence=group[0].min_sequence_number,
+        ) as writer:
+            rows = block_rows(group)
+            for file in group:
+                path = file.path_in(directory)
+                gone = deletions.of(file.file_name)
+                for batch in self._read.batches(file, path, batch_rows=rows, deleted=gone):
+                    writer.write(pa.RecordBatch.from_arrays(batch.columns, schema=self._layout.arrow))
+                deletions.remove(file.file_name)
+            return writer.close()

@@ -1,0 +1,84 @@
+"""Deleting rows of an append table: by deletion vectors, or by rewriting the files that hold them (copy on write)."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+
+from interbed.storage.base.predicate.evaluate import mask
+from interbed.storage.base.predicate.expr import Predicate, columns_of
+from interbed.storage.commit.file_store_commit import FileStoreCommit
+from interbed.storage.meta.store import TableStore
+from interbed.storage.read.located_read import ROW_INDEX, LocatedRead
+from interbed.storage.read.table_read import TableRead
+from interbed.storage.scan.scan import TableScan
+from interbed.storage.scan.split import Split
+from interbed.storage.write.append.deletions import vector_messages
+from interbed.storage.write.commit_message import CommitMessage
+from interbed.storage.write.table_write import TableWrite
+
+
+def delete_rows(store: TableStore, predicate: Predicate, commit_user: str) -> int | None:
+    """Delete the rows that the predicate selects; the snapshot's id, or None when no row matched.
+
+    With the option `deletion-vectors.enabled` files stay as they are. Raises CommitConflictError when another writer
+    replaced one of the files, or deleted rows of it, meanwhile.
+    """
+    if store.options.deletion_vectors_enabled:
+        return delete_rows_by_vectors(store, predicate, commit_user)
+    return delete_rows_by_rewrite(store, predicate, commit_user)
+
+
+def delete_rows_by_vectors(store: TableStore, predicate: Predicate, commit_user: str) -> int | None:
+    """Mark the rows that the predicate selects as deleted; as delete_rows."""
+    plan = TableScan(store, predicate=predicate).plan()
+    read = LocatedRead(store, (), predicate)
+    marked: dict[tuple[bytes, int], dict[str, list[Any]]] = {}
+    for split in plan.splits:
+        files = marked.setdefault((split.partition, split.bucket), {})
+        for one in _single_files(split):
+            found = [batch.column(ROW_INDEX).to_numpy() for batch in read.to_batches(one)]
+            if found:
+                files[one.files[0].file_name] = found
+    positions = {place: {n: np.concatenate(p) for n, p in files.items()} for place, files in marked.items()}
+    # Of the newest snapshot: what was deleted since stays so, and a file that went since is a conflict.
+    messages = vector_messages(store, TableScan(store).restore_buckets(), positions)
+    ids = FileStoreCommit(store, commit_user).commit(messages) if messages else []
+    return ids[-1] if ids else None
+
+
+def delete_rows_by_rewrite(store: TableStore, predicate: Predicate, commit_user: str) -> int | None:
+    """Delete the rows that the predicate selects; the snapshot's id, or None when no row matched.
+
+    A file without a matching row stays. Raises CommitConflictError when another writer replaced one of the files.
+    """
+    plan = TableScan(store, predicate=predicate).plan()
+    affected = [one for split in plan.splits for one in _single_files(split) if _has_match(store, one, predicate)]
+    if not affected:
+        return None
+    with TableWrite(store, commit_user) as write:
+        for split in affected:
+            for batch in TableRead(store, None).to_batches(split):
+                write.write_arrow(batch.filter(pc.invert(mask(predicate, batch))))
+        messages = write.prepare_commit()
+    replaced = [
+        CommitMessage(
+            partition=split.partition, bucket=split.bucket, total_buckets=split.total_buckets, deleted_files=split.files
+        )
+        for split in affected
+    ]
+    if any(split.deletion_files for split in affected):
+        replaced += vector_messages(store, TableScan(store).restore_buckets(), {}, replaced)
+    ids = FileStoreCommit(store, commit_user).commit([*messages, *replaced])
+    return ids[-1] if ids else None
+
+
+def _single_files(split: Split) -> list[Split]:
+    return [replace(split, files=(file,)) for file in split.files]
+
+
+def _has_match(store: TableStore, split: Split, predicate: Predicate) -> bool:
+    """Whether the file has a row to delete; reads only the columns that the predicate names."""
+    names = [n for n in store.schema.names if n in columns_of(predicate)]
+    return any(batch.num_rows for batch in TableRead(store, tuple(names), predicate).to_batches(split))

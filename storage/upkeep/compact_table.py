@@ -1,0 +1,332 @@
+"""Compaction of a table, a partition or a bucket, as one COMPACT snapshot: in full, or as the strategy finds due."""
+
+import os
+from collections.abc import Callable, Collection
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+
+from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.commit.file_store_commit import FileStoreCommit
+from interbed.storage.files.format.data_file_writer import wall_clock_millis
+from interbed.storage.lsm.compact.planner import CompactionPlanner
+from interbed.storage.lsm.compact.rewriter import BucketRewriter
+from interbed.storage.lsm.compact.strategy import PickReason, pick_full
+from interbed.storage.lsm.compact.task import run_compaction
+from interbed.storage.lsm.compact.unit import CompactionUnit, Rewrite
+from interbed.storage.lsm.levels import Levels
+from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
+from interbed.storage.meta.paths import POSTPONE_BUCKET
+from interbed.storage.meta.store import TableStore
+from interbed.storage.scan.partition_filter import PartitionChoice
+from interbed.storage.scan.restore import RestoredBuckets
+from interbed.storage.scan.scan import TableScan
+from interbed.storage.scan.support import check_writable
+from interbed.storage.upkeep.append_compact import FileConcatenator, FileGroup, plan_append_compaction
+from interbed.storage.upkeep.compact_result import CompactionResult, PlannedCompaction, Progress, result_of
+from interbed.storage.upkeep.take_up_postponed import PostponedPartition, postponed_partitions, take_up
+from interbed.storage.write.commit_message import CommitMessage
+
+COMPACTION_THREADS = min(4, os.cpu_count() or 1)
+"""Buckets compacted at the same time; each holds a block of the merge and a row group, not its files."""
+
+
+def compact_table(
+    store: TableStore,
+    commit_user: str,
+    *,
+    full: bool = True,
+    partition: PartitionChoice = None,
+    bucket: int | None = None,
+    partition_idle_time: timedelta | None = None,
+    progress: Progress | None = None,
+) -> CompactionResult:
+    """Compact every bucket, or those of the partitions or of the bucket number given, and commit it.
+
+    With `full` all runs of a bucket become one; without, what the table's options say is due is done. With
+    `partition_idle_time` partitions that got a file since then are left out. Raises
+    CommitConflictError when another writer replaced the same files meanwhile, InvalidInputError for a bucket or a
+    partition column that the table does not have. After an error nothing is left of the compaction.
+    """
+    check_writable(store)
+    restored = restored_buckets(store, partition, None if bucket is None else [bucket], partition_idle_time)
+    waiting = waiting_partitions(store, restored, partition, whole=bucket is None)
+    # Writers of the waiting rows compact the buckets that these go to themselves.
+    others = restored.without({p.partition for p in waiting}) if waiting else restored
+    messages = compact_buckets(store, others, full=full, progress=progress)
+    try:
+        messages += take_up(store, waiting, commit_user, full=full)
+    except BaseException:
+        FileStoreCommit(store, commit_user).abort(messages)
+        raise
+    if not messages:
+        return result_of(None, [])
+    # A COMPACT snapshot only: the messages hold no new rows.
+    ids = FileStoreCommit(store, commit_user, new_user=True).commit(messages)
+    return result_of(ids[-1] if ids else None, messages)
+
+
+def plan_table_compaction(
+    store: TableStore,
+    *,
+    full: bool = True,
+    partition: PartitionChoice = None,
+    bucket: int | None = None,
+    partition_idle_time: timedelta | None = None,
+) -> list[PlannedCompaction]:
+    """What compact_table would do now, bucket by bucket, without doing it; buckets with nothing to do are left out."""
+    check_writable(store)
+    restored = restored_buckets(store, partition, None if bucket is None else [bucket], partition_idle_time)
+    planner = CompactionPlanner(store)
+    plans = [_planned_take_up(store, p) for p in waiting_partitions(store, restored, partition, whole=bucket is None)]
+    for place in restored.buckets():
+        if not store.schema.has_primary_key:
+            plans += _planned_concatenation(store, restored, *place, full=full)
+            continue
+        levels = planner.levels(restored.files(*place))
+        due = _due(planner, restored, levels, *place, full=full)
+        if due is not None:
+            plans.append(_planned(store, *place, due, levels))
+    return plans
+
+
+def compact_buckets(
+    store: TableStore, restored: RestoredBuckets, *, full: bool = True, progress: Progress | None = None
+) -> list[CommitMessage]:
+    """Compact the buckets given; a message for each one in which there was something to do.
+
+    On an error the new files of all buckets are deleted.
+    """
+    work: Callable[[RestoredBuckets, bytes, int], CommitMessage | None]
+    if store.schema.has_primary_key:
+        work = partial(_merge_bucket, store, CompactionPlanner(store), full)
+    else:
+        work = partial(_concatenate_bucket, store, FileConcatenator(store), full)
+    futures: list[Future[CommitMessage | None]] = []
+    pool = ThreadPoolExecutor(COMPACTION_THREADS, thread_name_prefix="compact")
+    try:
+        futures = [pool.submit(work, restored, *place) for place in restored.buckets()]
+        results = []
+        for future in futures:
+            results.append(future.result())
+            if progress is not None:
+                progress(len(results), len(futures))
+    except BaseException:
+        pool.shutdown(cancel_futures=True)
+        finished = [f.result() for f in futures if not f.cancelled() and f.exception() is None]
+        FileStoreCommit(store, "").abort([m for m in finished if m is not None])
+        raise
+    pool.shutdown()
+    return [m for m in results if m is not None]
+
+
+def restored_buckets(
+    store: TableStore, partition: PartitionChoice, buckets: Collection[int] | None, idle: timedelta | None
+) -> RestoredBuckets:
+    """The buckets that a compaction is about, as of the newest snapshot.
+
+    Raises InvalidInputError for a bucket or a partition column that the table does not have.
+    """
+    restored = TableScan(store, partition_filter=partition, buckets=buckets).restore_buckets()
+    # There may be more buckets than the option says: dynamic ones, and those of rescaled partitions.
+    fixed = store.options.bucket
+    missing = set(buckets or ()) - set(range(max(1, fixed))) - {number for _, number in restored.buckets()}
+    if missing:
+        there = "makes them as rows come" if fixed < 0 else f"counts them from 0 to {fixed - 1}"
+        raise InvalidInputError(f"The table has no bucket {min(missing)}; it {there}.")
+    if idle is None:
+        return restored
+    newest: dict[bytes, int] = {}
+    for place in restored.buckets():
+        for file in restored.files(*place):
+            newest[place[0]] = max(newest.get(place[0], 0), file.creation_time_millis)
+    since = wall_clock_millis() - idle // timedelta(milliseconds=1)
+    return restored.without({each for each, millis in newest.items() if millis > since})
+
+
+def waiting_partitions(
+    store: TableStore, restored: RestoredBuckets, partition: PartitionChoice, *, whole: bool
+) -> list[PostponedPartition]:
+    """Partitions with postponed rows to take up; a compaction of some buckets leaves them."""
+    if not whole or bucket_mode(store.schema, store.options) is not BucketMode.POSTPONED:
+        return []
+    return postponed_partitions(store, restored, partition)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Due:
+    """The unit that is due in a bucket, why, and what will carry it out."""
+
+    unit: CompactionUnit
+    rewriter: BucketRewriter
+    reason: str
+    detail: str
+
+
+def is_due(store: TableStore, restored: RestoredBuckets, partition: bytes, bucket: int, *, full: bool) -> bool:
+    """Whether there is something to merge in a bucket of a table with a primary key."""
+    planner = CompactionPlanner(store)
+    levels = planner.levels(restored.files(partition, bucket))
+    return _due(planner, restored, levels, partition, bucket, full=full) is not None
+
+
+def concatenated_groups(
+    store: TableStore, restored: RestoredBuckets, partition: bytes, bucket: int, *, full: bool
+) -> tuple[FileGroup, ...]:
+    """The files of a bucket of an append table that are to become one, by groups.
+
+    A full compaction takes any two small files, and every file of which rows were deleted; another one waits for as
+    many files, and for as many deleted rows, as the options say.
+    """
+    options = store.options
+    files = restored.files(partition, bucket)
+    part = 0.0 if full else options.compaction_delete_ratio_threshold
+    rows = {f.file_name: f.row_count for f in files}
+    thinned = {
+        vector.data_file_name
+        for index_file in restored.index_files(partition, bucket)
+        for vector in index_file.deletion_vectors or ()
+        if vector.cardinality is None or vector.cardinality > part * rows.get(vector.data_file_name, 0)
+    }
+    return plan_append_compaction(
+        files,
+        small_file_bytes=_small_file_bytes(store),
+        keep_order=options.bucket > 0,
+        thinned=thinned,
+        least_files=2 if full else options.compaction_min_file_num,
+        enough_bytes=2 * options.target_file_size_for(primary_key=False),
+    )
+
+
+def _due(
+    planner: CompactionPlanner, restored: RestoredBuckets, levels: Levels, partition: bytes, bucket: int, *, full: bool
+) -> _Due | None:
+    index_files = restored.index_files(partition, bucket)
+    rewriter = planner.rewriter(partition, bucket, levels, index_files)
+    if full:
+        unit = planner.full_unit(levels, rewriter, index_files)
+        reason = PickReason.FULL.value
+        detail = "asked for" if pick_full(levels) is not None else "files to be written anew"
+    else:
+        pick = planner.strategy.pick(levels, planner.moment(levels))
+        if pick is None:
+            return None
+        unit, reason, detail = planner.unit(pick, levels, rewriter), pick.reason.value, pick.detail
+    return None if unit is None else _Due(unit=unit, rewriter=rewriter, reason=reason, detail=detail)
+
+
+def _merge_bucket(
+    store: TableStore,
+    planner: CompactionPlanner,
+    full: bool,
+    restored: RestoredBuckets,
+    partition: bytes,
+    bucket: int,
+) -> CommitMessage | None:
+    levels = planner.levels(restored.files(partition, bucket))
+    due = _due(planner, restored, levels, partition, bucket, full=full)
+    if due is None:
+        return None
+    outcome = run_compaction(store, due.rewriter, due.unit, partition, bucket)
+    planner.forget(outcome.replaced)
+    return CommitMessage(
+        partition=partition,
+        bucket=bucket,
+        total_buckets=total_buckets(store, restored, partition),
+        compact_before=outcome.before,
+        compact_after=outcome.after,
+        compact_changelog=outcome.changelog,
+        compact_new_index_files=outcome.new_index_files,
+        compact_deleted_index_files=outcome.deleted_index_files,
+    )
+
+
+def _concatenate_bucket(
+    store: TableStore,
+    concatenator: FileConcatenator,
+    full: bool,
+    restored: RestoredBuckets,
+    partition: bytes,
+    bucket: int,
+) -> CommitMessage | None:
+    groups = concatenated_groups(store, restored, partition, bucket, full=full)
+    if not groups:
+        return None
+    total = total_buckets(store, restored, partition)
+    index_files = restored.index_files(partition, bucket)
+    return concatenator.run(groups, partition=partition, bucket=bucket, total_buckets=total, index_files=index_files)
+
+
+def total_buckets(store: TableStore, restored: RestoredBuckets, partition: bytes) -> int:
+    """The number of buckets that a partition's new files are noted with."""
+    total = restored.total_buckets(partition)
+    return store.options.bucket if total is None else total
+
+
+def _small_file_bytes(store: TableStore) -> int:
+    target = store.options.target_file_size_for(primary_key=store.schema.has_primary_key)
+    return int(target * store.options.small_file_ratio)
+
+
+def _planned(store: TableStore, partition: bytes, bucket: int, due: _Due, levels: Levels) -> PlannedCompaction:
+    unit = due.unit
+    rewritten = [f for step in unit.steps if isinstance(step, Rewrite) for f in step.files]
+    moved = [step.file for step in unit.steps if not isinstance(step, Rewrite)]
+    touched = {f.file_name for f in (*rewritten, *moved)}
+    others = [r for r in levels.runs if r.level != unit.output_level]
+    left = sum(any(f.file_name not in touched for f in r.run.files) for r in others)
+    return PlannedCompaction(
+        partition=store.paths.partition_spec(partition),
+        bucket=bucket,
+        reason=due.reason,
+        detail=due.detail,
+        output_level=unit.output_level,
+        files_rewritten=len(rewritten),
+        bytes_rewritten=sum(f.file_size for f in rewritten),
+        rows_rewritten=sum(f.row_count for f in rewritten),
+        files_moved=len(moved),
+        runs_before=len(levels.runs),
+        runs_after=left + 1,
+    )
+
+
+def _planned_take_up(store: TableStore, waiting: PostponedPartition) -> PlannedCompaction:
+    return PlannedCompaction(
+        partition=store.paths.partition_spec(waiting.partition),
+        bucket=POSTPONE_BUCKET,
+        reason="postponed rows",
+        detail=f"they go to {waiting.buckets} bucket(s)",
+        output_level=0,
+        files_rewritten=len(waiting.files),
+        bytes_rewritten=sum(f.file_size for f in waiting.files),
+        rows_rewritten=sum(f.row_count for f in waiting.files),
+        files_moved=0,
+        runs_before=len(waiting.files),
+        runs_after=0,
+    )
+
+
+def _planned_concatenation(
+    store: TableStore, restored: RestoredBuckets, partition: bytes, bucket: int, *, full: bool
+) -> list[PlannedCompaction]:
+    files = restored.files(partition, bucket)
+    groups = concatenated_groups(store, restored, partition, bucket, full=full)
+    rewritten = [f for group in groups for f in group]
+    if not rewritten:
+        return []
+    return [
+        PlannedCompaction(
+            partition=store.paths.partition_spec(partition),
+            bucket=bucket,
+            reason="small files",
+            detail=f"{len(rewritten)} files smaller than {_small_file_bytes(store)} bytes, or with deleted rows",
+            output_level=0,
+            files_rewritten=len(rewritten),
+            bytes_rewritten=sum(f.file_size for f in rewritten),
+            rows_rewritten=sum(f.row_count for f in rewritten),
+            files_moved=0,
+            runs_before=len(files),
+            runs_after=len(files) - len(rewritten) + len(groups),
+        )
+    ]

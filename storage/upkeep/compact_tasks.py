@@ -1,0 +1,265 @@
+"""A compaction as tasks that other processes carry out: the driver plans and commits, the rest travels as bytes.
+
+A task is about one bucket of a table with a primary key, a group of small files of an append table, the postponed rows
+of a partition, or one range of rows to be sorted. What comes back are commit messages.
+"""
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from enum import StrEnum
+
+from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry
+from interbed.storage.meta.manifest.index_file import IndexFileMeta
+from interbed.storage.meta.manifest.index_manifest import IndexManifestEntry
+from interbed.storage.meta.paths import POSTPONE_BUCKET
+from interbed.storage.meta.store import TableStore
+from interbed.storage.scan.partition_filter import PartitionChoice
+from interbed.storage.scan.restore import RestoredBuckets
+from interbed.storage.scan.split_generator import pack_in_order
+from interbed.storage.scan.support import check_writable
+from interbed.storage.upkeep.compact_table import (
+    compact_buckets,
+    concatenated_groups,
+    is_due,
+    restored_buckets,
+    total_buckets,
+    waiting_partitions,
+)
+from interbed.storage.upkeep.sort_compact import sort_range, sort_ranges, sort_unit, sort_units
+from interbed.storage.upkeep.take_up_postponed import PostponedPartition, take_up
+from interbed.storage.write.commit_message import CommitMessage
+from interbed.storage.write.sort.order import OrderStrategy, SortOrder
+from interbed.storage.write.sort.partition_rows import SortUnit
+from interbed.storage.write.sort.ranges import SortRanges
+
+_FILES_OF_RANGE = 4
+"""Files of the target size that a range of a large sort holds: each range reads all rows of its partition."""
+_MOST_RANGES = 8
+
+
+class TaskKind(StrEnum):
+    """What is done with the files of a task."""
+
+    MERGE = "merge"
+    """The universal strategy's, or a full, compaction of a bucket."""
+    CONCATENATE = "concatenate"
+    TAKE_UP = "take up"
+    """Postponed rows go to their buckets, of which there are `total_buckets`."""
+    SORT = "sort"
+    """All rows are sorted, or those of a range."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionTask:
+    """One task; the files are those of a bucket or some of them. `partition` is a serialised BinaryRow.
+
+    A sort has an order; one in ranges has how many are wanted, and when they are known `range_number` of `ranges`.
+    """
+
+    kind: TaskKind
+    partition: bytes
+    bucket: int
+    total_buckets: int
+    files: tuple[DataFileMeta, ...]
+    index_files: tuple[IndexFileMeta, ...] = ()
+    full: bool = True
+    order: SortOrder | None = None
+    range_count: int = 1
+    ranges: str | None = None
+    range_number: int = 0
+
+    @property
+    def needs_ranges(self) -> bool:
+        """Whether `ranges_of` has to be asked first."""
+        return self.range_count > 1 and self.ranges is None
+
+    def in_ranges(self, ranges: str) -> "list[CompactionTask]":
+        """A task for each of the ranges that `ranges_of` has found."""
+        count = SortRanges.from_text(ranges).count
+        return [replace(self, ranges=ranges, range_number=number) for number in range(count)]
+
+    def to_bytes(self) -> bytes:
+        """The task as bytes, for another process."""
+        # A message has the codec of files already.
+        files = CommitMessage(
+            partition=self.partition,
+            bucket=self.bucket,
+            total_buckets=self.total_buckets,
+            compact_before=self.files,
+            compact_deleted_index_files=self.index_files,
+        )
+        return json.dumps(
+            {
+                "kind": self.kind.value,
+                "files": b64encode(files.to_bytes()).decode(),
+                "full": self.full,
+                "order": None if self.order is None else [self.order.strategy.value, *self.order.columns],
+                "rangeCount": self.range_count,
+                "ranges": self.ranges,
+                "rangeNumber": self.range_number,
+            }
+        ).encode()
+
+    @staticmethod
+    def from_bytes(content: bytes) -> "CompactionTask":
+        """The task of bytes made by to_bytes."""
+        value = json.loads(content)
+        files = CommitMessage.from_bytes(b64decode(value["files"]))
+        order = value["order"]
+        return CompactionTask(
+            kind=TaskKind(value["kind"]),
+            partition=files.partition,
+            bucket=files.bucket,
+            total_buckets=files.total_buckets,
+            files=files.compact_before,
+            index_files=files.compact_deleted_index_files,
+            full=value["full"],
+            order=order and SortOrder(strategy=OrderStrategy(order[0]), columns=tuple(order[1:])),
+            range_count=value["rangeCount"],
+            ranges=value["ranges"],
+            range_number=value["rangeNumber"],
+        )
+
+    def unit(self) -> SortUnit:
+        """What is to be sorted."""
+        return SortUnit(
+            partition=self.partition,
+            bucket=self.bucket,
+            total_buckets=self.total_buckets,
+            files=self.files,
+            index_files=self.index_files,
+        )
+
+
+def plan_tasks(
+    store: TableStore,
+    *,
+    full: bool = True,
+    partition: PartitionChoice = None,
+    buckets: Collection[int] | None = None,
+    partition_idle_time: timedelta | None = None,
+) -> list[CompactionTask]:
+    """What a compaction of the table has to do now; errors as those of compact_table."""
+    check_writable(store)
+    restored = restored_buckets(store, partition, buckets, partition_idle_time)
+    waiting = waiting_partitions(store, restored, partition, whole=buckets is None)
+    tasks = [_take_up(p, full=full) for p in waiting]
+    others = restored.without({p.partition for p in waiting}) if waiting else restored
+    for place in others.buckets():
+        if not store.schema.has_primary_key:
+            tasks += _concatenations(store, others, *place, full=full)
+        elif is_due(store, others, *place, full=full):
+            whole = _of_bucket(store, others, *place, kind=TaskKind.MERGE, files=tuple(others.files(*place)))
+            tasks.append(replace(whole, full=full))
+    return tasks
+
+
+def plan_sort_tasks(
+    store: TableStore, order: SortOrder, *, partition: PartitionChoice = None, parallelism: int | None = None
+) -> list[CompactionTask]:
+    """A task for each partition to sort, of which large ones are to be sorted in ranges.
+
+    `parallelism` says in how many each; errors as those of sort_compact_table.
+    """
+    target = store.options.target_file_size_for(primary_key=False)
+    tasks = []
+    for unit in sort_units(store, partition):
+        size = sum(f.file_size for f in unit.files)
+        wanted = min(_MOST_RANGES, size // (_FILES_OF_RANGE * target)) if parallelism is None else parallelism
+        tasks.append(
+            CompactionTask(
+                kind=TaskKind.SORT,
+                partition=unit.partition,
+                bucket=unit.bucket,
+                total_buckets=unit.total_buckets,
+                files=unit.files,
+                index_files=unit.index_files,
+                order=order,
+                range_count=max(1, wanted),
+            )
+        )
+    return tasks
+
+
+def ranges_of(store: TableStore, task: CompactionTask) -> str:
+    """The ranges of a sort, as text for `in_ranges`; reads the columns to sort by."""
+    assert task.order is not None
+    return sort_ranges(store, task.unit(), task.order, task.range_count).to_text()
+
+
+def run_task(store: TableStore, task: CompactionTask, commit_user: str) -> list[CommitMessage]:
+    """Carry a task out; what is to be committed. On an error all that was written is deleted."""
+    if task.kind is TaskKind.TAKE_UP:
+        waiting = PostponedPartition(partition=task.partition, files=task.files, buckets=task.total_buckets)
+        return take_up(store, [waiting], commit_user, full=task.full)
+    if task.kind is TaskKind.SORT:
+        if task.ranges is not None:
+            return [sort_range(store, task.unit(), SortRanges.from_text(task.ranges), task.range_number)]
+        assert task.order is not None
+        return [sort_unit(store, task.unit(), task.order)]
+    entries = [
+        ManifestEntry(
+            kind=FileKind.ADD,
+            partition=task.partition,
+            bucket=task.bucket,
+            total_buckets=task.total_buckets,
+            file=file,
+        )
+        for file in task.files
+    ]
+    indexes = [
+        IndexManifestEntry(kind=FileKind.ADD, partition=task.partition, bucket=task.bucket, file=file)
+        for file in task.index_files
+    ]
+    return compact_buckets(store, RestoredBuckets(None, entries, indexes), full=task.full)
+
+
+def _of_bucket(
+    store: TableStore,
+    restored: RestoredBuckets,
+    partition: bytes,
+    bucket: int,
+    *,
+    kind: TaskKind,
+    files: tuple[DataFileMeta, ...],
+) -> CompactionTask:
+    return CompactionTask(
+        kind=kind,
+        partition=partition,
+        bucket=bucket,
+        total_buckets=total_buckets(store, restored, partition),
+        files=files,
+        index_files=tuple(restored.index_files(partition, bucket)),
+    )
+
+
+def _take_up(waiting: PostponedPartition, *, full: bool) -> CompactionTask:
+    return CompactionTask(
+        kind=TaskKind.TAKE_UP,
+        partition=waiting.partition,
+        bucket=POSTPONE_BUCKET,
+        total_buckets=waiting.buckets,
+        files=waiting.files,
+        full=full,
+    )
+
+
+def _concatenations(
+    store: TableStore, restored: RestoredBuckets, partition: bytes, bucket: int, *, full: bool
+) -> Iterator[CompactionTask]:
+    # What a task is given it concatenates, as in a full compaction: the decision is made here.
+    groups = concatenated_groups(store, restored, partition, bucket, full=full)
+    if groups and restored.index_files(partition, bucket):
+        # The deletion vectors of a partition change together; which files are small is found again.
+        packs = [list(restored.files(partition, bucket))]
+    else:
+        # Two files of the target size, so that a pack never is a single file but at its end.
+        most = 2 * store.options.target_file_size_for(primary_key=False)
+        packs = [pack for group in groups for pack in pack_in_order(group, lambda f: f.file_size, most)]
+    for pack in packs:
+        if len(pack) > 1 or restored.index_files(partition, bucket):
+            yield _of_bucket(store, restored, partition, bucket, kind=TaskKind.CONCATENATE, files=tuple(pack))

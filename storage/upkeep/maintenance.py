@@ -1,0 +1,43 @@
+"""What follows a commit: automatic tags are made, and old snapshots, tags and consumers go; nothing of that in
+`write-only` tables.
+
+Source: documentation page `maintenance/manage-snapshots`, paimon-core's TableCommitImpl.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from datetime import datetime
+
+from interbed.storage.base.errors import InterbedError
+from interbed.storage.meta.snapshot.consumer import ConsumerManager
+from interbed.storage.meta.store import TableStore
+from interbed.storage.version.automatic_tags import create_automatic_tags
+from interbed.storage.version.changelog_expiry import expire_changelogs
+from interbed.storage.version.expire import SnapshotExpiry
+from interbed.storage.version.tag_deletion import expire_tags
+
+_log = logging.getLogger(__name__)
+
+
+def maintain(store: TableStore, clock: Callable[[], float] = time.time) -> None:
+    """Tag and expire what is due. The commit stands whatever becomes of this: failures are logged, and tried again
+    after the next commit.
+    """
+    if store.options.write_only:
+        return
+    try:
+        # Tags first: a snapshot that is due for one stays readable by it when it expires.
+        create_automatic_tags(store)
+        lifetime = store.options.consumer_expire_millis
+        if lifetime is not None:
+            # Before snapshots, which consumers keep.
+            ConsumerManager(store.file_io, store.paths).expire(int(clock() * 1000) - lifetime)
+        gone = SnapshotExpiry(store, clock=clock).run().snapshots
+        if store.options.changelog_outlives_snapshots:
+            expire_changelogs(store, clock)
+        # Whatever a tag keeps is only of importance when snapshots go, so tags are looked at then.
+        if gone and store.options.tag_time_expire_enabled:
+            expire_tags(store, datetime.fromtimestamp(clock()))
+    except (InterbedError, OSError) as error:
+        _log.warning("What follows a commit failed for %s: %s", store.location, error)

@@ -1,0 +1,170 @@
+"""Another number of buckets for a table, or for some of its partitions (documentation: maintenance/rescale-bucket).
+
+The visible rows of the partitions are written anew over the new buckets, as one sorted run each, and take the place of
+the old files in one OVERWRITE snapshot. For the whole table the option `bucket` is changed first, so that writers that
+were started before notice it when they commit. Older snapshots keep the old files.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from interbed.storage.base.errors import InvalidInputError, NotSupportedError
+from interbed.storage.commit.file_store_commit import FileStoreCommit
+from interbed.storage.commit.retry import RetryPolicy
+from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
+from interbed.storage.meta.manifest.entry import ManifestEntry
+from interbed.storage.meta.options.core import BUCKET
+from interbed.storage.meta.options.lsm import ChangelogProducer
+from interbed.storage.meta.schema.change import SetOption
+from interbed.storage.meta.store import TableStore
+from interbed.storage.read.table_read import TableRead
+from interbed.storage.scan.scan import TableScan
+from interbed.storage.scan.support import check_writable
+from interbed.storage.upkeep.compact_table import compact_table
+from interbed.storage.write.bucket.moved import as_compaction
+from interbed.storage.write.bucket_restore import NothingBefore
+from interbed.storage.write.commit_message import CommitMessage
+from interbed.storage.write.table_write import TableWrite
+
+_REWRITE = {
+    # What is rewritten was told and merged before: it goes to the highest level, and nothing is told again.
+    "write-only": "false",
+    "changelog-producer": "none",
+    "deletion-vectors.enabled": "false",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RescaleResult:
+    """What a rescale did: `snapshot_id` is None when all partitions had that number of buckets. Sizes in bytes."""
+
+    snapshot_id: int | None
+    bucket_num: int
+    partitions: int
+    files_before: int
+    files_after: int
+    bytes_before: int
+    bytes_after: int
+    rows: int
+
+    def __str__(self) -> str:
+        if self.snapshot_id is None:
+            return f"nothing to rescale to {self.bucket_num} bucket(s)"
+        return (
+            f"{self.partitions} partition(s) of {self.rows:,} rows now have {self.bucket_num} bucket(s) each: "
+            f"{self.files_before} files became {self.files_after} ({self.bytes_before:,} -> {self.bytes_after:,} "
+            f"bytes), snapshot {self.snapshot_id}"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as a JSON object."""
+        return asdict(self)
+
+
+def rescale_table(
+    store: TableStore,
+    commit_user: Callable[[], str],
+    bucket_num: int | None = None,
+    partitions: Sequence[Mapping[str, object]] | None = None,
+) -> RescaleResult:
+    """Spread the rows over `bucket_num` buckets (None: as many as the option `bucket` says) and commit that.
+
+    Without `partitions` those of the whole table, whose option `bucket` is changed with it; else those that match one
+    of the (partial) specifications, whose number may then differ from the option's. Rows that come meanwhile are not
+    lost: the work is redone. Raises NotSupportedError for a table without fixed or postponed buckets,
+    InvalidInputError for an impossible number, CommitConflictError when retries did not help. After an error the table
+    is as it was.
+    """
+    check_writable(store)
+    mode = bucket_mode(store.schema, store.options)
+    target = _target(store, mode, bucket_num)
+    before = store.schema.core.bucket
+    alters = partitions is None and mode is BucketMode.FIXED and target != before
+    if alters:
+        store.alter([SetOption(BUCKET, str(target))])
+    try:
+        return RetryPolicy.of(store.options).redo(lambda: _rescale(store, commit_user(), target, partitions))
+    except BaseException:
+        if alters:
+            store.alter([SetOption(BUCKET, str(before))])
+        raise
+
+
+def _target(store: TableStore, mode: BucketMode, bucket_num: int | None) -> int:
+    if mode not in (BucketMode.FIXED, BucketMode.POSTPONED):
+        ways = {
+            BucketMode.NONE: "it has no buckets",
+            BucketMode.DYNAMIC: "its buckets are dynamic; set 'dynamic-bucket.target-row-num', and overwrite it",
+            BucketMode.CROSS_PARTITION: "its buckets are dynamic; set 'dynamic-bucket.target-row-num'",
+        }
+        raise NotSupportedError(f"The table at {store.location} can't be rescaled: {ways[mode]}.")
+    if bucket_num is None:
+        if mode is BucketMode.POSTPONED:
+            raise InvalidInputError(
+                f"The table at {store.location} has postponed buckets; say how many its rows are to be spread over."
+            )
+        return store.schema.core.bucket
+    if bucket_num < 1:
+        raise InvalidInputError(f"Rows can't be spread over {bucket_num} buckets; give a positive number.")
+    return bucket_num
+
+
+def _rescale(
+    store: TableStore, commit_user: str, target: int, partitions: Sequence[Mapping[str, object]] | None
+) -> RescaleResult:
+    if store.schema.has_primary_key and store.options.changelog_producer in (
+        ChangelogProducer.LOOKUP,
+        ChangelogProducer.FULL_COMPACTION,
+    ):
+        # What was not told yet would not be told any more.
+        for spec in [None] if partitions is None else partitions:
+            compact_table(store.with_options({"write-only": "false"}), commit_user, partition=spec)
+    snapshot = store.snapshots.latest()
+    old = [] if snapshot is None else _old_files(store, snapshot.id, target, partitions)
+    messages: list[CommitMessage] = []
+    ids: list[int] = []
+    rows = 0
+    if snapshot is not None and old:
+        rewritten = store.with_buckets(target, _REWRITE)
+        chosen = {e.partition for e in old}
+        # Level 0 is read, too, where readers leave it out until it is compacted: none of its rows may be lost.
+        scan = TableScan(store, snapshot_id=snapshot.id, level_filter=lambda level: True)
+        splits = [s for s in scan.plan().splits if s.partition in chosen]
+        with TableWrite(rewritten, commit_user, NothingBefore) as write:
+            for batch in TableRead(store).to_reader(splits):
+                rows += batch.num_rows
+                write.write_arrow(batch)
+            if store.schema.has_primary_key:
+                write.compact_all()
+            messages = [_as_new(m) for m in as_compaction(store, write.prepare_commit())]
+        commit = FileStoreCommit(rewritten, commit_user, new_user=True)
+        ids = commit.replace_partitions(messages, chosen, read_at=snapshot.id)
+    new = [f for m in messages for f in m.new_files]
+    return RescaleResult(
+        snapshot_id=ids[-1] if ids else None,
+        bucket_num=target,
+        partitions=len({e.partition for e in old}),
+        files_before=len(old),
+        files_after=len(new),
+        bytes_before=sum(e.file.file_size for e in old),
+        bytes_after=sum(f.file_size for f in new),
+        rows=rows,
+    )
+
+
+def _old_files(
+    store: TableStore, snapshot_id: int, target: int, partitions: Sequence[Mapping[str, object]] | None
+) -> list[ManifestEntry]:
+    """The files of the partitions meant that have another number of buckets."""
+    found: dict[tuple[bytes, int, str], ManifestEntry] = {}
+    for spec in [None] if partitions is None else partitions:
+        for entry in TableScan(store, partition_filter=spec, snapshot_id=snapshot_id).entries():
+            if entry.total_buckets != target:
+                found[entry.partition, entry.bucket, entry.file.file_name] = entry
+    return list(found.values())
+
+
+def _as_new(message: CommitMessage) -> CommitMessage:
+    """A compaction's outcome as files that take the place of all others."""
+    return replace(message, new_files=message.compact_after, compact_after=())

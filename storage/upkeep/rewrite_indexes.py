@@ -1,0 +1,156 @@
+"""Indexes for files that there are: written, changed or taken away as the table's options say today, not the files.
+
+Each file's entry is replaced by one with other indexes, in a COMPACT snapshot; indexes that live in a file of their own
+get a new name, since older snapshots still name the old one. Source: paimon-core `index.FileIndexProcessor`.
+"""
+
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from interbed.storage.base.errors import CommitStateUnknownError, NotSupportedError
+from interbed.storage.commit.file_store_commit import FileStoreCommit
+from interbed.storage.files.file_index.api import INDEX_SUFFIX, FileIndexes
+from interbed.storage.files.file_index.writer import TableFileIndexWriter
+from interbed.storage.files.format.layout import DataFileLayout
+from interbed.storage.lsm.file_read import FileRead
+from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.store import TableStore
+from interbed.storage.scan.partition_filter import PartitionChoice
+from interbed.storage.scan.scan import TableScan
+from interbed.storage.scan.support import check_writable
+from interbed.storage.write.commit_message import CommitMessage
+
+_BATCH_ROWS = 65_536
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexRewrite:
+    """How many partitions and files have other indexes now, and the snapshot; None where nothing was to be done."""
+
+    partitions: int
+    files: int
+    snapshot_id: int | None
+
+
+def rewrite_file_indexes(store: TableStore, partition: PartitionChoice = None) -> IndexRewrite:
+    """Give the files of the partitions, or all, the indexes that new files get.
+
+    Each file's indexed columns are read once, in bounded memory. Raises NotSupportedError for indexes that pick rows of
+    a table with a primary key, CommitConflictError when another writer replaced a file meanwhile, and as a commit does;
+    after an error nothing is left.
+    """
+    chosen = files_to_index(store, partition)
+    messages = index_files(store, chosen)
+    try:
+        ids = FileStoreCommit(store, str(uuid.uuid4()), new_user=True).commit(messages) if messages else []
+    except CommitStateUnknownError:
+        raise
+    except BaseException:
+        delete_indexes(store, messages)
+        raise
+    return IndexRewrite(
+        partitions=len({m.partition for m in messages}), files=len(messages), snapshot_id=ids[-1] if ids else None
+    )
+
+
+def files_to_index(store: TableStore, partition: PartitionChoice = None) -> list[CommitMessage]:
+    """The files of the partitions, or all, each as a message that replaces it by nothing yet; for index_files.
+
+    Raises NotSupportedError for indexes that pick rows of a table with a primary key.
+    """
+    check_writable(store)
+    layout = DataFileLayout.of(store.schema, store.options)
+    if store.schema.has_primary_key and layout.file_indexes.picks_rows:
+        # Java Paimon 1.4.2 takes wrong values from delta pages when an index picks single rows of them.
+        raise NotSupportedError(
+            "Files of a table with a primary key get indexes other than bloom filters when they are written; compact "
+            "the table in full, which writes them anew."
+        )
+    return [
+        CommitMessage(
+            partition=entry.partition,
+            bucket=entry.bucket,
+            total_buckets=entry.total_buckets,
+            compact_before=(entry.file,),
+        )
+        for entry in TableScan(store, partition_filter=partition).entries()
+    ]
+
+
+def index_files(store: TableStore, chosen: Sequence[CommitMessage], *, prefix: str = "") -> list[CommitMessage]:
+    """Write the indexes of files that files_to_index chose; the messages to commit, of those that had others.
+
+    `prefix` begins the names of the files that are written; without one they are named after the data files. After an
+    error nothing is left.
+    """
+    rewriter = _Rewriter(store, DataFileLayout.of(store.schema, store.options), prefix)
+    try:
+        done = [replace(m, compact_after=(rewriter.indexed(m, m.compact_before[0]),)) for m in chosen]
+    except BaseException:
+        store.file_io.delete_quietly(rewriter.written)
+        raise
+    return [m for m in done if m.compact_after != m.compact_before]
+
+
+def delete_indexes(store: TableStore, messages: Sequence[CommitMessage]) -> None:
+    """Delete what index_files has written, which a commit leaves alone because it is beside files that were there."""
+    paths: list[str] = []
+    for message in messages:
+        (before,), (after,) = message.compact_before, message.compact_after
+        folder = _path(store, message, before).rpartition("/")[0]
+        paths += (f"{folder}/{name}" for name in after.extra_files if name not in before.extra_files)
+    store.file_io.delete_quietly(paths)
+
+
+def _path(store: TableStore, message: CommitMessage, file: DataFileMeta) -> str:
+    return file.path_in(store.paths.bucket_directory(message.partition, message.bucket))
+
+
+class _Rewriter:
+    """Makes indexes of one file after the other."""
+
+    def __init__(self, store: TableStore, layout: DataFileLayout, prefix: str) -> None:
+        self._store = store
+        self._prefix = prefix
+        self._spec = layout.file_indexes
+        wanted = {column.column for column in self._spec.columns}
+        self._fields = [field for field in store.schema.fields if field.name in wanted]
+        self._read = FileRead(store, self._fields)
+        self.written: list[str] = []
+
+    def indexed(self, place: CommitMessage, file: DataFileMeta) -> DataFileMeta:
+        """The file with its indexes of today; the file itself if they are the same."""
+        path = _path(self._store, place, file)
+        folder = path.rpartition("/")[0]
+        found = self._made(file, path)
+        before = [name for name in file.extra_files if name.endswith(INDEX_SUFFIX)]
+        others = tuple(name for name in file.extra_files if name not in before)
+        if found.file is None:
+            return replace(file, extra_files=others, embedded_file_index=found.embedded)
+        if len(before) == 1 and self._store.file_io.read_bytes(f"{folder}/{before[0]}") == found.file:
+            return file
+        name = self._name(file, is_first=not before)
+        self.written.append(f"{folder}/{name}")
+        with self._store.file_io.open_output(f"{folder}/{name}") as output:
+            output.write(found.file)
+        return replace(file, extra_files=(*others, name), embedded_file_index=None)
+
+    def _name(self, file: DataFileMeta, *, is_first: bool) -> str:
+        if is_first and not self._prefix:
+            return f"{file.file_name}{INDEX_SUFFIX}"
+        return f"{self._prefix or f'{file.file_name}-'}{uuid.uuid4().hex}{INDEX_SUFFIX}"
+
+    def _made(self, file: DataFileMeta, path: str) -> FileIndexes:
+        if not self._fields:
+            return FileIndexes()
+        writer = TableFileIndexWriter(self._spec)
+        for batch in self._batches(file, path):
+            writer.add(batch)
+        return writer.finish() or FileIndexes()
+
+    def _batches(self, file: DataFileMeta, path: str) -> Iterator[pa.RecordBatch]:
+        # All rows, also those that a deletion vector marks, because positions in the indexes count them.
+        return self._read.batches(file, path, batch_rows=_BATCH_ROWS)

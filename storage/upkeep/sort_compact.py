@@ -1,0 +1,176 @@
+"""Sort compaction: the rows of an append table's partitions are written anew in an order, as one COMPACT snapshot.
+
+All files of the chosen partitions are replaced by others of the target size, whose ranges of the order meet at their
+ends only. Source: documentation page `maintenance/dedicated-compaction`, sort compact. Paimon's jobs overwrite the
+partitions, and so lose what is appended meanwhile; here only a change of the same files conflicts.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from interbed.storage.base.errors import InvalidOptionError, NotSupportedError
+from interbed.storage.commit.file_store_commit import FileStoreCommit
+from interbed.storage.files.format.layout import DataFileLayout, DataFileNames
+from interbed.storage.files.format.writer import RollingFileWriter
+from interbed.storage.lsm.spill import SpillFiles
+from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
+from interbed.storage.meta.manifest.data_file import DataFileMeta, FileSource
+from interbed.storage.meta.store import TableStore
+from interbed.storage.scan.partition_filter import PartitionChoice
+from interbed.storage.scan.scan import TableScan
+from interbed.storage.scan.support import check_writable
+from interbed.storage.upkeep.compact_result import CompactionResult, PlannedCompaction, Progress, result_of
+from interbed.storage.write.commit_message import CommitMessage
+from interbed.storage.write.sort.external import ExternalSort, Rows
+from interbed.storage.write.sort.key import Sample, SortKey, is_curve
+from interbed.storage.write.sort.order import SortOrder
+from interbed.storage.write.sort.partition_rows import PartitionRows, SortUnit
+from interbed.storage.write.sort.ranges import RowsOfRange, SortRanges
+
+_LEAST_MEMORY = 1 << 20
+_LEAST_MAGNIFICATION = 20
+
+
+def sort_compact_table(
+    store: TableStore,
+    commit_user: str,
+    order: SortOrder,
+    *,
+    partition: PartitionChoice = None,
+    progress: Progress | None = None,
+) -> CompactionResult:
+    """Sort the rows of each chosen partition, one after the other, and commit it.
+
+    Raises NotSupportedError for a table with buckets, CommitConflictError when another writer replaced the same files
+    meanwhile, or deleted rows of them. After an error nothing is left of the compaction.
+    """
+    units = sort_units(store, partition)
+    messages: list[CommitMessage] = []
+    try:
+        for unit in units:
+            messages.append(sort_unit(store, unit, order))
+            if progress is not None:
+                progress(len(messages), len(units))
+    except BaseException:
+        FileStoreCommit(store, commit_user).abort(messages)
+        raise
+    if not messages:
+        return result_of(None, [])
+    ids = FileStoreCommit(store, commit_user, new_user=True).commit(messages)
+    return result_of(ids[-1] if ids else None, messages)
+
+
+def plan_sort_compaction(
+    store: TableStore, order: SortOrder, *, partition: PartitionChoice = None
+) -> list[PlannedCompaction]:
+    """What sort_compact_table would do now, partition by partition, without doing it."""
+    return [
+        PlannedCompaction(
+            partition=store.paths.partition_spec(unit.partition),
+            bucket=unit.bucket,
+            reason="sorting",
+            detail=str(order),
+            output_level=0,
+            files_rewritten=len(unit.files),
+            bytes_rewritten=sum(f.file_size for f in unit.files),
+            rows_rewritten=sum(f.row_count for f in unit.files),
+            files_moved=0,
+            runs_before=len(unit.files),
+            runs_after=1,
+        )
+        for unit in sort_units(store, partition)
+    ]
+
+
+def sort_units(store: TableStore, partition: PartitionChoice = None) -> list[SortUnit]:
+    """What there is to sort in the newest snapshot; raises NotSupportedError for a table with buckets."""
+    check_writable(store)
+    mode = bucket_mode(store.schema, store.options)
+    if mode is not BucketMode.NONE:
+        what = "has a primary key, which its files are sorted by" if store.schema.has_primary_key else "has buckets"
+        raise NotSupportedError(
+            f"The table at {store.location} {what}; a sort compaction takes append tables with 'bucket' = '-1'."
+        )
+    magnification = store.options.sort_sample_magnification
+    if magnification < _LEAST_MAGNIFICATION:
+        raise InvalidOptionError(
+            f"Option 'sort-compaction.local-sample.magnification' is {magnification}; a sort needs at least "
+            f"{_LEAST_MAGNIFICATION} rows for each range."
+        )
+    restored = TableScan(store, partition_filter=partition).restore_buckets()
+    return [
+        SortUnit(
+            partition=place[0],
+            bucket=place[1],
+            total_buckets=restored.total_buckets(place[0]) or store.options.bucket,
+            files=tuple(restored.files(*place)),
+            index_files=tuple(restored.index_files(*place)),
+        )
+        for place in restored.buckets()
+    ]
+
+
+def sort_unit(store: TableStore, unit: SortUnit, order: SortOrder) -> CommitMessage:
+    """Write a unit's rows anew, sorted; on an error the new files are deleted."""
+    rows = PartitionRows(store, unit, order.columns)
+    # A curve is drawn by a sample; an order needs one only if it is too large for memory.
+    sample = rows.sample() if is_curve(order) else None
+    key = SortKey(order) if sample is None else SortKey.of(order, sample)
+    return sorted_message(unit, _write_sorted(store, unit, key, rows, sample))
+
+
+def sort_ranges(store: TableStore, unit: SortUnit, order: SortOrder, ranges: int) -> SortRanges:
+    """Ranges in which the unit's rows can be sorted apart from each other."""
+    sample = PartitionRows(store, unit, order.columns).sample()
+    return SortRanges.of(SortKey.of(order, sample), sample, ranges)
+
+
+def sort_range(store: TableStore, unit: SortUnit, ranges: SortRanges, number: int) -> CommitMessage:
+    """Write one range of a unit's rows anew, sorted; the message of the first range replaces the unit's files.
+
+    On an error the new files are deleted.
+    """
+    rows = RowsOfRange(PartitionRows(store, unit, ranges.key.order.columns), ranges, number)
+    message = sorted_message(unit, _write_sorted(store, unit, ranges.key, rows, None))
+    return message if number == 0 else replace(message, compact_before=(), compact_deleted_index_files=())
+
+
+def _write_sorted(
+    store: TableStore, unit: SortUnit, key: SortKey, rows: Rows, sample: Sample | None
+) -> list[DataFileMeta]:
+    layout = DataFileLayout.of(store.schema, store.options)
+    memory = max(store.options.write_buffer_size, _LEAST_MEMORY)
+    with (
+        ExternalSort(key, SpillFiles.of_sort(store.options), memory=memory) as sorting,
+        new_files(store, unit, layout) as writer,
+    ):
+        for batch in sorting.sorted(rows, sample):
+            writer.write(pa.RecordBatch.from_arrays(batch.columns, schema=layout.arrow))
+        return writer.close()
+
+
+def new_files(store: TableStore, unit: SortUnit, layout: DataFileLayout) -> RollingFileWriter:
+    """The writer of the files that take the place of the unit's."""
+    return RollingFileWriter(
+        store.file_io,
+        store.paths.bucket_directory(unit.partition, unit.bucket),
+        DataFileNames(store.options.data_file_prefix),
+        layout,
+        level=0,
+        source=FileSource.COMPACT,
+        first_sequence=min(f.min_sequence_number for f in unit.files),
+    )
+
+
+def sorted_message(unit: SortUnit, after: Sequence[DataFileMeta]) -> CommitMessage:
+    """The unit's files replaced by others, which hold the same rows, and no index files any more."""
+    return CommitMessage(
+        partition=unit.partition,
+        bucket=unit.bucket,
+        total_buckets=unit.total_buckets,
+        compact_before=unit.files,
+        compact_after=tuple(after),
+        compact_deleted_index_files=unit.index_files,
+    )

@@ -1,0 +1,100 @@
+"""Compaction of a table with postponed buckets: waiting rows go to real buckets, where readers see them.
+
+A partition has as many buckets as it had when its rows were first taken up, at first `postpone.default-bucket-num`.
+The rows are replayed in the order in which their files were made, into writers of those buckets; the outcome is one
+COMPACT snapshot, with the changelog that the table's producer makes of it. Source: Paimon's postpone compaction jobs.
+"""
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from interbed.storage.base.errors import InvalidOptionError
+from interbed.storage.commit.file_store_commit import FileStoreCommit
+from interbed.storage.lsm.file_read import FileRead, block_rows
+from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.paths import POSTPONE_BUCKET
+from interbed.storage.meta.schema.table_schema import VALUE_KIND
+from interbed.storage.meta.store import TableStore
+from interbed.storage.scan.partition_filter import PartitionChoice
+from interbed.storage.scan.restore import RestoredBuckets
+from interbed.storage.scan.scan import TableScan
+from interbed.storage.write.bucket.moved import as_compaction
+from interbed.storage.write.commit_message import CommitMessage
+from interbed.storage.write.table_write import TableWrite
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostponedPartition:
+    """The files of a partition's waiting rows, in the order in which they are to be replayed."""
+
+    partition: bytes
+    files: tuple[DataFileMeta, ...]
+    buckets: int
+
+
+def postponed_partitions(
+    store: TableStore, restored: RestoredBuckets, partition: PartitionChoice = None
+) -> list[PostponedPartition]:
+    """The partitions with waiting rows, all or those chosen; `restored` tells of real buckets.
+
+    Raises InvalidOptionError for an impossible `postpone.default-bucket-num`.
+    """
+    default = store.options.postpone_default_bucket_num
+    if default < 1:
+        raise InvalidOptionError(f"Option 'postpone.default-bucket-num' takes a positive number, not {default}.")
+    waiting = TableScan(store, partition_filter=partition, buckets=[POSTPONE_BUCKET]).restore_buckets()
+    return [
+        PostponedPartition(
+            partition=key,
+            # Within a millisecond the order of the manifests stands, which is that of the writer.
+            files=tuple(sorted(waiting.files(key, bucket), key=lambda f: f.creation_time_millis)),
+            buckets=restored.total_buckets(key) or default,
+        )
+        for key, bucket in waiting.buckets()
+    ]
+
+
+def take_up(
+    store: TableStore, partitions: list[PostponedPartition], commit_user: str, *, full: bool
+) -> list[CommitMessage]:
+    """Write the waiting rows to real buckets and compact those, fully or as is due; messages of compaction.
+
+    On an error all that was written is deleted.
+    """
+    messages: list[CommitMessage] = []
+    try:
+        # A writer knows one number of buckets; mostly there is one for all partitions.
+        for buckets in sorted({p.buckets for p in partitions}):
+            chosen = [p for p in partitions if p.buckets == buckets]
+            messages += _taken_up(store.with_buckets(buckets, {"write-only": "false"}), chosen, commit_user, full=full)
+    except BaseException:
+        FileStoreCommit(store, commit_user).abort(messages)
+        raise
+    messages += [
+        CommitMessage(
+            partition=p.partition,
+            bucket=POSTPONE_BUCKET,
+            total_buckets=POSTPONE_BUCKET,
+            compact_before=p.files,
+        )
+        for p in partitions
+    ]
+    return messages
+
+
+def _taken_up(
+    store: TableStore, partitions: list[PostponedPartition], commit_user: str, *, full: bool
+) -> list[CommitMessage]:
+    reader = FileRead(store, store.schema.fields)
+    with TableWrite(store, commit_user) as write:
+        for waiting in partitions:
+            directory = store.paths.bucket_directory(waiting.partition, POSTPONE_BUCKET)
+            for file in waiting.files:
+                path = file.path_in(directory)
+                for batch in reader.batches(file, path, batch_rows=block_rows([file]), with_kind=True):
+                    kinds = batch.column(VALUE_KIND).cast(pa.int8())
+                    write.write_arrow(batch.select(list(store.schema.names)), kinds)
+        if full:
+            write.compact_all({p.partition for p in partitions})
+        return as_compaction(store, write.prepare_commit())

@@ -1,0 +1,264 @@
+"""Looking rows up by primary key: partition and bucket, key ranges of files, bloom filters, row groups, merge.
+
+The plan of a snapshot is kept, and so is what was decoded of files; a lookup of a key that lies in decoded row groups
+reads nothing but the snapshot's file.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.base.predicate.expr import Predicate
+from interbed.storage.base.row.binary_row import decode_rows, encode_rows
+from interbed.storage.base.types.arrow import fields_to_schema
+from interbed.storage.files.deletion.vector import DeletionVector
+from interbed.storage.lsm.file_read import FileRead
+from interbed.storage.lsm.key_words import row_ranks
+from interbed.storage.lsm.lookup.sorted_keys import SortedKeys
+from interbed.storage.lsm.merge_read import MergeRead, merge_function_for
+from interbed.storage.lsm.sorted_run import SortedRun
+from interbed.storage.meta.bucket_function import assign_buckets, bucket_function
+from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.snapshot.snapshot import Snapshot
+from interbed.storage.meta.store import TableStore
+from interbed.storage.read.deletions import deletions_in
+from interbed.storage.scan.scan import TableScan
+from interbed.storage.scan.split import DeletionFile
+from interbed.storage.scan.starting_point import starting_snapshot
+from interbed.storage.scan.support import check_readable
+from interbed.storage.views.point.cache import Recent
+from interbed.storage.views.point.files import FileLookup
+from interbed.storage.views.point.keys import key_batch
+
+Mask = npt.NDArray[np.bool_]
+Numbers = npt.NDArray[np.int64]
+KeyColumns = Sequence["pa.Array[Any]"]
+
+_PLANS = Recent(16)
+
+
+@dataclass(slots=True)
+class _Bucket:
+    """The visible files of one bucket. `least` and `greatest` are their first and last keys, by key column."""
+
+    directory: str
+    total_buckets: int
+    files: list[DataFileMeta]
+    least: KeyColumns
+    greatest: KeyColumns
+    deletion_files: Mapping[str, DeletionFile]
+    vectors: dict[str, DeletionVector | None] = field(default_factory=dict)
+
+    def path_of(self, file: DataFileMeta) -> str:
+        """Where a file lives."""
+        return file.path_in(self.directory)
+
+
+_Buckets = dict[bytes, dict[int, _Bucket]]
+
+
+class PointLookup:
+    """Looks keys up in one snapshot of a table, for rows of some columns (all when None)."""
+
+    def __init__(self, store: TableStore, columns: Sequence[str] | None = None) -> None:
+        schema = store.schema
+        names = schema.names if columns is None else tuple(columns)
+        for name in names:
+            if name not in schema.by_name:
+                raise InvalidInputError(f"The table has no column {name!r}; it has {', '.join(schema.names)}.")
+        self._store = store
+        self._names = names
+        self._keys = schema.trimmed_primary_keys
+        self._output = schema.fields_named(dict.fromkeys((*names, *self._keys)))
+        self._schema = fields_to_schema(schema.fields_named(names))
+
+    def rows(self, keys: Any) -> pa.Table:
+        """The rows of the keys in their order, without those that are not there; see `keys.key_batch` and Table.get.
+
+        Raises InvalidInputError and NotSupportedError for keys that are none, and what reading raises.
+        """
+        check_readable(self._store)
+        asked = key_batch(keys, self._store.schema)
+        snapshot = starting_snapshot(self._store)
+        if snapshot is None or not asked.num_rows:
+            return self._schema.empty_table()
+        plan = self._plan(snapshot)
+        parts: list[pa.RecordBatch] = []
+        places: list[Numbers] = []
+        for bucket, numbers in self._routed(plan, asked):
+            columns = [_taken(asked.column(k), numbers) for k in self._keys]
+            rows = self._look_up(bucket, columns)
+            if rows is None:
+                continue
+            found = SortedKeys([rows.column(k) for k in self._keys]).find(columns)
+            hit = found >= 0
+            parts.append(_rows_at(rows.select(list(self._names)), found[hit]))
+            places.append(numbers[hit])
+        if not parts:
+            return self._schema.empty_table()
+        table = pa.Table.from_batches(parts).cast(self._schema)
+        order = np.concatenate(places)
+        if (order[1:] < order[:-1]).any():
+            sorting: Any = pa.array(np.argsort(order, kind="stable"))
+            table = table.take(sorting)
+        return table
+
+    # -- where ------------------------------------------------------------------------------------------------------
+
+    def _plan(self, snapshot: Snapshot) -> _Buckets:
+        store = self._store
+        # The manifest list's name is in it, because a table of the same name may have taken the place of another.
+        name = (store.location, snapshot.id, snapshot.base_manifest_list, store.schema.id)
+        options = tuple(sorted(store.options.raw.items()))
+        plan: _Buckets = _PLANS.get((name, options), lambda: self._made_plan(snapshot))
+        return plan
+
+    def _made_plan(self, snapshot: Snapshot) -> _Buckets:
+        store = self._store
+        scan = TableScan(store, snapshot_id=snapshot.id)
+        deletions = scan.deletions_of(snapshot)
+        plan: _Buckets = {}
+        for entry in scan.visible_entries(snapshot):
+            buckets = plan.setdefault(entry.partition, {})
+            bucket = buckets.get(entry.bucket)
+            if bucket is None:
+                bucket = buckets[entry.bucket] = _Bucket(
+                    directory=store.paths.bucket_directory(entry.partition, entry.bucket),
+                    total_buckets=entry.total_buckets,
+                    files=[],
+                    least=(),
+                    greatest=(),
+                    deletion_files=deletions.get((entry.partition, entry.bucket), {}),
+                )
+            bucket.files.append(entry.file)
+        types = store.schema.key_types
+        for bucket in (b for buckets in plan.values() for b in buckets.values()):
+            bucket.least = decode_rows([f.min_key for f in bucket.files], types)
+            bucket.greatest = decode_rows([f.max_key for f in bucket.files], types)
+        return plan
+
+    def _routed(self, plan: _Buckets, asked: pa.RecordBatch) -> Iterator[tuple[_Bucket, Numbers]]:
+        """The buckets that can have some of the keys, with the numbers of those."""
+        for partition, numbers in self._partitions(plan, asked):
+            buckets = plan.get(partition, {})
+            total = next((b.total_buckets for b in buckets.values()), 0)
+            if total < 1:
+                # The bucket of a key is noted elsewhere; key ranges and filters tell most buckets apart as well.
+                yield from ((bucket, numbers) for bucket in buckets.values())
+                continue
+            schema = self._store.schema
+            fields = schema.fields_named(schema.bucket_keys)
+            columns = [_taken(asked.column(f.name), numbers) for f in fields]
+            assigned = assign_buckets(columns, [f.type for f in fields], total, bucket_function(schema.core))
+            for number in np.unique(assigned).tolist():
+                if number in buckets:
+                    yield buckets[number], numbers[assigned == number]
+
+    def _partitions(self, plan: _Buckets, asked: pa.RecordBatch) -> Iterator[tuple[bytes, Numbers]]:
+        schema = self._store.schema
+        everything = np.arange(asked.num_rows)
+        if not set(schema.partition_keys) <= set(schema.primary_keys):
+            # The key says nothing of the partition.
+            yield from ((partition, everything) for partition in plan)
+            return
+        if not schema.partition_keys:
+            yield from ((partition, everything) for partition in list(plan)[:1])
+            return
+        rows = encode_rows([asked.column(f.name) for f in schema.partition_fields], schema.partition_types)
+        places: dict[bytes, list[int]] = {}
+        # Partitions are bytes, and what is found by them is a directory's files: a dictionary is the index there is.
+        for number, partition in enumerate(rows):
+            places.setdefault(partition, []).append(number)
+        yield from ((partition, np.array(numbers)) for partition, numbers in places.items())
+
+    # -- what -------------------------------------------------------------------------------------------------------
+
+    def _look_up(self, bucket: _Bucket, keys: KeyColumns) -> pa.RecordBatch | None:
+        """The merged rows of the keys in one bucket, in key order; None without any."""
+        merge = MergeRead(self._store, self._output, merge_function_for(self._store, drop_deletes=True))
+        columns = merge.fields
+        files = FileLookup(self._store, FileRead(self._store, columns), columns)
+        found: dict[str, pa.RecordBatch] = {}
+        runs: list[SortedRun] = []
+        for file, chosen in _in_range(bucket, keys):
+            hits = files.find(file, bucket.path_of(file), [_taken(k, chosen) for k in keys])
+            rows = None if hits is None else hits.rows
+            vector = self._vector(bucket, file)
+            if hits is not None and rows is not None and vector is not None:
+                kept: Any = pa.array(~vector.contains(hits.positions))
+                rows = rows.filter(kept)
+            if rows is not None and rows.num_rows:
+                found[file.file_name] = rows
+                runs.append(SortedRun(files=(file,)))
+        if not runs:
+            return None
+        merged = list(merge.section(runs, bucket.path_of, source=_Found(found)))
+        if not merged:
+            return None
+        joined: Any = merged[0] if len(merged) == 1 else pa.concat_batches(merged)  # type: ignore[attr-defined]
+        rows_of_keys: pa.RecordBatch = joined
+        return rows_of_keys
+
+    def _vector(self, bucket: _Bucket, file: DataFileMeta) -> DeletionVector | None:
+        if file.file_name not in bucket.deletion_files:
+            return None
+        if file.file_name not in bucket.vectors:
+            bucket.vectors[file.file_name] = deletions_in(self._store.file_io, bucket.deletion_files)(file)
+        return bucket.vectors[file.file_name]
+
+
+class _Found:
+    """The rows that were found in each file, for a merge that would read the file."""
+
+    def __init__(self, rows: Mapping[str, pa.RecordBatch]) -> None:
+        self._rows = rows
+
+    def batches(
+        self,
+        file: DataFileMeta,
+        path: str,
+        *,
+        batch_rows: int,
+        predicate: Predicate | None = None,
+        with_sequence: bool = False,
+        with_kind: bool = False,
+        use_threads: bool = False,
+        deleted: DeletionVector | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """See RowSource."""
+        yield self._rows[file.file_name]
+
+
+def _in_range(bucket: _Bucket, keys: KeyColumns) -> Iterator[tuple[DataFileMeta, Numbers]]:
+    """The files whose key range has some of the keys, with the numbers of those, each key once."""
+    files, count = len(bucket.files), len(keys[0])
+    joined: list[Any] = [
+        pa.concat_arrays([low, high, key if key.type == low.type else key.cast(low.type)])
+        for low, high, key in zip(bucket.least, bucket.greatest, keys, strict=True)
+    ]
+    ranks = row_ranks(joined).values
+    asked = ranks[2 * files :]
+    once = np.unique(asked, return_index=True)[1] if count > 1 else np.zeros(1, np.int64)
+    asked = asked[once]
+    for i, file in enumerate(bucket.files):
+        inside = (asked >= ranks[i]) & (asked <= ranks[files + i])
+        if inside.any():
+            yield file, once[inside]
+
+
+def _rows_at(rows: pa.RecordBatch, places: Numbers) -> pa.RecordBatch:
+    numbers: Any = pa.array(places)
+    return rows.take(numbers)
+
+
+def _taken(column: "pa.Array[Any]", numbers: Numbers) -> "pa.Array[Any]":
+    if len(numbers) == len(column) and len(numbers) == 1:
+        return column
+    indices: Any = pa.array(numbers)
+    taken: pa.Array[Any] = column.take(indices)
+    return taken

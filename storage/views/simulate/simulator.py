@@ -1,0 +1,214 @@
+"""Universal compaction over a workload, without I/O: the same strategy and the same units as a writer's, on numbers.
+
+After each commit the writer's compaction gets its turn (every so many commits, if asked for), as it does in a table:
+one pick, carried out at once. Above `num-sorted-run.stop-trigger` the writer waits, which is a turn out of order.
+"""
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any
+
+import numpy as np
+
+from interbed.storage.base.errors import InvalidInputError, InvalidOptionError
+from interbed.storage.lsm.compact.strategy import Moment, UniversalStrategy, pick_full
+from interbed.storage.lsm.compact.unit import UpgradeRule, plan_unit
+from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.options.core import CoreOptions
+from interbed.storage.meta.options.lsm import MergeEngine
+from interbed.storage.views.simulate.bucket import KEY_TYPES, SimulatedBucket
+from interbed.storage.views.simulate.simulation import Simulation
+from interbed.storage.views.simulate.steps import SimulatedCompaction, Step
+from interbed.storage.views.simulate.workload import CommitRows, Numbers, Workload
+
+SAMPLED_KEYS = 1024
+"""Live keys by which the read amplification is measured at each commit."""
+_ALMOST = 0.9
+"""How alike two names are for one to be taken for a slip of the other, from 0 to 1."""
+_MILLIS_PER_HOUR = 3_600_000
+
+
+def simulate(
+    workload: Workload, options: Mapping[str, str] | None = None, *, compact_every: int = 1, label: str = ""
+) -> Simulation:
+    """What a table with those options would go through.
+
+    Follows the options of compaction, levels, file sizes and the write buffer; a row takes as many bytes in the buffer
+    as in a file. `compact_every` is the number of commits between two turns of the compaction. The lookups, changelogs
+    and deletion vectors of tables that have them are not counted. Raises InvalidOptionError and InvalidInputError.
+    """
+    core = _checked(options or {})
+    if compact_every < 1:
+        raise InvalidInputError(f"Compaction gets its turn every so many commits, at least 1, not {compact_every}.")
+    simulator = _Simulator(workload, core, compact_every)
+    steps = tuple(simulator.step(number, rows) for number, rows in enumerate(workload.batches(), start=1))
+    return Simulation(
+        label=label,
+        workload=workload,
+        options=dict(options or {}),
+        compact_every=compact_every,
+        compaction_trigger=core.compaction_trigger,
+        stop_trigger=core.stop_trigger,
+        steps=steps,
+        compactions=tuple(simulator.compactions),
+    )
+
+
+class _Noting(dict[str, str]):
+    """A map that notes which keys it was asked for."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        super().__init__(given)
+        self.asked: set[str] = set()
+
+    def get(self, key: str, default: Any = None) -> Any:
+        self.asked.add(key)
+        return super().get(key, default)
+
+    def __contains__(self, key: object) -> bool:
+        self.asked.add(str(key))
+        return super().__contains__(key)
+
+
+def _checked(options: Mapping[str, str]) -> CoreOptions:
+    """The options; InvalidOptionError for a name that is almost that of one, for it would make no difference.
+
+    Other names may be options of something else than compaction.
+    """
+    noting = _Noting(options)
+    CoreOptions(noting).check()
+    for key in options:
+        like = [] if key in noting.asked else get_close_matches(key, noting.asked, 1, _ALMOST)
+        if like:
+            raise InvalidOptionError(f"There is no option '{key}'; is '{like[0]}' meant?")
+    return CoreOptions(dict(options))
+
+
+class _Simulator:
+    """One run: the bucket, what is alive, and what was written so far."""
+
+    def __init__(self, workload: Workload, options: CoreOptions, compact_every: int) -> None:
+        self.compactions: list[SimulatedCompaction] = []
+        self._workload = workload
+        self._options = options
+        self._every = compact_every
+        self._strategy = UniversalStrategy.of(options)
+        target = options.target_file_size_for(primary_key=True)
+        self._small_file_bytes = int(target * options.small_file_ratio)
+        self._flush_rows = max(1, options.write_buffer_size // workload.row_bytes)
+        self._bucket = SimulatedBucket(
+            num_levels=options.num_levels, row_bytes=workload.row_bytes, file_bytes=max(1, target)
+        )
+        self._live = np.zeros(0, np.bool_)
+        self._random = np.random.default_rng((workload.seed, 1))
+        self._last_full_millis: int | None = None
+        self._passed_over = 0
+        self._flushed = self._compacted = self._given = 0
+
+    def step(self, number: int, rows: CommitRows) -> Step:
+        """One commit, and the compaction after it."""
+        workload = self._workload
+        now = (number - 1) * workload.interval_millis
+        waited = self._write(number, rows, now)
+        self._note_live(rows)
+        delta_commits = self._options.full_compaction_delta_commits
+        if delta_commits is not None and number % max(1, delta_commits) == 0:
+            self._compact(number, now, full=True)
+        levels = self._bucket.levels
+        live_rows = int(self._live.sum())
+        live_bytes = live_rows * workload.row_bytes
+        return Step(
+            commit=number,
+            runs=len(levels.runs),
+            files=len(levels.files),
+            total_bytes=levels.byte_size,
+            live_bytes=live_bytes,
+            given_bytes=self._given,
+            flushed_bytes=self._flushed,
+            compacted_bytes=self._compacted,
+            read_amplification=self._bucket.runs_met(self._sample(live_rows)),
+            waited=waited,
+        )
+
+    def _write(self, number: int, rows: CommitRows, now: int) -> bool:
+        """Flush the rows, a buffer at a time; whether the writer waited for a compaction."""
+        waited = False
+        positions = self._workload.positions(rows.keys)
+        for start in range(0, len(positions), self._flush_rows):
+            end = start + self._flush_rows
+            self._flushed += self._bucket.flush(positions[start:end], rows.deletes[start:end], now_millis=now)
+            turn = number % self._every == 0
+            stopped = len(self._bucket.levels.runs) > self._options.stop_trigger
+            if turn or stopped:
+                self._compact(number, now)
+            waited |= stopped
+        self._given += len(positions) * self._workload.row_bytes
+        return waited
+
+    def _compact(self, number: int, now: int, *, full: bool = False) -> None:
+        levels = self._bucket.levels
+        moment = Moment(
+            now_millis=now,
+            hour=now // _MILLIS_PER_HOUR % 24,
+            last_full_millis=self._last_full_millis,
+            passed_over=self._passed_over,
+        )
+        if full:
+            pick = pick_full(levels)
+        else:
+            pick = self._strategy.pick(levels, moment)
+            self._passed_over = self._strategy.passed_over_after(pick, moment)
+        if pick is None:
+            return
+        if len(pick.runs) == len(levels.runs):
+            self._last_full_millis = now
+        unit = plan_unit(
+            pick,
+            levels,
+            KEY_TYPES,
+            small_file_bytes=self._small_file_bytes,
+            rule=lambda file, level: self._upgrade_rule(file, level, levels.max_level),
+            deletion_vectors=self._options.deletion_vectors_enabled,
+            rewrite_all=self._options.force_rewrite_all_files,
+        )
+        if unit is None:
+            return
+        cost = self._bucket.compact(unit, now_millis=now)
+        self._compacted += cost.bytes_written
+        self.compactions.append(
+            SimulatedCompaction(
+                commit=number,
+                reason=pick.reason,
+                detail=pick.detail,
+                output_level=pick.output_level,
+                runs_merged=len(pick.runs),
+                runs_left=len(self._bucket.levels.runs),
+                files_rewritten=cost.files_rewritten,
+                files_moved=cost.files_moved,
+                bytes_read=cost.bytes_read,
+                bytes_written=cost.bytes_written,
+            )
+        )
+
+    def _upgrade_rule(self, file: DataFileMeta, level: int, max_level: int) -> UpgradeRule:
+        """As LookupCompactionChanges has it: rows of level 0 that are not whole yet are written anew."""
+        options = self._options
+        if file.level != 0 or not options.needs_lookup:
+            return UpgradeRule.PLAIN
+        alone = options.merge_engine is MergeEngine.DEDUPLICATE and not options.sequence_fields
+        deletes = options.deletion_vectors_enabled and file.delete_row_count != 0
+        return UpgradeRule.REWRITE if deletes or not (alone or level == max_level) else UpgradeRule.PLAIN
+
+    def _note_live(self, rows: CommitRows) -> None:
+        known = int(rows.keys.max()) + 1
+        if known > len(self._live):
+            self._live = np.concatenate([self._live, np.zeros(known - len(self._live), np.bool_)])
+        # Where a key occurs several times the last assignment stays, as the last row does.
+        self._live[rows.keys] = ~rows.deletes
+
+    def _sample(self, live_rows: int) -> Numbers:
+        """Positions of some of the live keys, in order."""
+        if not live_rows:
+            return np.empty(0, np.int64)
+        keys = np.flatnonzero(self._live)[self._random.integers(0, live_rows, SAMPLED_KEYS)]
+        return np.sort(self._workload.positions(keys.astype(np.int64)))

@@ -1,0 +1,127 @@
+"""What a simulated writer commits: rows of keys, as numbers, commit by commit.
+
+Keys are numbered in the order of their first insert. Which numbers an update hits is the distribution's matter; where a
+key lies among the others is that of the insert order.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from interbed.storage.base.errors import InvalidInputError
+
+Numbers = npt.NDArray[np.int64]
+
+
+class KeyDistribution(StrEnum):
+    """Which of the existing keys are updated and deleted."""
+
+    UNIFORM = "uniform"
+    """All alike."""
+    ZIPF = "zipf"
+    """By Zipf's law, the oldest keys most often."""
+    LATEST = "latest"
+    """By Zipf's law, the newest keys most often."""
+
+
+class InsertOrder(StrEnum):
+    """Where new keys lie in key order."""
+
+    RANDOM = "random"
+    """Anywhere, as those of UUIDs or hashes."""
+    ASCENDING = "ascending"
+    """After all others, as those of counters and times."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitRows:
+    """The rows of one commit in the order in which they are written: key numbers, and which rows delete."""
+
+    keys: Numbers
+    deletes: npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """Commits of `rows` rows of `row_bytes` bytes each, `interval_millis` apart, into one bucket.
+
+    `update_ratio` and `delete_ratio` are the parts of the rows that hit existing keys; the others are new ones. The
+    same seed gives the same rows. Raises InvalidInputError for figures that make no workload.
+    """
+
+    commits: int = 200
+    rows: int = 10_000
+    row_bytes: int = 100
+    update_ratio: float = 0.5
+    delete_ratio: float = 0.0
+    distribution: KeyDistribution = KeyDistribution.UNIFORM
+    zipf_exponent: float = 0.99
+    insert_order: InsertOrder = InsertOrder.RANDOM
+    interval_millis: int = 60_000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("commits", "rows", "row_bytes"):
+            if getattr(self, name) < 1:
+                raise InvalidInputError(f"A workload has {name} of at least 1, not {getattr(self, name)}.")
+        if self.interval_millis < 0 or self.seed < 0:
+            raise InvalidInputError("The interval of a workload's commits and its seed are not negative.")
+        parts = (self.update_ratio, self.delete_ratio, self.update_ratio + self.delete_ratio)
+        if not all(0 <= part <= 1 for part in parts):
+            raise InvalidInputError(
+                f"The parts of rows that update ({self.update_ratio}) and delete ({self.delete_ratio}) are from 0 to 1,"
+                f" also together."
+            )
+        if not 0 <= self.zipf_exponent <= 10:
+            raise InvalidInputError(f"The exponent of Zipf's law is from 0 to 10, not {self.zipf_exponent}.")
+
+    def batches(self) -> Iterator[CommitRows]:
+        """The commits, one after the other."""
+        random = np.random.default_rng(self.seed)
+        known = 0
+        for _ in range(self.commits):
+            dice = random.random(self.rows)
+            deletes = dice < self.delete_ratio
+            existing = dice < self.delete_ratio + self.update_ratio
+            if known == 0:
+                # There is nothing yet to update or to delete.
+                deletes[:] = existing[:] = False
+            keys = np.empty(self.rows, np.int64)
+            keys[existing] = self._existing(random, int(existing.sum()), known)
+            fresh = self.rows - int(existing.sum())
+            keys[~existing] = np.arange(known, known + fresh)
+            known += fresh
+            yield CommitRows(keys=keys, deletes=deletes)
+
+    def positions(self, keys: Numbers) -> Numbers:
+        """Where keys lie: distinct numbers that order as the keys do."""
+        if self.insert_order is InsertOrder.ASCENDING:
+            return keys
+        return _scattered(keys)
+
+    def _existing(self, random: np.random.Generator, count: int, known: int) -> Numbers:
+        if self.distribution is KeyDistribution.UNIFORM:
+            return random.integers(0, max(known, 1), count)
+        ranks = _zipf_ranks(random.random(count), known, self.zipf_exponent)
+        return ranks if self.distribution is KeyDistribution.ZIPF else known - 1 - ranks
+
+
+def _zipf_ranks(uniform: npt.NDArray[np.float64], count: int, exponent: float) -> Numbers:
+    """Ranks from 0 to count - 1 by Zipf's law, from uniform numbers: the inverse of the law's continuous form."""
+    if abs(exponent - 1) < 1e-6:
+        values = (count + 1.0) ** uniform
+    else:
+        power = 1 - exponent
+        values = (uniform * ((count + 1.0) ** power - 1) + 1) ** (1 / power)
+    return np.clip(values.astype(np.int64) - 1, 0, max(count - 1, 0))
+
+
+def _scattered(keys: Numbers) -> Numbers:
+    """Distinct numbers all over the range of int64: the finaliser of SplitMix64, which maps one to one."""
+    word = keys.astype(np.uint64)
+    word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    word = (word ^ (word >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return (word ^ (word >> np.uint64(31))).view(np.int64)

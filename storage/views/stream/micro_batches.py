@@ -1,0 +1,217 @@
+"""A stream as micro-batches: from a position in it to the next one, in steps as large as limits allow.
+
+The caller keeps the positions; planning a step again gives the same splits, whatever the limits are by then. A step is
+counted in units that no option moves: the files of an append table, the splits of a table with a primary key. A
+snapshot may be read in several steps. Source: documentation page `spark/structured-streaming`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from interbed.storage.base.errors import InvalidInputError, NotSupportedError, SnapshotNotFoundError
+from interbed.storage.meta.store import TableStore
+from interbed.storage.scan.plan import Plan
+from interbed.storage.scan.split import Split
+from interbed.storage.views.stream.position import NOTHING_READ, StreamPosition
+from interbed.storage.views.stream.stream_scan import StreamScan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchLimits:
+    """At most so many files, bytes and rows (before merging) in a step, but at least one unit; None for any.
+
+    With fewer than `min_rows` there is no step at all.
+    """
+
+    files: int | None = None
+    size: int | None = None
+    rows: int | None = None
+    min_rows: int | None = None
+
+    def __post_init__(self) -> None:
+        for what, value in (("files", self.files), ("bytes", self.size), ("rows", self.rows), ("rows", self.min_rows)):
+            if value is not None and value < 1:
+                raise InvalidInputError(f"A limit of a stream is one or more {what}, not {value}.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Unit:
+    """What is read in one step or not at all; `origin` numbers the split that it is of within its snapshot."""
+
+    position: StreamPosition
+    origin: int
+    split: Split
+
+
+class MicroBatches:
+    """Plans the steps of one stream of a table; keeps no state. Errors are those of StreamScan.plan, and
+    NotSupportedError when the table's columns have changed since the store was opened.
+    """
+
+    def __init__(self, store: TableStore) -> None:
+        self._store = store
+
+    def start(self) -> StreamPosition:
+        """Where the stream begins now, by `scan.mode`, `consumer-id` and what goes with them."""
+        start = StreamScan(self._store).starting_point()
+        if start is None:
+            # Whatever comes first is new to a stream of an empty table.
+            return StreamPosition(snapshot_id=self._store.options.scan_snapshot_id or 1)
+        if start.full is not None:
+            return StreamPosition(snapshot_id=start.full, full=True)
+        return StreamPosition(snapshot_id=start.next_snapshot)
+
+    def newest(self) -> int | None:
+        """The newest snapshot now, for a stream that is to end there."""
+        return self._store.snapshots.latest_id()
+
+    def advance(
+        self, after: StreamPosition, limits: BatchLimits | None = None, *, last_snapshot: int | None = None
+    ) -> StreamPosition | None:
+        """Where the step after the position ends; None when there is nothing, or not enough, to read.
+
+        Snapshots after `last_snapshot` are left for later.
+        """
+        limits = limits or BatchLimits()
+        end: StreamPosition | None = None
+        files = size = rows = 0
+        units = self._units(after, last_snapshot)
+        while True:
+            try:
+                unit = next(units, None)
+            except NotSupportedError:
+                # What comes before the change can still be read.
+                if end is None:
+                    raise
+                return end
+            if unit is None:
+                break
+            # What an overwrite took away is read, too.
+            files += len(unit.split.files) + len(unit.split.before or ())
+            size += unit.split.byte_size
+            rows += unit.split.row_count
+            over = (
+                (limits.files is not None and files > limits.files)
+                or (limits.size is not None and size > limits.size)
+                or (limits.rows is not None and rows > limits.rows)
+            )
+            if over and end is not None:
+                return end
+            end = unit.position
+        if limits.min_rows is not None and rows < limits.min_rows:
+            return None
+        return end
+
+    def splits(self, after: StreamPosition, end: StreamPosition) -> list[Split]:
+        """What the step from one position to another reads; raises SnapshotNotFoundError when that is not there."""
+        if end.order <= after.order:
+            if end.order == after.order:
+                return []
+            raise self._lost(after, end)
+        found: list[_Unit] = []
+        for unit in self._units(after, end.snapshot_id):
+            if unit.position.order > end.order:
+                break
+            found.append(unit)
+        if not found or found[-1].position.order != end.order:
+            raise self._lost(after, end)
+        self._check_same(end, found[-1].position)
+        return _joined(found)
+
+    def commit(self, end: StreamPosition) -> None:
+        """Note with the table's consumer, if the stream has one, that the position was passed for good.
+
+        A snapshot that is read in part is kept; the rows of a whole snapshot only once all of them are read, since a
+        consumer always goes on with changes.
+        """
+        scan = StreamScan(self._store)
+        if end.is_complete:
+            scan.notify_checkpoint_complete(end.snapshot_id + 1)
+        elif not end.full:
+            scan.notify_checkpoint_complete(end.snapshot_id)
+
+    def _units(self, after: StreamPosition, last_snapshot: int | None) -> Iterator[_Unit]:
+        """The units after a position, in their order, up to a snapshot (None: to the newest)."""
+        scan = StreamScan(self._store)
+        if after.is_complete:
+            scan.restore(after.snapshot_id + 1)
+        else:
+            scan.restore(after.snapshot_id, full=after.full)
+        while True:
+            upcoming = scan.upcoming()
+            if last_snapshot is not None and upcoming is not None and upcoming > last_snapshot:
+                return
+            plan = scan.plan()
+            if plan is None:
+                return
+            units = self._units_of(plan, full=after.full and upcoming == after.snapshot_id)
+            if plan.snapshot_id == after.snapshot_id and not after.is_complete:
+                if units:
+                    self._check_same(after, units[-1].position)
+                units = units[after.index + 1 :]
+            if units and last_snapshot is not None and units[0].position.snapshot_id > last_snapshot:
+                return
+            if units:
+                self._check_columns(plan)
+            yield from units
+
+    def _units_of(self, plan: Plan, *, full: bool) -> list[_Unit]:
+        assert plan.snapshot_id is not None
+        pieces = [(n, piece) for n, split in enumerate(plan.splits) for piece in self._pieces(split)]
+        return [
+            _Unit(
+                position=StreamPosition(snapshot_id=plan.snapshot_id, index=index, full=full, total=len(pieces)),
+                origin=origin,
+                split=piece,
+            )
+            for index, (origin, piece) in enumerate(pieces)
+        ]
+
+    def _pieces(self, split: Split) -> list[Split]:
+        if self._store.schema.has_primary_key or split.before is not None:
+            return [split]
+        return [replace(split, files=(file,)) for file in split.files]
+
+    def _check_same(self, known: StreamPosition, planned: StreamPosition) -> None:
+        if known.index != NOTHING_READ and known.total is not None and known.total != planned.total:
+            raise InvalidInputError(
+                f"The stream of {self._store.location} stands in the middle of snapshot {known.snapshot_id}, at part "
+                f"{known.index + 1} of {known.total}, but the snapshot is read in {planned.total} parts now. Give the "
+                "options that the stream was started with ('source.split.target-size' above all), or start it anew."
+            )
+
+    def _check_columns(self, plan: Plan) -> None:
+        schema = self._store.schema
+        if plan.schema_id <= schema.id:
+            return
+        if self._store.schemas.schema(plan.schema_id).fields != schema.fields:
+            raise NotSupportedError(
+                f"The columns of the table at {self._store.location} were changed: snapshot {plan.snapshot_id} has "
+                f"schema {plan.schema_id}, the stream reads by schema {schema.id}. Start the query again, from its "
+                "checkpoint, to go on with the new columns."
+            )
+
+    def _lost(self, after: StreamPosition, end: StreamPosition) -> SnapshotNotFoundError:
+        return SnapshotNotFoundError(
+            f"The stream of {self._store.location} has to read again from {after.to_json()} to {end.to_json()}, which "
+            "the table does not have any more: it was made anew or rolled back meanwhile. Start the stream anew."
+        )
+
+
+def _joined(units: list[_Unit]) -> list[Split]:
+    """The splits of the units; neighbours of one split are put together again."""
+    splits: list[Split] = []
+    last: _Unit | None = None
+    for unit in units:
+        whole = last is not None and (
+            last.position.snapshot_id,
+            last.origin,
+            last.split.partition,
+            last.split.bucket,
+        ) == (unit.position.snapshot_id, unit.origin, unit.split.partition, unit.split.bucket)
+        if whole:
+            splits[-1] = replace(splits[-1], files=(*splits[-1].files, *unit.split.files))
+        else:
+            splits.append(unit.split)
+        last = unit
+    return splits

@@ -1,0 +1,114 @@
+"""Where a stream starts: option `scan.mode` and what goes with it.
+
+A stream begins either with the rows of one snapshot and goes on with the changes after it, or with the changes of some
+snapshot. Source: documentation page `maintenance/configurations` and the starting scanners of paimon-core.
+"""
+
+from dataclasses import dataclass, replace
+
+from interbed.storage.base.errors import InvalidOptionError, SnapshotNotFoundError
+from interbed.storage.meta.options.stream import SCAN_MODE, SCAN_SNAPSHOT_ID, StartupMode
+from interbed.storage.meta.snapshot.changelog import ChangelogManager, earliest_changes
+from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID
+from interbed.storage.meta.store import TableStore
+from interbed.storage.scan.starting_point import compacted_snapshot, files_since, first_since_creation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamStart:
+    """`full` is the snapshot whose rows come first, None for none; `next_snapshot` the first whose changes follow.
+
+    Of those rows only those of files come that were made since `files_since`, in milliseconds since the epoch.
+    """
+
+    next_snapshot: int
+    full: int | None = None
+    files_since: int | None = None
+
+    @staticmethod
+    def with_rows_of(snapshot_id: int) -> "StreamStart":
+        """A stream that begins with the rows of a snapshot."""
+        return StreamStart(next_snapshot=snapshot_id + 1, full=snapshot_id)
+
+
+def stream_start(store: TableStore, *, was_empty: bool) -> StreamStart | None:
+    """Where a stream with the table's options starts now; None while the table has no snapshot.
+
+    `was_empty` says that the table had no snapshot when the stream was asked before. Raises InvalidOptionError for
+    modes that are for batch reads only, SnapshotNotFoundError.
+    """
+    mode = store.options.startup_mode
+    start = _START.get(mode)
+    if start is None:
+        raise InvalidOptionError(f"'{SCAN_MODE}' = '{mode}' is for batch reads; a stream can't start there.")
+    if store.snapshots.latest_id() is None:
+        return None
+    return start(store, was_empty)
+
+
+def start_at(store: TableStore, snapshot_id: int) -> StreamStart | None:
+    """A stream of the changes from that snapshot on, or from the oldest there is; None while there is none."""
+    oldest = earliest_changes(store)
+    return None if oldest is None else StreamStart(next_snapshot=max(snapshot_id, oldest))
+
+
+def _newest_rows(store: TableStore, was_empty: bool) -> StreamStart | None:
+    newest = store.snapshots.latest_id()
+    return None if newest is None else StreamStart.with_rows_of(newest)
+
+
+def _compacted_rows(store: TableStore, was_empty: bool) -> StreamStart | None:
+    compacted = compacted_snapshot(store)
+    return None if compacted is None else StreamStart.with_rows_of(compacted.id)
+
+
+def _new_changes(store: TableStore, was_empty: bool) -> StreamStart | None:
+    newest = store.snapshots.latest_id()
+    if newest is None:
+        return None
+    # What came while the stream was waiting for the first snapshot is new to it.
+    return StreamStart(next_snapshot=FIRST_SNAPSHOT_ID if was_empty else newest + 1)
+
+
+def _changes_from_snapshot(store: TableStore, was_empty: bool) -> StreamStart | None:
+    snapshot_id = store.options.scan_snapshot_id
+    if snapshot_id is None:
+        raise InvalidOptionError(
+            f"A stream starts at a snapshot by '{SCAN_SNAPSHOT_ID}' only, not at a tag, a version or a watermark."
+        )
+    return start_at(store, snapshot_id)
+
+
+def _rows_of_snapshot(store: TableStore, was_empty: bool) -> StreamStart | None:
+    asked, oldest = store.options.scan_snapshot_id, store.snapshots.earliest_id()
+    return None if asked is None or oldest is None else StreamStart.with_rows_of(max(asked, oldest))
+
+
+def _changes_since(store: TableStore, was_empty: bool) -> StreamStart | None:
+    millis, oldest = store.options.scan_time_millis, store.snapshots.earliest_id()
+    if millis is None or oldest is None:
+        return None
+    try:
+        return StreamStart(next_snapshot=store.snapshots.by_time_millis(millis - 1).id + 1)
+    except SnapshotNotFoundError:
+        since = [c.id for c in ChangelogManager(store.file_io, store.paths).all() if c.time_millis >= millis]
+        return StreamStart(next_snapshot=min([oldest, *since]))
+
+
+def _rows_of_new_files(store: TableStore, was_empty: bool) -> StreamStart | None:
+    first, newest = first_since_creation(store), store.snapshots.latest_id()
+    if first is not None:
+        return StreamStart(next_snapshot=first)
+    return None if newest is None else replace(StreamStart.with_rows_of(newest), files_since=files_since(store))
+
+
+_START = {
+    StartupMode.LATEST_FULL: _newest_rows,
+    StartupMode.COMPACTED_FULL: _compacted_rows,
+    StartupMode.LATEST: _new_changes,
+    StartupMode.FROM_SNAPSHOT: _changes_from_snapshot,
+    StartupMode.FROM_SNAPSHOT_FULL: _rows_of_snapshot,
+    StartupMode.FROM_TIMESTAMP: _changes_since,
+    StartupMode.FROM_FILE_CREATION_TIME: _rows_of_new_files,
+    StartupMode.FROM_CREATION_TIMESTAMP: _rows_of_new_files,
+}

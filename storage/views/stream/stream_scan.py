@@ -1,0 +1,237 @@
+"""Planning a stream: snapshot after snapshot, the splits that tell what it changed.
+
+The state of a stream is one number, the next snapshot to look at: `checkpoint` hands it out and `restore` takes it
+back, in the same process or another one. Whether a full read leaves out level 0 depends on the changelog producer:
+where compactions write the changelog, rows of level 0 are told by the changelog that is yet to come. Source:
+paimon-core's DataTableStreamScan.
+"""
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+
+from interbed.storage.base.errors import SnapshotNotFoundError
+from interbed.storage.base.predicate.expr import Predicate
+from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
+from interbed.storage.meta.options.lsm import ChangelogProducer
+from interbed.storage.meta.paths import POSTPONE_BUCKET
+from interbed.storage.meta.snapshot.changelog import ChangelogManager
+from interbed.storage.meta.snapshot.consumer import ConsumerManager
+from interbed.storage.meta.snapshot.snapshot import Snapshot
+from interbed.storage.meta.store import TableStore
+from interbed.storage.scan.change_plan import ChangeRules, record_splits, splits_of_snapshot
+from interbed.storage.scan.incremental import plan_of
+from interbed.storage.scan.plan import Plan
+from interbed.storage.scan.scan import TableScan
+from interbed.storage.scan.split import Split
+from interbed.storage.scan.starting_point import files_since, travels
+from interbed.storage.scan.support import check_readable
+from interbed.storage.views.stream.starting import StreamStart, start_at, stream_start
+
+
+def wall_clock_millis() -> int:
+    """Milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+def streamed(store: TableStore) -> TableStore:
+    """The table as streams see it: with the columns of today, also where they begin in the past."""
+    return store.refreshed() if travels(store) else store
+
+
+class StreamScan:
+    """Plans one stream of a table's changes; not for use by several threads at once.
+
+    `predicate`, `partition_filter` and `buckets` as TableScan has them. `clock` gives milliseconds since the epoch, for
+    `streaming.read.snapshot.delay`. Raises NotSupportedError for tables that this version does not read.
+    """
+
+    def __init__(
+        self,
+        store: TableStore,
+        *,
+        predicate: Predicate | None = None,
+        partition_filter: Mapping[str, object] | Predicate | None = None,
+        buckets: Collection[int] | None = None,
+        clock: Callable[[], int] = wall_clock_millis,
+    ) -> None:
+        check_readable(store)
+        self._store = store
+        self._predicate = predicate
+        self._partition_filter = partition_filter
+        self._buckets = buckets
+        self._clock = clock
+        self._rules = ChangeRules.of_stream(store)
+        # No changelog will tell what becomes of rows that wait for their bucket, so they are told as they come.
+        self._tells_postponed = (
+            buckets is None
+            and bucket_mode(store.schema, store.options) is BucketMode.POSTPONED
+            and store.options.changelog_producer is ChangelogProducer.NONE
+        )
+        self._changes = TableScan(
+            store,
+            predicate=predicate,
+            partition_filter=partition_filter,
+            buckets=buckets,
+            postponed=self._tells_postponed,
+        )
+        self._consumers = ConsumerManager(store.file_io, store.paths)
+        self._changelogs = ChangelogManager(store.file_io, store.paths)
+        self._next: int | None = None
+        self._full: int | None = None
+        self._files_since: int | None = None
+        self._was_empty = False
+        self._watermark: int | None = None
+        self._finished = False
+
+    @property
+    def watermark(self) -> int | None:
+        """The watermark of the snapshot that was planned last, in milliseconds since the epoch."""
+        return self._watermark
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether `scan.bounded.watermark` was reached: no plan will follow."""
+        return self._finished
+
+    def plan(self) -> Plan | None:
+        """What comes next, None when there is nothing new.
+
+        The first plan may be of the rows of a whole snapshot; all others are of the changes of one snapshot each.
+        Snapshots that change nothing a stream tells are passed over. Raises SnapshotNotFoundError when the next
+        snapshot has expired, or when the table has fewer snapshots than the stream has read; InvalidOptionError; what
+        TableScan.plan raises.
+        """
+        if self._finished:
+            return None
+        if self._next is None:
+            start = self.starting_point()
+            if start is None:
+                self._was_empty = True
+                return None
+            self._next, self._full, self._files_since = start.next_snapshot, start.full, start.files_since
+        if self._full is not None:
+            return self._plan_full(self._full)
+        while True:
+            snapshot = self._due(self._next)
+            if snapshot is None:
+                return None
+            splits = splits_of_snapshot(self._store, self._changes, snapshot, self._rules.files_of(snapshot))
+            self._next += 1
+            if splits:
+                self._watermark = snapshot.watermark
+                return plan_of(snapshot, splits)
+
+    def upcoming(self) -> int | None:
+        """The snapshot that `plan` looks at next, None before the first plan."""
+        return self._next if self._full is None else self._full
+
+    def checkpoint(self) -> int | None:
+        """The next snapshot to look at, None before the first plan: what `restore` takes to go on from here."""
+        return None if self._full is not None else self._next
+
+    def restore(self, next_snapshot: int | None, *, full: bool = False) -> None:
+        """Go on from a checkpoint; None starts anew. With `full` the rows of that snapshot come first."""
+        self._next = next_snapshot
+        self._full = self._files_since = None
+        self._finished = False
+        if next_snapshot is not None and full:
+            start = StreamStart.with_rows_of(next_snapshot)
+            self._next, self._full, self._files_since = start.next_snapshot, start.full, files_since(self._store)
+
+    def notify_checkpoint_complete(self, next_snapshot: int | None) -> None:
+        """Keep the progress with the table, under the name that `consumer-id` gives, if it does.
+
+        Snapshots from there on are kept for this consumer when others expire.
+        """
+        consumer_id = self._store.options.consumer_id
+        if consumer_id is not None and next_snapshot is not None:
+            self._consumers.reset(consumer_id, next_snapshot)
+
+    def starting_point(self) -> StreamStart | None:
+        """Where a stream starts that begins now: where its consumer is, or else where options say.
+
+        None while the table has no snapshot. Raises InvalidOptionError and SnapshotNotFoundError.
+        """
+        options = self._store.options
+        if options.consumer_id is not None and not options.consumer_ignore_progress:
+            progress = self._consumers.next_snapshot(options.consumer_id)
+            if progress is not None:
+                return start_at(self._store, progress)
+        return stream_start(self._store, was_empty=self._was_empty)
+
+    def _plan_full(self, snapshot_id: int) -> Plan:
+        snapshot = self._store.snapshots.read(snapshot_id)
+        scan = TableScan(
+            self._store,
+            predicate=self._predicate,
+            partition_filter=self._partition_filter,
+            buckets=self._buckets,
+            snapshot_id=snapshot_id,
+            level_filter=self._levels_told(),
+            files_since=self._files_since,
+        )
+        plan = scan.plan()
+        if self._tells_postponed:
+            plan = replace(plan, splits=(*plan.splits, *self._waiting(snapshot_id)))
+        self._full = None
+        self._watermark = snapshot.watermark
+        self._finished = self._is_over(snapshot)
+        return plan
+
+    def _waiting(self, snapshot_id: int) -> list[Split]:
+        """The rows of a snapshot that wait for their bucket, as the records that they are."""
+        scan = TableScan(
+            self._store, partition_filter=self._partition_filter, buckets=[POSTPONE_BUCKET], snapshot_id=snapshot_id
+        )
+        entries = sorted(scan.entries(), key=lambda e: e.file.creation_time_millis)
+        return record_splits(self._store, snapshot_id, entries)
+
+    def _levels_told(self) -> Callable[[int], bool] | None:
+        """The levels whose rows no later change tells; None for an append table."""
+        if not self._store.schema.has_primary_key:
+            return None
+        producer = self._store.options.changelog_producer
+        if producer is ChangelogProducer.LOOKUP:
+            return lambda level: level > 0
+        if producer is ChangelogProducer.FULL_COMPACTION:
+            highest = self._store.options.num_levels - 1
+            return lambda level: level == highest
+        return lambda level: True
+
+    def _due(self, snapshot_id: int) -> Snapshot | None:
+        """The snapshot, None when it is yet to come, or too young; ends the stream where it is bounded."""
+        manager = self._store.snapshots
+        if manager.exists(snapshot_id):
+            snapshot = manager.snapshot(snapshot_id)
+        else:
+            changelog = self._changelogs.find(snapshot_id)
+            if changelog is None:
+                self._check_in_range(snapshot_id)
+                return None
+            snapshot = changelog
+        if self._is_over(snapshot):
+            self._finished = True
+            return None
+        delay = self._store.options.streaming_read_delay_millis
+        if delay is not None and snapshot.time_millis > self._clock() - delay:
+            return None
+        return snapshot
+
+    def _is_over(self, snapshot: Snapshot) -> bool:
+        bound = self._store.options.bounded_watermark
+        return bound is not None and snapshot.watermark is not None and snapshot.watermark > bound
+
+    def _check_in_range(self, snapshot_id: int) -> None:
+        oldest, newest = self._store.snapshots.earliest_id(), self._store.snapshots.latest_id()
+        if oldest is not None and snapshot_id < oldest and not self._store.snapshots.exists(snapshot_id):
+            raise SnapshotNotFoundError(
+                f"The stream of {self._store.location} goes on with snapshot {snapshot_id}, which has expired; the "
+                f"oldest is {oldest}. Start anew, or from snapshot {oldest}. To keep snapshots that are yet to be "
+                "read, give the stream a 'consumer-id', or let them expire later ('snapshot.time-retained')."
+            )
+        if snapshot_id > (newest or 0) + 1:
+            raise SnapshotNotFoundError(
+                f"The stream of {self._store.location} goes on with snapshot {snapshot_id}, but the newest is "
+                f"{newest or 'yet to come'}. The table was made anew or rolled back meanwhile; start the stream anew."
+            )

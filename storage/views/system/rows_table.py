@@ -1,0 +1,101 @@
+"""A read-only table whose rows are made when they are read: what system tables of tables and of catalogs share."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.base.predicate.evaluate import mask
+from interbed.storage.base.predicate.expr import Predicate, columns_of
+from interbed.storage.base.predicate.parse import bound_filter
+from interbed.storage.base.types.arrow import FieldIds, fields_from_arrow
+from interbed.storage.base.types.data_type import DataField
+from interbed.storage.read.arrow_rows import ArrowRows, limited
+from interbed.storage.views.system.column import Row
+
+
+class RowsTable(ABC):
+    """A table of rows that are made when they are asked for."""
+
+    name: str
+
+    @property
+    @abstractmethod
+    def arrow_schema(self) -> pa.Schema:
+        """The Arrow schema of the rows."""
+
+    @abstractmethod
+    def rows(self, wanted: Collection[str]) -> Sequence[Row]:
+        """The rows, with all columns; those that are not `wanted` may be None."""
+
+    @property
+    def fields(self) -> list[DataField]:
+        """The columns."""
+        return list(fields_from_arrow(list(self.arrow_schema), FieldIds()))
+
+    @property
+    def field_names(self) -> list[str]:
+        """The columns' names."""
+        return list(self.arrow_schema.names)
+
+    @property
+    def primary_keys(self) -> list[str]:
+        """There are none."""
+        return []
+
+    @property
+    def partition_keys(self) -> list[str]:
+        """There are none."""
+        return []
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        filter: str | Predicate | None = None,  # noqa: A002 - the field's word for it
+        limit: int | None = None,
+    ) -> "RowsQuery":
+        """A query, as Table.scan; raises FilterError and InvalidInputError for an unknown column."""
+        unknown = [name for name in columns or () if name not in self.field_names]
+        if unknown:
+            raise InvalidInputError(
+                f"The system table '{self.name}' has no column {unknown[0]!r}; it has {', '.join(self.field_names)}."
+            )
+        predicate = None if filter is None else bound_filter(filter, tuple(self.fields))
+        return RowsQuery(self, None if columns is None else tuple(columns), predicate, limit)
+
+
+@dataclass(frozen=True)
+class RowsQuery(ArrowRows):
+    """What `RowsTable.scan` returns; what it shows is read when it is asked for."""
+
+    table: RowsTable
+    columns: tuple[str, ...] | None = None
+    predicate: Predicate | None = None
+    limit: int | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the rows."""
+        schema = self.table.arrow_schema
+        return schema if self.columns is None else pa.schema([schema.field(name) for name in self.columns])
+
+    def to_arrow_batch_reader(self) -> pa.RecordBatchReader:
+        """The rows as a stream of batches."""
+        return limited(pa.RecordBatchReader.from_batches(self.schema, self._batches()), self.limit)
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        schema = self.table.arrow_schema
+        needed = set(self.schema.names) | (set() if self.predicate is None else columns_of(self.predicate))
+        rows = self.table.rows(needed)
+        columns = [
+            pa.array([row[i] for row in rows], field.type) if field.name in needed else pa.nulls(len(rows), field.type)
+            for i, field in enumerate(schema)
+        ]
+        batch = pa.RecordBatch.from_arrays(columns, schema=schema)
+        if self.predicate is not None:
+            batch = batch.filter(mask(self.predicate, batch))
+        if batch.num_rows:
+            # Selected, because that keeps the number of rows when no column is asked for.
+            yield batch.select(self.schema.names)

@@ -1,0 +1,74 @@
+"""A system table: what is known of a table, read like one: `catalog.get_table("db.t$snapshots").scan().to_arrow()`."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.base.predicate.expr import Predicate
+from interbed.storage.meta.store import TableStore
+from interbed.storage.scan.starting_point import at_snapshot
+from interbed.storage.views.system import files, indexes, schemas, versions
+from interbed.storage.views.system.column import Row, SystemTableKind
+from interbed.storage.views.system.rows_table import RowsQuery, RowsTable
+
+SYSTEM_TABLES: Mapping[str, SystemTableKind] = {
+    "aggregation_fields": schemas.AGGREGATION_FIELDS,
+    "branches": versions.BRANCHES,
+    "buckets": files.BUCKETS,
+    "consumers": versions.CONSUMERS,
+    "file_indexes": indexes.FILE_INDEXES,
+    "file_key_ranges": files.FILE_KEY_RANGES,
+    "files": files.FILES,
+    "manifests": files.MANIFESTS,
+    "options": schemas.OPTIONS,
+    "partitions": files.PARTITIONS,
+    "schemas": schemas.SCHEMAS,
+    "snapshots": versions.SNAPSHOTS,
+    "statistics": files.STATISTICS,
+    "table_indexes": indexes.TABLE_INDEXES,
+    "tags": versions.TAGS,
+}
+"""All kinds but the views of changes, by name."""
+
+
+@dataclass(frozen=True)
+class SystemTable(RowsTable):
+    """One system table of a table; read only. `kind` is one of SYSTEM_TABLES."""
+
+    name: str
+    store: TableStore
+    kind: str
+
+    @staticmethod
+    def of(table: str, store: TableStore, kind: str) -> "SystemTable":
+        """The system table of that kind; raises InvalidInputError naming those that there are."""
+        if kind not in SYSTEM_TABLES:
+            raise InvalidInputError(
+                f"There is no system table {kind!r}; there are {', '.join(SYSTEM_TABLES)}, audit_log, binlog and ro."
+            )
+        return SystemTable(f"{table}${kind}", store, kind)
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        return pa.schema(SYSTEM_TABLES[self.kind].columns)
+
+    def rows(self, wanted: Collection[str]) -> Sequence[Row]:
+        return SYSTEM_TABLES[self.kind].rows(self.store)
+
+    def copy(self, dynamic_options: Mapping[str, str]) -> "SystemTable":
+        """The same with options on top: `{"scan.tag-name": "a"}` shows the files of the tag."""
+        return SystemTable(self.name, at_snapshot(self.store.with_options(dynamic_options)), self.kind)
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        filter: str | Predicate | None = None,  # noqa: A002 - the field's word for it
+        limit: int | None = None,
+        snapshot_id: int | None = None,
+    ) -> RowsQuery:
+        if snapshot_id is None:
+            return super().scan(columns, filter, limit)
+        pinned = at_snapshot(self.store, snapshot_id).with_options({"scan.snapshot-id": str(snapshot_id)})
+        return SystemTable(self.name, pinned, self.kind).scan(columns, filter, limit)

@@ -1,0 +1,315 @@
+"""Upserts of a table whose primary key leaves out a partition column: keys move between partitions, or keep theirs
+(documentation: primary-key table, data distribution, cross partitions upsert; Paimon's GlobalIndexAssigner).
+
+Such a table has no index files. A writer first reads where all keys are, then goes by that and by its own rows. What
+becomes of a row whose key is in another partition depends on the merge engine: `deduplicate` deletes the key there,
+`partial-update` and `aggregation` give the row the old partition, `first-row` drops it.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from interbed.storage.base.errors import SnapshotNotFoundError
+from interbed.storage.base.row.binary_row import decode_rows
+from interbed.storage.base.row.kind import RowKind
+from interbed.storage.files.format.data_file_writer import wall_clock_millis
+from interbed.storage.lsm.write_buffer import Kinds
+from interbed.storage.meta.options.lsm import MergeEngine
+from interbed.storage.meta.snapshot.snapshot import CommitKind
+from interbed.storage.meta.store import TableStore
+from interbed.storage.read.table_read import TableRead
+from interbed.storage.scan.partition_filter import PartitionFilter
+from interbed.storage.scan.scan import TableScan
+from interbed.storage.scan.split import Split
+from interbed.storage.write.bucket.key_locations import NOWHERE, KeyHashes, KeyLocations, Locations
+from interbed.storage.write.bucket.partition_buckets import DynamicBucketRules
+from interbed.storage.write.bucket.room import MAX_BUCKET, take_room, too_many_buckets
+from interbed.storage.write.bucket_restore import BucketRestore
+from interbed.storage.write.commit_message import CommitMessage
+from interbed.storage.write.route import Placed, distinct_partitions
+
+Numbers = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+_BUCKET_BITS = 16
+_BUCKET_MASK = (1 << _BUCKET_BITS) - 1
+
+
+class CrossPartition:
+    """Places rows for one writer, block by block. `restored` tells what the table has, as new as the writer knows it.
+
+    Not for use by several threads; `close` gives memory and local disk back.
+    """
+
+    def __init__(
+        self,
+        store: TableStore,
+        commit_user: str,
+        restored: Callable[[], BucketRestore],
+        clock: Callable[[], int] = wall_clock_millis,
+        *,
+        replaces: bool = False,
+    ) -> None:
+        schema = store.schema
+        self._store = store
+        self._user = commit_user
+        self._restored = restored
+        self._clock = clock
+        self._engine = store.options.merge_engine
+        self._keys = schema.primary_keys
+        self._key_types = [f.type for f in schema.fields_named(schema.primary_keys)]
+        self._partitions = _Partitions(store)
+        self._target = DynamicBucketRules.of(store.options).target_rows
+        self._index: KeyLocations | None = None
+        self._counts: list[dict[int, int]] = []
+        self._as_of = 0
+        self._is_checked = False
+        # What is replaced is told at the end by which keys have come, and to which partitions.
+        self._came = KeyLocations(store.options.lookup_cache_max_memory_size) if replaces else None
+        self.partitions_met: set[bytes] = set()
+
+    def place(self, rows: pa.RecordBatch, kinds: "Kinds | None") -> Placed:
+        """The rows that are to be written instead of these, with their buckets.
+
+        Raises InvalidInputError when a partition would need more buckets than there can be, and what reading the table
+        raises.
+        """
+        index = self._up_to_date()
+        found, codes = distinct_partitions(rows, self._store.schema)
+        wanted = self._partitions.numbers(found)[codes]
+        keys = KeyHashes.of([rows.column(name) for name in self._keys], self._key_types)
+        order, starts = keys.grouped()
+        groups = np.cumsum(starts) - 1
+        heads = order[starts]
+        known = index.find(keys.take(heads))
+        if self._came is not None:
+            self.partitions_met.update(found)
+            self._came.put(keys.take(heads), np.zeros(len(heads), np.int64))
+        if self._engine is MergeEngine.DEDUPLICATE:
+            return self._moved(index, rows, kinds, keys, wanted, order, starts, groups, known)
+        fresh = known == NOWHERE
+        if fresh.any():
+            arrival = np.argsort(heads[fresh], kind="stable")
+            given = np.empty(len(arrival), np.int64)
+            given[arrival] = self._assign(wanted[heads[fresh]][arrival])
+            known[fresh] = given
+            index.put(keys.take(heads[fresh]), given)
+        own = np.empty(len(wanted), np.int64)
+        own[order] = known[groups]
+        partitions = own >> _BUCKET_BITS
+        if self._engine is MergeEngine.FIRST_ROW:
+            kept: Any = pa.array(partitions == wanted)
+            mask = np.asarray(kept)
+            return Placed(rows.filter(kept), None if kinds is None else kinds.filter(kept), own[mask] & _BUCKET_MASK)
+        if not np.array_equal(partitions, wanted):
+            rows = self._partitions.put_into(rows, partitions)
+        return Placed(rows, kinds, own & _BUCKET_MASK)
+
+    def rows_left(self, partitions: PartitionFilter) -> Iterator[pa.RecordBatch]:
+        """The rows of the partitions whose keys have not come; only for a writer that replaces partitions."""
+        assert self._came is not None
+        self._up_to_date()
+        if not self._as_of:
+            return
+        scan = TableScan(self._store, snapshot_id=self._as_of, level_filter=lambda level: True)
+        reader = TableRead(self._store)
+        for split in scan.plan().splits:
+            if not partitions.select([split.partition]):
+                continue
+            for batch in reader.to_batches(split):
+                keys = KeyHashes.of([batch.column(name) for name in self._keys], self._key_types)
+                yield batch.filter(pa.array(self._came.find(keys) == NOWHERE))
+
+    def added_to(self, message: CommitMessage) -> CommitMessage:
+        """The message with the snapshot in which keys were looked for, if rows were placed."""
+        return replace(message, keys_as_of=self._as_of) if self._index is not None and message.new_files else message
+
+    def begin_next(self) -> None:
+        """Look anew, when the next rows come, whether other writers have moved keys."""
+        self._is_checked = False
+
+    def close(self) -> None:
+        """Forget where keys are."""
+        if self._came is not None:
+            self._came.close()
+        if self._index is not None:
+            self._index.close()
+            self._index = None
+
+    # -- deduplicate -----------------------------------------------------------------------------------------------
+
+    def _moved(
+        self,
+        index: KeyLocations,
+        rows: pa.RecordBatch,
+        kinds: "Kinds | None",
+        keys: KeyHashes,
+        wanted: Numbers,
+        order: Numbers,
+        starts: Mask,
+        groups: Numbers,
+        known: Locations,
+    ) -> Placed:
+        """Rows where they are wanted, and before each one whose key was elsewhere a row that deletes it there."""
+        # All of this is by key, in each key in the order of arrival; a key is where its row before was put.
+        part = wanted[order]
+        before = np.empty(len(part), np.int64)
+        before[1:] = part[:-1]
+        before[starts] = np.where(known == NOWHERE, NOWHERE, known >> _BUCKET_BITS)
+        moves = (before != NOWHERE) & (before != part)
+        fresh = moves | (before == NOWHERE)
+        location = np.empty(len(part), np.int64)
+        location[starts] = known
+        if fresh.any():
+            # Buckets are given in the order of arrival over all keys.
+            places = np.flatnonzero(fresh)
+            places = places[np.argsort(order[places], kind="stable")]
+            location[places] = self._assign(part[places])
+        settled = np.maximum.accumulate(np.where(fresh | starts, np.arange(len(part)), 0))
+        location = location[settled]
+        ends = np.ones(len(starts), np.bool_)
+        ends[:-1] = starts[1:]
+        changed = location[ends] != known
+        index.put(keys.take(order[starts][changed]), location[ends][changed])
+        if not moves.any():
+            buckets = np.empty(len(order), np.int64)
+            buckets[order] = location & _BUCKET_MASK
+            return Placed(rows, kinds, buckets)
+        previous = np.empty(len(part), np.int64)
+        previous[1:] = location[:-1]
+        previous[starts] = known
+        self._forget(previous[moves])
+        return self._with_deletions(rows, kinds, order, moves, location, previous)
+
+    def _with_deletions(
+        self,
+        rows: pa.RecordBatch,
+        kinds: "Kinds | None",
+        order: Numbers,
+        moves: Mask,
+        location: Locations,
+        previous: Locations,
+    ) -> Placed:
+        count = len(order)
+        is_moved, target, source = np.empty(count, np.bool_), np.empty(count, np.int64), np.empty(count, np.int64)
+        is_moved[order], target[order], source[order] = moves, location, previous
+        taken = np.repeat(np.arange(count), 1 + is_moved)
+        # Of a moved row's two copies the first deletes.
+        deletes = np.zeros(len(taken), np.bool_)
+        deletes[:-1] = taken[1:] == taken[:-1]
+        location = np.where(deletes, source[taken], target[taken])
+        indices: Any = pa.array(taken)
+        placed = self._partitions.put_into(rows.take(indices), location >> _BUCKET_BITS)
+        old = np.zeros(count, np.int8) if kinds is None else kinds.to_numpy()
+        new: pa.Array[Any] = pa.array(np.where(deletes, np.int8(RowKind.DELETE), old[taken]).astype(np.int8))
+        return Placed(placed, new, location & _BUCKET_MASK)
+
+    # -- buckets ---------------------------------------------------------------------------------------------------
+
+    def _assign(self, partitions: Numbers) -> Locations:
+        """A location in each of the partitions, which are given by number, for as many new keys."""
+        given = np.empty(len(partitions), np.int64)
+        # A loop over the block's partitions, not over keys.
+        for partition in np.unique(partitions).tolist():
+            rows = np.flatnonzero(partitions == partition)
+            counts = self._count_of(partition)
+            start = 0
+            for bucket, keys in take_room(counts, sorted(counts), range(MAX_BUCKET + 1), len(rows), self._target):
+                given[rows[start : start + keys]] = (partition << _BUCKET_BITS) | bucket
+                start += keys
+            if start < len(rows):
+                raise too_many_buckets(self._target)
+        return given
+
+    def _forget(self, locations: Locations) -> None:
+        for location, count in zip(*np.unique(locations, return_counts=True), strict=True):
+            counts = self._count_of(int(location) >> _BUCKET_BITS)
+            counts[int(location) & _BUCKET_MASK] -= int(count)
+
+    def _count_of(self, partition: int) -> dict[int, int]:
+        while len(self._counts) <= partition:
+            self._counts.append({})
+        return self._counts[partition]
+
+    # -- what the table has ----------------------------------------------------------------------------------------
+
+    def _up_to_date(self) -> KeyLocations:
+        if self._index is not None and not self._is_checked and self._others_wrote():
+            self._index.close()
+            self._index = None
+        self._is_checked = True
+        if self._index is None:
+            self._index = self._read_table()
+        return self._index
+
+    def _others_wrote(self) -> bool:
+        snapshots = self._store.snapshots
+        newest = self._restored().snapshot_id or 0
+        try:
+            found = [snapshots.snapshot(i) for i in range(self._as_of + 1, newest + 1)]
+        except SnapshotNotFoundError:
+            return True
+        # From here on is looked, so that the snapshots before may expire.
+        self._as_of = max(newest, self._as_of)
+        return any(s.commit_user != self._user and s.commit_kind is not CommitKind.COMPACT for s in found)
+
+    def _read_table(self) -> KeyLocations:
+        store = self._store
+        index = KeyLocations(store.options.lookup_cache_max_memory_size)
+        self._counts = []
+        self._as_of = self._restored().snapshot_id or 0
+        if not self._as_of:
+            return index
+        # Level 0 holds keys, too, where readers leave it out.
+        scan = TableScan(store, snapshot_id=self._as_of, level_filter=lambda level: True)
+        reader = TableRead(store, self._keys)
+        for split in scan.plan().splits:
+            if self._is_too_old(split):
+                continue
+            (partition,) = self._partitions.numbers([split.partition]).tolist()
+            counts = self._count_of(partition)
+            location = (partition << _BUCKET_BITS) | split.bucket
+            for batch in reader.to_batches(split):
+                index.put(KeyHashes.of(batch.columns, self._key_types), np.full(batch.num_rows, location, np.int64))
+                counts[split.bucket] = counts.get(split.bucket, 0) + batch.num_rows
+        return index
+
+    def _is_too_old(self, split: Split) -> bool:
+        ttl = self._store.options.cross_partition_index_ttl_millis
+        if ttl is None:
+            return False
+        # Files tell the wall clock's time without a zone, as this clock does.
+        now = self._clock()
+        return all(now > f.creation_time_millis + ttl for f in split.files)
+
+
+class _Partitions:
+    """Numbers for partitions, as they are met."""
+
+    def __init__(self, store: TableStore) -> None:
+        self._schema = store.schema
+        self._numbers: dict[bytes, int] = {}
+        self._columns: Sequence[pa.Array[Any]] = ()
+        self._decoded = 0
+
+    def numbers(self, partitions: Sequence[bytes]) -> Numbers:
+        """The numbers of the partitions, which are serialised BinaryRows."""
+        known = self._numbers
+        return np.array([known.setdefault(p, len(known)) for p in partitions], np.int64)
+
+    def put_into(self, rows: pa.RecordBatch, numbers: Numbers) -> pa.RecordBatch:
+        """The rows with the partition columns of other partitions."""
+        if self._decoded < len(self._numbers):
+            self._columns = decode_rows(list(self._numbers), self._schema.partition_types)
+            self._decoded = len(self._numbers)
+        columns = list(rows.columns)
+        indices: Any = pa.array(numbers)
+        for name, values in zip(self._schema.partition_keys, self._columns, strict=True):
+            place = rows.schema.get_field_index(name)
+            columns[place] = values.take(indices).cast(rows.schema.field(place).type)
+        return pa.RecordBatch.from_arrays(columns, schema=rows.schema)

@@ -1,0 +1,209 @@
+"""Dynamic buckets of a table that is written: the hash indexes of its partitions, read, extended and written anew.
+
+Each bucket has one index file of the hashes of its keys (bucket.hash_index). A writer reads those of a partition when
+the first row for it comes, and writes anew those of the buckets that it gave new keys. Which index files its choice of
+buckets rests on goes into the commit messages, so that a commit notices when another writer has changed them meanwhile.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+
+from interbed.storage.base.row.hash import murmur_hash, murmur_hash_bytes
+from interbed.storage.lsm.file_read import FileRead, block_rows
+from interbed.storage.meta.bucket_mode import DYNAMIC_BUCKETS
+from interbed.storage.meta.manifest.index_file import HASH_INDEX, IndexFileMeta
+from interbed.storage.meta.store import TableStore
+from interbed.storage.write.bucket.choose import Numbers
+from interbed.storage.write.bucket.hash_index import Hashes, read_hashes, write_hashes
+from interbed.storage.write.bucket.partition_buckets import DynamicBucketRules, PartitionBuckets
+from interbed.storage.write.bucket_restore import BucketId, BucketRestore
+from interbed.storage.write.commit_message import CommitMessage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexChange:
+    """The new index file of a bucket and the one that it replaces, if the bucket had one."""
+
+    new: IndexFileMeta
+    replaced: IndexFileMeta | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexChanges:
+    """What a commit does to the hash indexes: changes by bucket, and for each partition that was written the names of
+    all its hash index files as they were before."""
+
+    changes: Mapping[BucketId, IndexChange]
+    bases: Mapping[bytes, tuple[str, ...]]
+
+    def added_to(self, message: CommitMessage) -> CommitMessage:
+        """The message of a bucket with what becomes of the bucket's index."""
+        base = self.bases.get(message.partition)
+        if base is None or not (message.new_files or (message.partition, message.bucket) in self.changes):
+            return message
+        change = self.changes.get((message.partition, message.bucket))
+        if change is None:
+            return replace(message, hash_indexes=base)
+        return replace(
+            message,
+            hash_indexes=base,
+            new_index_files=(*message.new_index_files, change.new),
+            deleted_index_files=(
+                *message.deleted_index_files,
+                *(() if change.replaced is None else (change.replaced,)),
+            ),
+        )
+
+    def others(self, written: Collection[BucketId]) -> list[CommitMessage]:
+        """Messages of buckets that were not written, but whose index was."""
+        return [
+            self.added_to(CommitMessage(partition=partition, bucket=bucket, total_buckets=DYNAMIC_BUCKETS))
+            for partition, bucket in sorted(self.changes.keys() - set(written))
+        ]
+
+
+NO_INDEX_CHANGES = IndexChanges(changes={}, bases={})
+
+
+@dataclass(slots=True)
+class _Partition:
+    """A partition's index. `states` are the names of its files after the last commit that is known to have been made,
+    then after each that was prepared since."""
+
+    buckets: PartitionBuckets
+    files: dict[int, IndexFileMeta]
+    states: list[frozenset[str]]
+    is_written: bool = True
+    unindexed: set[int] = field(default_factory=set)
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(f.file_name for f in self.files.values())
+
+
+class DynamicBuckets:
+    """Chooses buckets by key hash for one writer. `restored` gives what the table has, as new as the writer knows it.
+
+    Not for use by several threads.
+    """
+
+    def __init__(self, store: TableStore, restored: Callable[[], BucketRestore]) -> None:
+        self._store = store
+        self._restored = restored
+        self._rules = DynamicBucketRules.of(store.options)
+        self._names = [f.name for f in store.schema.key_fields]
+        self._types = store.schema.key_types
+        self._partitions: dict[bytes, _Partition] = {}
+        self._checked: set[bytes] = set()
+
+    def choose(self, block: pa.RecordBatch, partitions: Sequence[bytes], codes: Numbers) -> Numbers:
+        """See BucketChooser; raises CorruptFileError for a damaged index and what PartitionBuckets.assign raises."""
+        hashes = murmur_hash([block.column(name) for name in self._names], self._types)
+        if len(partitions) == 1:
+            return self._partition(partitions[0]).buckets.assign(hashes)
+        buckets = np.zeros(block.num_rows, np.int64)
+        # A loop over the block's partitions, whose indexes have nothing to do with each other.
+        for code, partition in enumerate(partitions):
+            rows = np.flatnonzero(codes == code)
+            buckets[rows] = self._partition(partition).buckets.assign(hashes[rows])
+        return buckets
+
+    def prepare(self) -> IndexChanges:
+        """Write the index files of buckets with new keys; the caller answers for them from now on.
+
+        On an error those that were written are deleted.
+        """
+        changes: dict[BucketId, IndexChange] = {}
+        bases: dict[bytes, tuple[str, ...]] = {}
+        try:
+            for partition, state in self._partitions.items():
+                if not state.is_written:
+                    continue
+                bases[partition] = tuple(sorted(state.names))
+                for bucket in sorted(state.buckets.changed | state.unindexed):
+                    changes[partition, bucket] = self._write(partition, bucket, state)
+        except BaseException:
+            paths = [self._store.index_path(*place, change.new) for place, change in changes.items()]
+            self._store.file_io.delete_quietly(paths)
+            raise
+        for (partition, bucket), change in changes.items():
+            self._partitions[partition].files[bucket] = change.new
+        self._begin_next(bases)
+        return IndexChanges(changes=changes, bases=bases)
+
+    def _begin_next(self, bases: Mapping[bytes, tuple[str, ...]]) -> None:
+        idle = []
+        for partition, state in self._partitions.items():
+            state.buckets.clear_changed()
+            state.unindexed.clear()
+            if partition in bases:
+                if state.names != state.states[-1]:
+                    state.states.append(state.names)
+            elif len(state.states) == 1:
+                idle.append(partition)
+            state.is_written = False
+        # Yesterday's partitions get no more rows and need no memory.
+        for partition in idle:
+            del self._partitions[partition]
+        self._checked.clear()
+
+    def _write(self, partition: bytes, bucket: int, state: _Partition) -> IndexChange:
+        store = self._store
+        path = store.new_index_path(partition, bucket, store.new_index_name())
+        new = write_hashes(store.file_io, path, state.buckets.hashes_of(bucket))
+        return IndexChange(new=new, replaced=state.files.get(bucket))
+
+    def _partition(self, partition: bytes) -> _Partition:
+        state = self._partitions.get(partition)
+        if partition not in self._checked:
+            self._checked.add(partition)
+            files = _hash_files(self._restored(), partition)
+            names = frozenset(f.file_name for f in files.values())
+            if state is not None and names in state.states:
+                del state.states[: state.states.index(names)]
+            else:
+                # New here, or another writer has changed the partition since this one last wrote it.
+                state = self._load(partition, files, names)
+                self._partitions[partition] = state
+        assert state is not None
+        state.is_written = True
+        return state
+
+    def _load(self, partition: bytes, files: dict[int, IndexFileMeta], names: frozenset[str]) -> _Partition:
+        store = self._store
+        known = {b: read_hashes(store.file_io, store.index_path(partition, b, f), f) for b, f in files.items()}
+        restored = self._restored()
+        unindexed = set()
+        for bucket in restored.buckets_of(partition):
+            # Some writers, pypaimon among them, leave no index; then the keys themselves tell.
+            if bucket not in known and bucket >= 0 and restored.files(partition, bucket):
+                known[bucket] = self._read_keys(restored, partition, bucket)
+                unindexed.add(bucket)
+        buckets = PartitionBuckets(self._rules, known, seed=murmur_hash_bytes(partition[4:]))
+        return _Partition(buckets=buckets, files=files, states=[names], unindexed=unindexed)
+
+    def _read_keys(self, restored: BucketRestore, partition: bytes, bucket: int) -> Hashes:
+        """The hashes of all keys in a bucket's data files, deleted ones included."""
+        store = self._store
+        directory = store.paths.bucket_directory(partition, bucket)
+        reader = FileRead(store, store.schema.key_fields)
+        found = [np.empty(0, np.int32)]
+        for file in restored.files(partition, bucket):
+            path = file.path_in(directory)
+            for batch in reader.batches(file, path, batch_rows=block_rows([file])):
+                hashes = murmur_hash([batch.column(name) for name in self._names], self._types)
+                found = [np.unique(np.concatenate([*found, hashes]))]
+        return found[0]
+
+
+def _hash_files(restored: BucketRestore, partition: bytes) -> dict[int, IndexFileMeta]:
+    """The hash index files of a partition by bucket."""
+    return {
+        bucket: file
+        for bucket in restored.buckets_of(partition)
+        for file in restored.index_files(partition, bucket)
+        if file.index_type == HASH_INDEX
+    }

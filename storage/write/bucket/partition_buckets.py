@@ -1,0 +1,207 @@
+"""Which bucket of one partition each key hash has, and which a new one gets (documentation: primary-key table, data
+distribution, dynamic bucket). Pure: arrays in, arrays out.
+
+A hash that the partition knows keeps its bucket. A new one goes to the first bucket that has fewer hashes than the
+target, else to a new bucket; when there may be no more buckets, to one of all of them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from interbed.storage.base.errors import InvalidOptionError
+from interbed.storage.meta.options.lsm import LsmOptions
+from interbed.storage.write.bucket.room import MAX_BUCKET, take_room, too_many_buckets
+
+Hashes = npt.NDArray[np.int32]
+Buckets = npt.NDArray[np.int16]
+
+_RECENT_MIN = 65_536
+_RECENT_SHARE = 4
+"""Recent hashes are merged into the others when they are more than one in so many, or than _RECENT_MIN."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DynamicBucketRules:
+    """How a partition's buckets are filled.
+
+    `target_rows` is how many keys a bucket should have, `max_buckets` how many buckets a partition may (None: as many
+    as there can be), `initial_buckets` over how many a new partition's keys are spread at once.
+    """
+
+    target_rows: int
+    max_buckets: int | None = None
+    initial_buckets: int = 1
+
+    @staticmethod
+    def of(options: LsmOptions) -> "DynamicBucketRules":
+        """The rules that a table's options make; raises InvalidOptionError."""
+        target, most = options.dynamic_bucket_target_rows, options.dynamic_bucket_max_buckets
+        if target < 1:
+            raise InvalidOptionError(f"Option 'dynamic-bucket.target-row-num' takes a positive number, not {target}.")
+        if most == 0 or most < -1:
+            raise InvalidOptionError(f"Option 'dynamic-bucket.max-buckets' takes a positive number or -1, not {most}.")
+        initial = options.dynamic_bucket_initial_buckets
+        if initial < 1:
+            raise InvalidOptionError(f"Option 'dynamic-bucket.initial-buckets' takes a positive number, not {initial}.")
+        return DynamicBucketRules(target_rows=target, max_buckets=None if most == -1 else most, initial_buckets=initial)
+
+    @property
+    def groups(self) -> int:
+        """Hashes are dealt to so many groups, each with every so-manieth bucket."""
+        most = MAX_BUCKET + 1 if self.max_buckets is None else self.max_buckets
+        return max(1, min(self.initial_buckets, most))
+
+
+class PartitionBuckets:
+    """The hashes of one partition and their buckets: six bytes for each. Not for use by several threads."""
+
+    def __init__(self, rules: DynamicBucketRules, known: Mapping[int, Hashes] | None = None, seed: int = 0) -> None:
+        """`known` are the hashes by bucket; `seed`, the partition's hash, says with which group its hashes begin."""
+        self._rules = rules
+        self._seed = abs(seed) % rules.groups
+        self._counts: dict[int, int] = {}
+        self._main = _SortedHashes.empty()
+        self._recent = _SortedHashes.empty()
+        if known:
+            self._counts = {bucket: len(hashes) for bucket, hashes in sorted(known.items())}
+            hashes = np.concatenate(list(known.values()))
+            buckets = np.repeat(
+                np.fromiter(known.keys(), np.int16, len(known)), [len(hashes) for hashes in known.values()]
+            )
+            self._main = _SortedHashes.of(hashes, buckets)
+        self._changed: set[int] = set()
+
+    @property
+    def hash_count(self) -> int:
+        """How many hashes have a bucket."""
+        return len(self._main.hashes) + len(self._recent.hashes)
+
+    @property
+    def changed(self) -> frozenset[int]:
+        """The buckets that were given new hashes since `clear_changed`."""
+        return frozenset(self._changed)
+
+    def clear_changed(self) -> None:
+        """Forget which buckets were given new hashes."""
+        self._changed.clear()
+
+    def hashes_of(self, bucket: int) -> Hashes:
+        """The hashes of a bucket, ascending."""
+        found = np.concatenate([part.hashes[part.buckets == bucket] for part in (self._main, self._recent)])
+        found.sort()
+        return found
+
+    def assign(self, hashes: Hashes) -> Buckets:
+        """The bucket of each hash; new hashes are given one, in the order in which they come.
+
+        Raises InvalidInputError when the partition would need more buckets than Paimon can count.
+        """
+        if not len(hashes):
+            return np.empty(0, np.int16)
+        # Searches in ascending order go through the known hashes once, instead of all over the memory.
+        order = np.argsort(hashes)
+        ascending = hashes[order]
+        starts = np.ones(len(order), np.bool_)
+        np.not_equal(ascending[1:], ascending[:-1], out=starts[1:])
+        distinct = ascending[starts]
+        buckets, unknown = self._main.find(distinct)
+        places = np.flatnonzero(unknown)
+        if len(places):
+            buckets[places], still = self._recent.find(distinct[places])
+            places = places[still]
+        if len(places):
+            arrival = np.minimum.reduceat(order, np.flatnonzero(starts))[places]
+            given = self._give(distinct[places], np.argsort(arrival))
+            buckets[places] = given
+            self._remember(distinct[places], given)
+        assigned = np.empty(len(order), np.int16)
+        assigned[order] = buckets[np.cumsum(starts) - 1]
+        return assigned
+
+    def _give(self, fresh: Hashes, arrival: npt.NDArray[np.int64]) -> Buckets:
+        """Buckets for hashes that have none; `arrival` are their numbers in the order in which they came."""
+        given = np.empty(len(fresh), np.int16)
+        groups = self._rules.groups
+        if groups == 1:
+            self._fill(given, fresh, arrival, 0)
+            return given
+        # As Paimon deals hashes to its assigners: the partition's share plus the hash's own, both as remainders.
+        shares = np.abs(np.fmod(fresh.astype(np.int64), groups))
+        dealt = ((self._seed + shares) % groups)[arrival]
+        for group in range(groups):
+            self._fill(given, fresh, arrival[dealt == group], group)
+        return given
+
+    def _fill(self, given: Buckets, fresh: Hashes, arrival: npt.NDArray[np.int64], group: int) -> None:
+        start = 0
+        own = [b for b in sorted(self._counts) if b % self._rules.groups == group]
+        new = range(group, self._most, self._rules.groups)
+        for bucket, keys in take_room(self._counts, own, new, len(arrival), self._rules.target_rows):
+            given[arrival[start : start + keys]] = bucket
+            self._changed.add(bucket)
+            start += keys
+        if start < len(arrival):
+            full = [b for b in sorted(self._counts) if b % self._rules.groups == group]
+            self._spread(given, fresh, arrival[start:], full or sorted(self._counts))
+
+    @property
+    def _most(self) -> int:
+        """How many buckets there may be."""
+        limit = self._rules.max_buckets
+        return MAX_BUCKET + 1 if limit is None else min(limit, MAX_BUCKET + 1)
+
+    def _spread(self, given: Buckets, fresh: Hashes, rest: npt.NDArray[np.int64], buckets: list[int]) -> None:
+        if self._rules.max_buckets is None:
+            raise too_many_buckets(self._rules.target_rows)
+        # Paimon draws lots here; by the hash itself the same data are spread alike each time.
+        chosen = np.asarray(buckets, np.int16)[fresh[rest].view(np.uint32) % np.uint32(len(buckets))]
+        given[rest] = chosen
+        for bucket, more in zip(*np.unique(chosen, return_counts=True), strict=True):
+            self._counts[int(bucket)] += int(more)
+            self._changed.add(int(bucket))
+
+    def _remember(self, fresh: Hashes, given: Buckets) -> None:
+        self._recent = self._recent.merged(_SortedHashes(fresh, given))
+        if len(self._recent.hashes) > max(_RECENT_MIN, len(self._main.hashes) // _RECENT_SHARE):
+            self._main = self._main.merged(self._recent)
+            self._recent = _SortedHashes.empty()
+
+
+@dataclass(frozen=True, slots=True)
+class _SortedHashes:
+    """Hashes, ascending and each once, with their buckets."""
+
+    hashes: Hashes
+    buckets: Buckets
+
+    @staticmethod
+    def empty() -> "_SortedHashes":
+        return _SortedHashes(np.empty(0, np.int32), np.empty(0, np.int16))
+
+    @staticmethod
+    def of(hashes: Hashes, buckets: Buckets) -> "_SortedHashes":
+        """Of hashes in any order; where one repeats, the last counts."""
+        order = np.argsort(hashes, kind="stable")
+        hashes, buckets = hashes[order], buckets[order]
+        last = np.ones(len(hashes), np.bool_)
+        np.not_equal(hashes[1:], hashes[:-1], out=last[:-1])
+        return _SortedHashes(hashes[last], buckets[last])
+
+    def find(self, hashes: Hashes) -> tuple[Buckets, npt.NDArray[np.bool_]]:
+        """The bucket of each hash, and which have none."""
+        if not len(self.hashes):
+            return np.zeros(len(hashes), np.int16), np.ones(len(hashes), np.bool_)
+        places = np.minimum(np.searchsorted(self.hashes, hashes), len(self.hashes) - 1)
+        return self.buckets[places], self.hashes[places] != hashes
+
+    def merged(self, others: "_SortedHashes") -> "_SortedHashes":
+        """With hashes that it does not have."""
+        if not len(self.hashes):
+            return others
+        places = np.searchsorted(self.hashes, others.hashes)
+        return _SortedHashes(
+            np.insert(self.hashes, places, others.hashes), np.insert(self.buckets, places, others.buckets)
+        )

@@ -1,0 +1,42 @@
+"""Pages of mapped files that were read: they leave the process, and come back when they are touched."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from interbed.storage.base.fileio.local import LocalFileIO
+from interbed.storage.base.fileio.mapped import RELEASE_BYTES, MappedPages
+
+FILE_BYTES = 64 << 20
+
+
+def mapped_bytes(path: Path) -> int:
+    """How much of the file is in this process's memory, where the system tells."""
+    if not sys.platform.startswith("linux"):
+        return 0
+    lines = iter(Path("/proc/self/smaps").read_text().splitlines())
+    for line in lines:
+        if line.endswith(str(path)):
+            return next(int(field.split()[1]) << 10 for field in lines if field.startswith("Rss:"))
+    return 0
+
+
+def test_pages_that_were_read_leave_the_memory_of_the_process(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    np.arange(FILE_BYTES // 8).tofile(path)
+    with LocalFileIO().open_input(str(path)) as source:
+        pages = MappedPages(source)
+        content = np.frombuffer(source.read_buffer(), np.int64)
+        total = content.sum()
+        touched = mapped_bytes(path)
+        pages.read(RELEASE_BYTES - 1)
+        assert mapped_bytes(path) == touched
+        pages.read(1)
+        assert mapped_bytes(path) <= touched // 10
+        assert content.sum() == total == (FILE_BYTES // 8) * (FILE_BYTES // 8 - 1) // 2
+
+
+def test_what_is_not_mapped_is_left_alone() -> None:
+    MappedPages(pa.BufferReader(b"x")).read(RELEASE_BYTES)

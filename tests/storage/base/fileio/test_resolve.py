@@ -1,0 +1,28 @@
+"""Spellings of locations."""
+
+import pytest
+
+from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.base.fileio.local import LocalFileIO
+from interbed.storage.base.fileio.resolve import file_io_for, normalize_path
+
+
+@pytest.mark.parametrize("path", ["/lake/db.db", "file:/lake/db.db", "file:///lake/db.db", "file://host/lake/db.db/"])
+def test_local_locations_have_one_spelling(path: str) -> None:
+    io, normal = file_io_for(path)
+    assert normal == "/lake/db.db"
+    assert isinstance(io, LocalFileIO)
+
+
+def test_escapes_in_partition_directories_are_left_alone() -> None:
+    assert normalize_path("file:/lake/t/dt=a%2Fb") == "/lake/t/dt=a%2Fb"
+
+
+def test_hadoop_spellings_of_s3_are_s3() -> None:
+    assert normalize_path("s3a://bucket/lake/") == "s3://bucket/lake"
+
+
+@pytest.mark.parametrize("path", ["", "s3:/bucket", "s3://", "nosuchscheme://x/y"])
+def test_what_is_no_location_is_refused(path: str) -> None:
+    with pytest.raises(InvalidInputError):
+        file_io_for(path)

@@ -1,0 +1,107 @@
+"""Predicates over rows: the masks and expressions of Arrow do what the model does row by row."""
+
+import math
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+
+from interbed.storage.base.errors import FilterError
+from interbed.storage.base.predicate.evaluate import mask, to_arrow
+from interbed.storage.base.predicate.expr import (
+    And,
+    Comparison,
+    In,
+    Not,
+    NotIn,
+    Op,
+    Predicate,
+    bind,
+    columns_of,
+    push_not,
+    restrict_to,
+)
+from interbed.storage.base.types.arrow import fields_to_schema, type_to_arrow
+from interbed.storage.base.types.data_type import DataField
+from tests.storage.base.predicate.model import tables, truth
+
+Table = tuple[list[DataField], list[dict[str, Any]], Predicate]
+
+
+def batch_of(fields: list[DataField], rows: list[dict[str, Any]]) -> pa.RecordBatch:
+    """The rows as a batch."""
+    columns = [pa.array([row[f.name] for row in rows], type_to_arrow(f.type)) for f in fields]
+    return pa.record_batch(columns, schema=fields_to_schema(fields))
+
+
+@settings(deadline=None, max_examples=100)
+@given(tables())
+def test_a_mask_is_what_the_predicate_says_of_each_row(case: Table) -> None:
+    fields, rows, predicate = case
+    bound = bind(predicate, fields)
+    assert bind(bound, fields) == bound or any(isinstance(v, float) for row in rows for v in row.values())
+    assert mask(bound, batch_of(fields, rows)).to_pylist() == [truth(predicate, row) is True for row in rows]
+    assert mask(bound, pa.Table.from_batches([batch_of(fields, rows)])).to_pylist() == [
+        truth(predicate, row) is True for row in rows
+    ]
+
+
+@settings(deadline=None, max_examples=100)
+@given(tables())
+def test_pushing_negations_down_keeps_the_truth(case: Table) -> None:
+    _, rows, predicate = case
+    for row in rows:
+        assert truth(push_not(predicate), row) == truth(predicate, row)
+        inner = truth(predicate, row)
+        assert truth(push_not(predicate, negate=True), row) == (None if inner is None else not inner)
+
+
+@settings(deadline=None, max_examples=100)
+@given(tables())
+def test_a_restricted_predicate_keeps_every_row_of_the_whole(case: Table) -> None:
+    fields, rows, predicate = case
+    for field in fields:
+        restricted = restrict_to(predicate, [field.name])
+        assert columns_of(restricted) <= {field.name}
+        assert all(truth(restricted, row) for row in rows if truth(predicate, row))
+
+
+@settings(deadline=None, max_examples=100)
+@given(tables())
+def test_an_expression_keeps_every_row_and_no_other_without_floats(case: Table) -> None:
+    fields, rows, predicate = case
+    batch = batch_of(fields, rows)
+    numbered = pa.Table.from_batches([batch]).append_column("row", pa.array(range(len(rows)), pa.int32()))
+    found = set(numbered.filter(to_arrow(bind(predicate, fields), batch.schema))["row"].to_pylist())
+    expected = {i for i, row in enumerate(rows) if truth(predicate, row)}
+    assert found >= expected
+    if not any(pa.types.is_floating(f.type) for f in batch.schema):
+        assert found == expected
+
+
+def test_readers_that_prune_by_statistics_do_not_lose_rows_with_nan(tmp_path: Any) -> None:
+    table = pa.table({"x": [1.0, math.nan]})
+    pq.write_table(table, tmp_path / "nan.parquet")
+    one = Comparison(Op.EQ, "x", 1.0)
+    for predicate in (Comparison(Op.NE, "x", 1.0), Not(one), NotIn("x", (1.0,)), Not(Comparison(Op.LE, "x", 1.0))):
+        found = ds.dataset(tmp_path / "nan.parquet").to_table(filter=to_arrow(predicate, table.schema))
+        exact = found.filter(mask(predicate, found))
+        assert [math.isnan(x) for x in exact["x"].to_pylist()] == [True]
+
+
+def test_zero_is_found_whatever_its_sign_and_nan_never() -> None:
+    batch = pa.record_batch({"x": [0.0, -0.0, math.nan, None]})
+    assert mask(In("x", (0.0, math.nan)), batch).to_pylist() == [True, True, False, False]
+    assert mask(NotIn("x", (0.0, math.nan)), batch).to_pylist() == [False, False, True, False]
+
+
+def test_an_absent_column_is_named() -> None:
+    batch = pa.record_batch({"x": [1]})
+    predicate = And((Comparison(Op.EQ, "y", 1),))
+    with pytest.raises(FilterError, match="'y'; the columns are x"):
+        mask(predicate, batch)
+    with pytest.raises(FilterError, match="'y'; the columns are x"):
+        to_arrow(predicate, batch.schema)

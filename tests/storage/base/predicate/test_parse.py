@@ -1,0 +1,207 @@
+"""Filters as text."""
+
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from interbed.storage.base.errors import FilterError
+from interbed.storage.base.predicate.expr import (
+    AlwaysFalse,
+    AlwaysTrue,
+    And,
+    Comparison,
+    In,
+    IsNotNull,
+    IsNull,
+    Like,
+    Not,
+    NotIn,
+    Op,
+    Or,
+    Predicate,
+    between,
+    text_of,
+)
+from interbed.storage.base.predicate.parse import parse_filter
+from interbed.storage.base.types.data_type import DataField
+from interbed.storage.base.types.json import type_from_json
+
+_COLUMNS = {
+    "id": "INT",
+    "tiny": "TINYINT",
+    "name": "STRING",
+    "date": "DATE",
+    "time": "TIME(3)",
+    "timestamp": "TIMESTAMP(3)",
+    "ltz": "TIMESTAMP(6) WITH LOCAL TIME ZONE",
+    "nanos": "TIMESTAMP(9)",
+    "price": "DECIMAL(5, 2)",
+    "score": "DOUBLE",
+    "ok": "BOOLEAN",
+    "raw": "BYTES",
+    "notes": "STRING",
+    "a b": "INT",
+    'q"`': "INT",
+    "größe": "INT",
+    "tags": "ARRAY<INT>",
+}
+FIELDS = [
+    DataField(id=i, name=n, type=type_from_json({"type": "ARRAY", "element": "INT"} if t.startswith("ARRAY") else t))
+    for i, (n, t) in enumerate(_COLUMNS.items())
+]
+
+
+def eq(column: str, value: object) -> Predicate:
+    """column = value"""
+    return Comparison(Op.EQ, column, value)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("id = 1", eq("id", 1)),
+        ("id=-1", eq("id", -1)),
+        ("id <> 1", Comparison(Op.NE, "id", 1)),
+        ("id != 1", Comparison(Op.NE, "id", 1)),
+        ("1 < id", Comparison(Op.GT, "id", 1)),
+        ("1 >= id", Comparison(Op.LE, "id", 1)),
+        ("1 = id", eq("id", 1)),
+        ("id=1 or id=2 and ok", Or((eq("id", 1), And((eq("id", 2), eq("ok", True)))))),
+        ("(id=1 OR id=2) AND NOT ok", And((Or((eq("id", 1), eq("id", 2))), Not(eq("ok", True))))),
+        ("not not id = 1", Not(Not(eq("id", 1)))),
+        ("id in (1, 2)", In("id", (1, 2))),
+        ("id not in (1, null)", NotIn("id", (1, None))),
+        ("id in (1.5, 2.0)", In("id", (2,))),
+        ("id between 1 and 2 and ok", And((between("id", 1, 2), eq("ok", True)))),
+        ("id not between 1 and 2", Not(between("id", 1, 2))),
+        ("name is null or name is not null", Or((IsNull("name"), IsNotNull("name")))),
+        ("tags is null", IsNull("tags")),
+        ("name = 'it''s'", eq("name", "it's")),
+        ("name like 'a\\_%'", Like("name", "a\\_%")),
+        ("name not like '%'", Not(Like("name", "%"))),
+        ("name = NULL", eq("name", None)),
+        ("price = 1.50", eq("price", Decimal("1.50"))),
+        ("price = 1", eq("price", Decimal("1.00"))),
+        ("price < '2.5'", Comparison(Op.LT, "price", Decimal("2.50"))),
+        ("score >= 1e3", Comparison(Op.GE, "score", 1000.0)),
+        ("score = .5", eq("score", 0.5)),
+        ("ok = true", eq("ok", True)),
+        ("true and false", And((AlwaysTrue(), AlwaysFalse()))),
+        ("raw = X'00fF'", eq("raw", b"\x00\xff")),
+        ("date = DATE '2024-02-29'", eq("date", date(2024, 2, 29))),
+        ("date = '2024-02-29'", eq("date", date(2024, 2, 29))),
+        ("time < TIME '12:34:56.7'", Comparison(Op.LT, "time", time(12, 34, 56, 700_000))),
+        ("timestamp = '2024-02-29 12:34:56.789'", eq("timestamp", datetime(2024, 2, 29, 12, 34, 56, 789_000))),
+        ("timestamp = TIMESTAMP '2024-02-29'", eq("timestamp", datetime(2024, 2, 29))),
+        ("timestamp = DATE '2024-02-29'", eq("timestamp", datetime(2024, 2, 29))),
+        ("timestamp > '2024-02-29 00:00:00.0005'", Comparison(Op.GT, "timestamp", datetime(2024, 2, 29))),
+        ("timestamp < '2024-02-29 00:00:00.0005'", Comparison(Op.LE, "timestamp", datetime(2024, 2, 29))),
+        ("ltz = '2024-02-29T12:00:00+02:00'", eq("ltz", datetime(2024, 2, 29, 10, tzinfo=UTC))),
+        ("nanos = '1970-01-01 00:00:00.123456789'", eq("nanos", 123_456_789)),
+        ("notes = 'x' and nota_bene_ is null", None),
+        ("`a b` = 1", eq("a b", 1)),
+        ('"q""`" = 1', eq('q"`', 1)),
+        ("größe = 1", eq("größe", 1)),
+    ],
+)
+def test_a_condition_becomes_a_bound_predicate(text: str, expected: Predicate | None) -> None:
+    if expected is None:
+        with pytest.raises(FilterError, match="'nota_bene_'; the columns are id, tiny"):
+            parse_filter(text, FIELDS)
+        return
+    assert parse_filter(text, FIELDS) == expected
+    assert text_of(expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("id < 5.5", Comparison(Op.LE, "id", 5)),
+        ("id <= 5.5", Comparison(Op.LE, "id", 5)),
+        ("id > 5.5", Comparison(Op.GT, "id", 5)),
+        ("id >= -5.5", Comparison(Op.GT, "id", -6)),
+        ("id = 5.5", And((IsNull("id"), eq("id", None)))),
+        ("id <> 5.5", Or((IsNotNull("id"), eq("id", None)))),
+        ("tiny < 1000", Or((IsNotNull("tiny"), eq("tiny", None)))),
+        ("tiny < -1000", And((IsNull("tiny"), eq("tiny", None)))),
+        ("tiny > -128.5", Or((IsNotNull("tiny"), eq("tiny", None)))),
+        ("tiny > 127.5", Comparison(Op.GT, "tiny", 127)),
+        ("price < 1e30", Or((IsNotNull("price"), eq("price", None)))),
+        ("price <= 1.005", Comparison(Op.LE, "price", Decimal("1.00"))),
+    ],
+)
+def test_numbers_that_a_column_can_not_hold_are_replaced_by_what_is_equal_in_effect(
+    text: str, expected: Predicate
+) -> None:
+    assert parse_filter(text, FIELDS) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "position", "expected"),
+    [
+        ("", 1, "a column"),
+        ("id =", 5, "a literal"),
+        ("id == 1", 5, "a literal"),
+        ("(id = 1", 8, "')'"),
+        ("id = 1)", 7, "the end"),
+        ("id in ()", 8, "a literal"),
+        ("id between 1 or 2", 14, "AND"),
+        ("id ! 1", 4, "a comparison"),
+        ("name like 5", 11, "a text in quotes"),
+        ("id = 'open", 6, "a literal"),
+        ("id = 1 id = 2", 8, "the end"),
+        ("id is 5", 7, "NULL"),
+    ],
+)
+def test_a_text_that_is_no_condition_shows_where_and_what_was_expected(text: str, position: int, expected: str) -> None:
+    with pytest.raises(FilterError) as caught:
+        parse_filter(text, FIELDS)
+    message = str(caught.value)
+    assert f"at position {position};" in message
+    assert expected in message
+    assert message.endswith("\n  " + " " * (position - 1) + "^")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("nope = 1", "'nope'; the columns are id, tiny"),
+        ("id = 'x'", "column 'id', but 'x' is not a value of type INT"),
+        ("name = 5", "column 'name', but 5 is not a value of type VARCHAR"),
+        ("id", "column 'id', but True is not"),
+        ("ok = 1", "column 'ok', but 1 is not"),
+        ("raw = 'x'", "column 'raw'"),
+        ("tags = 1", "column 'tags', but a nested type has no literals"),
+        ("id like 'x'", "'id' is INT; Like takes a text column"),
+        ("date = DATE '2024-13-01'", "DATE '2024-13-01' is not a date"),
+        ("date = TIMESTAMP '2024-01-01'", "column 'date'"),
+        ("time = TIME '25:00'", "TIME '25:00' is not a time"),
+        ("timestamp = 'soon'", "column 'timestamp', but 'soon' is no timestamp"),
+        ("timestamp = '2024-01-01 00:00:00.123456789'", "more than 6"),
+        ("raw = X'0'", "X'0' is not bytes"),
+        ("name like 'a\\'", "ends with a backslash"),
+        ("score = 1e99999999999999999999", "not a number within reach"),
+        ("not " * 5000 + "ok", "nested too deeply"),
+        ("ok" + " " * (1 << 20), "at most"),
+    ],
+)
+def test_a_filter_that_does_not_fit_the_columns_names_what_is_wrong(text: str, message: str) -> None:
+    with pytest.raises(FilterError) as caught:
+        parse_filter(text, FIELDS)
+    assert message in str(caught.value)
+
+
+@settings(deadline=None)
+@given(
+    st.text()
+    | st.lists(st.sampled_from(["id", "=", "1", "(", ")", "and", "not", "'x'", "in", ",", "is", "null"])).map(" ".join)
+)
+def test_any_text_is_a_predicate_or_a_filter_error(text: str) -> None:
+    try:
+        found = parse_filter(text, FIELDS)
+    except FilterError:
+        return
+    assert text_of(found)

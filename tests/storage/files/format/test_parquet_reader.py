@@ -1,0 +1,92 @@
+"""Parquet files are read by column names, in bounded batches, and skipped where their statistics say so."""
+
+import datetime as dt
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from interbed.storage.base.errors import StorageAccessError
+from interbed.storage.base.fileio.local import LocalFileIO
+from interbed.storage.base.predicate.expr import Predicate
+from interbed.storage.base.predicate.parse import parse_filter
+from interbed.storage.base.types.data_type import DataField
+from interbed.storage.base.types.json import parse_atomic
+from interbed.storage.files.format.parquet import ParquetReader
+
+
+class _BufferedFileIO(LocalFileIO):
+    """Local files as an object store gives them: without a memory map."""
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        return pa.OSFile(path)
+
+
+def _field(name: str, kind: str) -> DataField:
+    return DataField(id=0, name=name, type=parse_atomic(kind))
+
+
+def _read(
+    path: Path, fields: list[DataField], *, predicate: Predicate | None = None, batch_rows: int = 100, io: Any = None
+) -> list[pa.RecordBatch]:
+    found = ParquetReader().positioned(
+        str(path), fields, file_io=io or LocalFileIO(), batch_rows=batch_rows, predicate=predicate
+    )
+    return [batch for _, batch in found]
+
+
+@pytest.mark.parametrize("io", [LocalFileIO(), _BufferedFileIO()], ids=["mapped", "buffered"])
+def test_columns_come_in_the_order_asked_for_and_absent_ones_are_left_out(tmp_path: Path, io: LocalFileIO) -> None:
+    path = tmp_path / "f.parquet"
+    pq.write_table(pa.table({"a": [1, 2], "a.b": [3, 4], "c": ["x", "y"]}), path)
+    batches = _read(path, [_field("c", "STRING"), _field("none", "INT"), _field("a", "BIGINT")], io=io)
+    assert [b.to_pydict() for b in batches] == [{"c": ["x", "y"], "a": [1, 2]}]
+    assert [b.num_rows for b in _read(path, [_field("none", "INT")], io=io)] == [2]
+
+
+def test_batches_are_no_larger_than_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "f.parquet"
+    pq.write_table(pa.table({"a": range(25)}), path, row_group_size=10)
+    batches = _read(path, [_field("a", "BIGINT")], batch_rows=7)
+    assert max(b.num_rows for b in batches) == 7
+    assert pa.Table.from_batches(batches).column("a").to_pylist() == list(range(25))
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "condition", "kept"),
+    [
+        ("BIGINT", list(range(30)), "v >= 20", range(20, 30)),
+        ("BIGINT", list(range(30)), "v = 15 or v < 3", range(20)),
+        ("BIGINT", list(range(30)), "v > 99", range(0)),
+        ("STRING", [f"{i:02d}" for i in range(30)], "v in ('03', '29')", [*range(10), *range(20, 30)]),
+        ("DATE", [dt.date(2024, 1, 1 + i) for i in range(30)], "v < DATE '2024-01-05'", range(10)),
+        ("DECIMAL(10, 2)", [Decimal(i) for i in range(30)], "v = 5", range(10)),
+        ("TIMESTAMP(6)", [dt.datetime(2024, 1, 1 + i) for i in range(30)], "v > TIMESTAMP '2024-01-25 00:00:00'",
+         range(20, 30)),
+    ],
+)  # fmt: skip
+def test_row_groups_that_cannot_match_are_skipped(
+    tmp_path: Path, kind: str, values: list[Any], condition: str, kept: Any
+) -> None:
+    path = tmp_path / "f.parquet"
+    field = _field("v", kind)
+    pq.write_table(pa.table({"v": values, "n": list(range(30))}), path, row_group_size=10)
+    batches = _read(path, [_field("n", "BIGINT")], predicate=parse_filter(condition, [field]))
+    assert [n for b in batches for n in b.column("n").to_pylist()] == list(kept)
+
+
+def test_int96_timestamps_are_read_and_not_pruned_by(tmp_path: Path) -> None:
+    path = tmp_path / "f.parquet"
+    times = pa.array([0, 1_709_210_096_123_456_789], pa.timestamp("ns"))
+    pq.write_table(pa.table({"v": times}), path, use_deprecated_int96_timestamps=True)
+    field = _field("v", "TIMESTAMP(9)")
+    batches = _read(path, [field], predicate=parse_filter("v > TIMESTAMP '2030-01-01 00:00:00'", [field]))
+    assert pa.Table.from_batches(batches).column("v").cast(pa.int64()).to_pylist() == [0, 1_709_210_096_123_456_789]
+
+
+def test_a_system_error_is_not_taken_for_damage(tmp_path: Path) -> None:
+    with pytest.raises(StorageAccessError, match=str(tmp_path)):
+        _read(tmp_path, [_field("v", "INT")])

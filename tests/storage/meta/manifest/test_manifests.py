@@ -1,0 +1,319 @@
+"""Manifests, manifest lists and index manifests: written, read, older, newer and damaged ones."""
+
+import io
+import json
+from dataclasses import replace
+from typing import Any
+
+import fastavro
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from interbed.storage.base.errors import CorruptFileError, InvalidOptionError, UnsupportedVersionError
+from interbed.storage.base.row.binary_row import decode_row, encode_row
+from interbed.storage.base.types.json import type_from_json
+from interbed.storage.meta.manifest import index_manifest, manifest_file, manifest_list
+from interbed.storage.meta.manifest.data_file import DataFileMeta, FileSource
+from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry, ManifestFileMeta
+from interbed.storage.meta.manifest.index_file import (
+    DeletionVectorRange,
+    GlobalIndexMeta,
+    IndexFileMeta,
+    index_file_from_json,
+    index_file_to_json,
+)
+from interbed.storage.meta.manifest.index_manifest import IndexManifestEntry, read_index_manifest, write_index_manifest
+from interbed.storage.meta.manifest.manifest_file import make_meta, read_manifest, write_manifest
+from interbed.storage.meta.manifest.manifest_list import read_manifest_list, write_manifest_list
+from interbed.storage.meta.manifest.stats import EMPTY_STATS, SimpleStats
+from interbed.storage.meta.schema.table_schema import TableSchema
+from tests.golden.load import TABLE_NAMES, expected, table_path
+
+_LONG = st.integers(-(2**63), 2**63 - 1)
+_COUNT = st.integers(0, 2**63 - 1)
+_INT = st.integers(-(2**31), 2**31 - 1)
+_NAME = st.text(max_size=12)
+_NAMES = st.lists(_NAME, max_size=3).map(tuple)
+_ROW = st.binary(max_size=30)
+_STATS = st.builds(
+    SimpleStats, min_values=_ROW, max_values=_ROW, null_counts=st.lists(st.none() | _COUNT, max_size=3).map(tuple)
+)
+_FILE = st.builds(
+    DataFileMeta,
+    file_name=_NAME,
+    file_size=_COUNT,
+    row_count=_COUNT,
+    min_key=_ROW,
+    max_key=_ROW,
+    key_stats=_STATS,
+    value_stats=_STATS,
+    min_sequence_number=_LONG,
+    max_sequence_number=_LONG,
+    schema_id=_COUNT,
+    level=st.integers(0, 10),
+    extra_files=_NAMES,
+    creation_time_millis=_LONG,
+    delete_row_count=st.none() | _COUNT,
+    embedded_file_index=st.none() | st.binary(max_size=9),
+    file_source=st.none() | st.sampled_from(FileSource),
+    value_stats_cols=st.none() | _NAMES,
+    external_path=st.none() | _NAME,
+    first_row_id=st.none() | _COUNT,
+    write_cols=st.none() | _NAMES,
+)
+_ENTRY = st.builds(
+    ManifestEntry, kind=st.sampled_from(FileKind), partition=_ROW, bucket=_INT, total_buckets=_INT, file=_FILE
+)
+_META = st.builds(
+    ManifestFileMeta,
+    file_name=_NAME,
+    file_size=_COUNT,
+    num_added_files=_COUNT,
+    num_deleted_files=_COUNT,
+    partition_stats=_STATS,
+    schema_id=_COUNT,
+    min_bucket=st.none() | _INT,
+    max_bucket=st.none() | _INT,
+    min_level=st.none() | _INT,
+    max_level=st.none() | _INT,
+    min_row_id=st.none() | _LONG,
+    max_row_id=st.none() | _LONG,
+)
+_INDEX_FILE = st.builds(
+    IndexFileMeta,
+    index_type=_NAME,
+    file_name=_NAME,
+    file_size=_COUNT,
+    row_count=_COUNT,
+    deletion_vectors=st.none()
+    | st.lists(
+        st.builds(DeletionVectorRange, data_file_name=_NAME, offset=_INT, length=_INT, cardinality=st.none() | _COUNT),
+        max_size=3,
+    ).map(tuple),
+    external_path=st.none() | _NAME,
+    global_index=st.none()
+    | st.builds(
+        GlobalIndexMeta,
+        row_range_start=_LONG,
+        row_range_end=_LONG,
+        index_field_id=_INT,
+        extra_field_ids=st.none() | st.lists(_INT, max_size=3).map(tuple),
+        index_meta=st.none() | _ROW,
+        source_meta=st.none() | _ROW,
+    ),
+)
+_INDEX = st.builds(
+    IndexManifestEntry,
+    kind=st.sampled_from(FileKind),
+    partition=_ROW,
+    bucket=_INT,
+    file=_INDEX_FILE,
+)
+_CODEC = st.sampled_from(["zstd", "none", "deflate"])
+
+
+@settings(deadline=None)
+@given(st.lists(_ENTRY, max_size=4), _CODEC)
+def test_entries_come_back_from_a_manifest(entries: list[ManifestEntry], codec: str) -> None:
+    assert read_manifest(write_manifest(entries, [], codec), source="m") == entries
+
+
+@settings(deadline=None)
+@given(st.lists(_META, max_size=4), _CODEC)
+def test_manifests_come_back_from_a_manifest_list(metas: list[ManifestFileMeta], codec: str) -> None:
+    assert read_manifest_list(write_manifest_list(metas, codec), source="l") == metas
+
+
+@settings(deadline=None)
+@given(st.lists(_INDEX, max_size=4), _CODEC)
+def test_index_files_come_back_from_an_index_manifest(entries: list[IndexManifestEntry], codec: str) -> None:
+    assert read_index_manifest(write_index_manifest(entries, codec), source="i") == entries
+    assert [index_file_from_json(json.loads(json.dumps(index_file_to_json(e.file)))) for e in entries] == [
+        e.file for e in entries
+    ]
+
+
+def test_a_codec_that_is_not_known_is_refused() -> None:
+    with pytest.raises(InvalidOptionError, match=r"'manifest.compression' takes one of .*zstd.*, not 'rar'"):
+        write_manifest_list([], "rar")
+
+
+# -- other writers -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", TABLE_NAMES)
+def test_manifests_of_java_say_what_java_plans(name: str) -> None:
+    directory = table_path(name) / "manifest"
+    files = {}
+    for path in directory.glob("manifest-list-*"):
+        for meta in read_manifest_list(path.read_bytes(), source=path.name):
+            content = (directory / meta.file_name).read_bytes()
+            assert meta.file_size == len(content)
+            entries = read_manifest(content, source=meta.file_name)
+            assert sum(e.kind is FileKind.ADD for e in entries) == meta.num_added_files
+            files.update({(e.file.file_name, e.file.level): e for e in entries if e.kind is FileKind.ADD})
+    for split in expected(name)["plan"]:
+        for planned in split["files"]:
+            entry = files[planned["file_name"], planned["level"]]
+            assert entry.bucket == split["bucket"]
+            for member in ("file_size", "row_count", "schema_id", "delete_row_count"):
+                assert getattr(entry.file, member) == planned[member]
+            assert isinstance(entry.file.creation_time_millis, int)
+            assert entry.file.creation_time_millis > 1_600_000_000_000
+            assert entry.file.file_source is not None
+            assert entry.file.file_source.name == planned["file_source"]
+
+
+@pytest.mark.parametrize("name", TABLE_NAMES)
+def test_a_meta_made_for_a_manifest_of_java_is_the_one_of_java(name: str) -> None:
+    root = table_path(name)
+    schema = TableSchema.from_json((root / "schema" / "schema-0").read_bytes())
+    for path in (root / "manifest").glob("manifest-list-*"):
+        for meta in read_manifest_list(path.read_bytes(), source=path.name):
+            entries = read_manifest((root / "manifest" / meta.file_name).read_bytes(), source=meta.file_name)
+            assert make_meta(meta.file_name, meta.file_size, entries, meta.schema_id, schema.partition_types) == meta
+
+
+def test_a_written_manifest_has_the_schema_of_java() -> None:
+    directory = table_path("pk_all_types") / "manifest"
+    for pattern, ours in [
+        ("manifest-list-*", write_manifest_list([], "zstd")),
+        ("manifest-[!l]*", write_manifest([], [], "zstd")),
+    ]:
+        theirs = next(directory.glob(pattern)).read_bytes()
+        assert _schema_of(ours) == _schema_of(theirs)
+
+
+def _schema_of(content: bytes) -> Any:
+    reader = fastavro.reader(io.BytesIO(content))
+    assert reader.codec == "zstandard"
+    return reader.writer_schema
+
+
+_ENTRY_VALUE = ManifestEntry(
+    kind=FileKind.ADD,
+    partition=encode_row([], []),
+    bucket=1,
+    total_buckets=2,
+    file=DataFileMeta(
+        file_name="data-1.parquet",
+        file_size=10,
+        row_count=3,
+        min_sequence_number=0,
+        max_sequence_number=2,
+        schema_id=0,
+        level=0,
+        creation_time_millis=5,
+        delete_row_count=0,
+        file_source=FileSource.APPEND,
+        first_row_id=7,
+    ),
+)
+
+
+def _rewritten(content: bytes, change: Any, records: Any = lambda r: r) -> bytes:
+    """The Avro file with its schema and its records changed."""
+    reader = fastavro.reader(io.BytesIO(content))
+    schema: Any = reader.writer_schema
+    rows = [records(r) for r in reader]
+    change(schema)
+    target = io.BytesIO()
+    fastavro.writer(target, {k: v for k, v in schema.items() if not k.startswith("__")}, rows, codec="deflate")
+    return target.getvalue()
+
+
+def test_a_manifest_with_unknown_fields_and_other_record_names_is_read() -> None:
+    def newer(schema: Any) -> None:
+        schema["name"] = "ManifestEntry"
+        schema["fields"].insert(0, {"name": "_NEW", "type": {"type": "array", "items": "string"}})
+        schema["fields"][-1]["type"]["name"] = "DataFile"
+        schema["fields"][-1]["type"]["fields"].insert(3, {"name": "_ALSO_NEW", "type": ["null", "double"]})
+
+    def filled(record: Any) -> Any:
+        return {**record, "_NEW": ["x"], "_FILE": {**record["_FILE"], "_ALSO_NEW": 0.5}}
+
+    content = _rewritten(write_manifest([_ENTRY_VALUE], [], "zstd"), newer, filled)
+    assert read_manifest(content, source="m") == [_ENTRY_VALUE]
+
+
+def test_a_manifest_of_an_older_writer_lacks_what_came_later() -> None:
+    later = {"_DELETE_ROW_COUNT", "_FILE_SOURCE", "_VALUE_STATS_COLS", "_EXTERNAL_PATH", "_FIRST_ROW_ID", "_WRITE_COLS"}
+
+    def older(schema: Any) -> None:
+        file = schema["fields"][-1]["type"]
+        file["fields"] = [f for f in file["fields"] if f["name"] not in later]
+
+    content = _rewritten(write_manifest([_ENTRY_VALUE], [], "zstd"), older)
+    file = replace(_ENTRY_VALUE.file, delete_row_count=None, file_source=None, first_row_id=None)
+    assert read_manifest(content, source="m") == [replace(_ENTRY_VALUE, file=file)]
+
+
+def test_a_manifest_list_of_an_older_writer_lacks_the_ranges() -> None:
+    meta = make_meta("m", 5, [_ENTRY_VALUE], 0, [])
+    assert (meta.min_bucket, meta.max_level, meta.min_row_id, meta.max_row_id) == (1, 0, 7, 9)
+
+    def older(schema: Any) -> None:
+        schema["fields"] = [f for f in schema["fields"] if not f["name"].startswith(("_MIN_", "_MAX_"))]
+
+    (found,) = read_manifest_list(_rewritten(write_manifest_list([meta], "zstd"), older), source="l")
+    assert (found.file_name, found.partition_stats, found.min_bucket, found.max_level) == ("m", EMPTY_STATS, None, None)
+
+
+@pytest.mark.parametrize(
+    ("content", "read"),
+    [
+        (write_manifest([_ENTRY_VALUE], [], "none"), read_manifest),
+        (write_manifest_list([make_meta("m", 5, [_ENTRY_VALUE], 0, [])], "none"), read_manifest_list),
+    ],
+)
+def test_another_version_is_refused_by_its_number(content: bytes, read: Any) -> None:
+    changed = _rewritten(content, lambda schema: None, lambda r: {**r, "_VERSION": 9})
+    with pytest.raises(UnsupportedVersionError, match=r"file-x has records of version 9; .* reads version 2"):
+        read(changed, source="file-x")
+
+
+@pytest.mark.parametrize("read", [read_manifest, read_manifest_list, read_index_manifest])
+@pytest.mark.parametrize("content", [b"", b"Obj\x01", b"no avro file at all", b"\x00" * 100])
+def test_other_bytes_are_corrupt_and_the_file_is_named(read: Any, content: bytes) -> None:
+    with pytest.raises(CorruptFileError, match="file-x"):
+        read(content, source="file-x")
+
+
+@pytest.mark.parametrize("codec", ["zstd", "none", "deflate"])
+def test_every_cut_and_every_changed_byte_is_corrupt_or_another_content(codec: str) -> None:
+    content = write_manifest([_ENTRY_VALUE], [], codec)
+    for length in range(0, len(content), 7):
+        with pytest.raises(CorruptFileError, match="file-x"):
+            read_manifest(content[:length], source="file-x")
+    for position in range(0, len(content), 5):
+        damaged = bytearray(content)
+        damaged[position] ^= 0x55
+        try:
+            read_manifest(bytes(damaged), source="file-x")
+        except (CorruptFileError, UnsupportedVersionError) as error:
+            if "file-x" not in str(error):
+                raise
+
+
+def test_a_list_is_no_manifest() -> None:
+    content = write_manifest_list([make_meta("m", 5, [_ENTRY_VALUE], 0, [])], "zstd")
+    with pytest.raises(CorruptFileError, match="file-x"):
+        read_manifest(content, source="file-x")
+
+
+def test_partition_statistics_span_the_entries_and_count_nulls() -> None:
+    types = [type_from_json(t) for t in ("STRING", "DOUBLE", "DATE")]
+    rows = [["b", 1.0, None], [None, float("nan"), None], ["a", -0.0, None], ["ä", 0.0, None]]
+    entries = [replace(_ENTRY_VALUE, partition=encode_row(row, types)) for row in rows]
+    stats = make_meta("m", 1, entries, 0, types).partition_stats
+    assert decode_row(stats.min_values, types)[0] == "a"
+    assert str(decode_row(stats.min_values, types)[1]) == "-0.0"
+    assert decode_row(stats.max_values, types)[0] == "ä"
+    assert str(decode_row(stats.max_values, types)[1]) == "nan"
+    assert decode_row(stats.max_values, types)[2] is None
+    assert stats.null_counts == (1, 0, 4)
+
+
+def test_the_versions_on_disk_do_not_change() -> None:
+    assert (manifest_file.VERSION, manifest_list.VERSION, index_manifest.VERSION) == (2, 2, 1)

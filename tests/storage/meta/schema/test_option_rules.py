@@ -1,0 +1,161 @@
+"""Options that contradict each other, the keys or the columns: the rules, one table of cases after the other."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import interbed
+from interbed.storage.base.errors import InvalidInputError, InvalidOptionError
+from interbed.storage.meta.schema.apply import apply_changes
+from interbed.storage.meta.schema.change import DropColumn, RemoveOption, RenameColumn, SetOption
+from interbed.storage.meta.schema.table_schema import Schema, TableSchema
+from interbed.storage.table.option_rules import check_options
+from tests.storage.meta.schema.option_cases import CASES, COLUMNS, OptionCase
+from tests.support.peers_interbed import fields_of
+
+
+def schema(
+    options: Mapping[str, str] | None = None, keys: Sequence[str] = ("id",), partitions: Sequence[str] = ()
+) -> TableSchema:
+    return Schema(
+        fields=fields_of(COLUMNS), primary_keys=tuple(keys), partition_keys=tuple(partitions), options=options or {}
+    ).to_table_schema(time_millis=0)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_what_contradicts_is_refused_and_says_why(case: OptionCase) -> None:
+    def make() -> None:
+        check_options(schema(case.options, case.keys, case.partitions))
+
+    if case.refused is None:
+        make()
+        return
+    with pytest.raises(InvalidInputError) as refusal:
+        make()
+    assert str(refusal.value).startswith(case.refused)
+
+
+def test_a_change_of_the_schema_follows_the_same_rules() -> None:
+    table = schema({"changelog-producer": "full-compaction"})
+    with pytest.raises(InvalidOptionError, match="full-compaction'; use 'lookup'"):
+        apply_changes(table, [SetOption("deletion-vectors.enabled", "true")], has_snapshots=False)
+    changed = apply_changes(
+        table,
+        [SetOption("deletion-vectors.enabled", "true"), SetOption("changelog-producer", "lookup")],
+        has_snapshots=False,
+    )
+    assert changed.options == {"changelog-producer": "lookup", "deletion-vectors.enabled": "true"}
+
+
+@pytest.mark.parametrize("change", [SetOption("merge-engine", "aggregation"), RemoveOption("bucket-key")])
+def test_a_table_without_snapshots_may_still_change_what_files_depend_on(change: SetOption | RemoveOption) -> None:
+    table = schema({"bucket": "2", "bucket-key": "id"})
+    with pytest.raises(InvalidOptionError, match="files depend on it"):
+        apply_changes(table, [change])
+    assert apply_changes(table, [change], has_snapshots=False).options != table.options
+
+
+@pytest.mark.parametrize("key", ["path", "primary-key", "partition"])
+def test_options_that_stand_for_the_schema_do_not_change(key: str) -> None:
+    with pytest.raises(InvalidOptionError, match="make a new table"):
+        apply_changes(schema(partitions=["a"]), [SetOption(key, "b")], has_snapshots=False)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (
+            {"file-index.bloom-filter.columns": "a", "file-index.bloom-filter.a.fpp": "3"},
+            "bloom-filter.a.*between 0 and 1",
+        ),
+        ({"dynamic-bucket.target-row-num": "0"}, "dynamic-bucket.target-row-num.*positive"),
+        ({"changelog-producer.row-deduplicate-ignore-fields": "zz"}, "names the column .zz."),
+    ],
+)
+def test_a_slip_in_an_option_is_told_when_the_table_is_made(options: dict[str, str], told: str) -> None:
+    with pytest.raises(InvalidOptionError, match=told):
+        check_options(schema(options))
+    # Java Paimon finds out when it writes; a table that it made can be altered.
+    check_options(schema(options), before=schema(options))
+
+
+def test_a_table_without_files_and_keys_may_be_given_some() -> None:
+    plain = schema(keys=())
+    changes = [SetOption("primary-key", "id, a"), SetOption("partition", "a"), SetOption("bucket", "2")]
+    keyed = apply_changes(plain, changes, has_snapshots=False)
+    assert (keyed.primary_keys, keyed.partition_keys, keyed.options) == (("id", "a"), ("a",), {"bucket": "2"})
+    assert not keyed.by_name["a"].type.nullable
+    assert apply_changes(keyed, [SetOption("primary-key", "id,a")]).primary_keys == ("id", "a")
+    with pytest.raises(InvalidOptionError, match="make a new table"):
+        apply_changes(plain, changes)
+    with pytest.raises(InvalidInputError, match="'nope', which the table does not have"):
+        apply_changes(plain, [SetOption("primary-key", "nope")], has_snapshots=False)
+
+
+def test_dynamic_options_follow_the_rules_and_leave_the_table_as_it_is(tmp_path: Path) -> None:
+    with interbed.load_catalog("lake", warehouse=f"file:{tmp_path}") as catalog:
+        catalog.create_database("db")
+        rows = pa.schema([pa.field("id", pa.int32(), nullable=False), ("v", pa.int32())])
+        table = catalog.create_table("db.t", rows, primary_keys=["id"], options={"changelog-producer": "lookup"})
+        for options, part in (
+            ({"streaming-read-overwrite": "true"}, "'streaming-read-overwrite' can't be combined"),
+            ({"sequence.field": "nope"}, "'nope', which the table lacks"),
+            ({"deletion-vectors.enabled": "true"}, "can't be changed"),
+            ({"merge-engine": "aggregation"}, "can't be set dynamically"),
+            ({"snapshot.num-retained.max": "1"}, "more than 'snapshot.num-retained.max', which is 1"),
+        ):
+            with pytest.raises(InvalidOptionError, match=part):
+                table.copy(options)
+        assert table.copy({"snapshot.num-retained.max": "20"}).options.snapshot_retain_max == 20
+        assert catalog.get_table("db.t").schema.options == {"changelog-producer": "lookup"}
+
+
+def test_a_renamed_column_is_renamed_in_all_options_that_name_it() -> None:
+    options = {
+        "merge-engine": "partial-update",
+        "fields.g,h.sequence-group": "a,b",
+        "fields.a.aggregate-function": "sum",
+        "fields.at.stats-mode": "none",
+        "partial-update.remove-record-on-sequence-group": "g,h",
+        "file-index.bloom-filter.columns": "a,map[g],b",
+        "file-index.bloom-filter.a.fpp": "0.01",
+        "file-index.read.enabled": "true",
+    }
+    changed = apply_changes(
+        schema(options), [RenameColumn("a", "a2"), RenameColumn("h", "i"), RenameColumn("map", "m")]
+    )
+    assert changed.options == {
+        "merge-engine": "partial-update",
+        "fields.g,i.sequence-group": "a2,b",
+        "fields.a2.aggregate-function": "sum",
+        "fields.at.stats-mode": "none",
+        "partial-update.remove-record-on-sequence-group": "g,i",
+        "file-index.bloom-filter.columns": "a2,m[g],b",
+        "file-index.bloom-filter.a2.fpp": "0.01",
+        "file-index.read.enabled": "true",
+    }
+
+
+@pytest.mark.parametrize(
+    ("column", "option"),
+    [
+        ("g", "fields.g,h.sequence-group"),
+        ("b", "fields.g,h.sequence-group"),
+        ("at", "record-level.time-field"),
+        ("d", "file-index.bitmap.columns"),
+        ("ok", "fields.ok.stats-mode"),
+    ],
+)
+def test_a_column_that_an_option_names_is_not_dropped(column: str, option: str) -> None:
+    options = {
+        "merge-engine": "partial-update",
+        "fields.g,h.sequence-group": "a,b",
+        "record-level.time-field": "at",
+        "file-index.bitmap.columns": "d",
+        "fields.ok.stats-mode": "none",
+    }
+    with pytest.raises(InvalidInputError, match=f"'{column}' can't be dropped: option '{option}' names it"):
+        apply_changes(schema(options), [DropColumn(column)])
+    assert column not in apply_changes(schema(), [DropColumn(column)]).by_name

@@ -1,0 +1,118 @@
+"""Reading changes: whoever applies them to an empty table has the table."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import interbed
+from interbed.storage.base.errors import InvalidInputError, SnapshotNotFoundError
+from interbed.storage.table.table import Table
+
+SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.string())])
+
+
+def create(warehouse: Path, name: str = "t", keys: tuple[str, ...] = ("id",), **options: str) -> Table:
+    catalog = interbed.load_catalog("test", warehouse=f"file:{warehouse}")
+    catalog.create_database("db", ignore_if_exists=True)
+    named = {k.replace("_", "-"): v for k, v in options.items()}
+    bucket = {"bucket": "2"} if keys else {}
+    return catalog.create_table(f"db.{name}", SCHEMA, primary_keys=list(keys), options={**bucket, **named})
+
+
+def rows(ids: list[int], kinds: list[int], v: str) -> pa.Table:
+    return pa.table(
+        {"id": ids, "v": [f"{v}{i}" for i in ids], "_row_kind": pa.array(kinds, pa.int8())},
+        schema=SCHEMA.append(pa.field("_row_kind", pa.int8())),
+    )
+
+
+def sorted_rows(table: Table) -> list[dict[str, Any]]:
+    return sorted(table.scan().to_arrow().to_pylist(), key=lambda r: r["id"])
+
+
+@pytest.mark.parametrize("producer", ["none", "lookup", "full-compaction"])
+def test_a_copy_made_of_changes_is_the_table(tmp_path: Path, producer: str) -> None:
+    table, copy = create(tmp_path, changelog_producer=producer), create(tmp_path, "copy")
+    source = random.Random(3)
+    seen = 0
+    for commit in range(12):
+        ids = source.sample(range(30), 8)
+        table.write_changes(rows(ids, [source.choice([0, 0, 3]) for _ in ids], f"{commit}-"))
+        if producer == "full-compaction" and commit % 3:
+            continue
+        table.compact(full=True)
+        last = table.snapshots()[-1].id
+        changes = table.changes(from_snapshot=seen + 1, to_snapshot=last)
+        copy.write_changes(changes.to_arrow())
+        seen = last
+        assert sorted_rows(copy) == sorted_rows(table)
+    if producer != "none":
+        kinds = table.changes().to_arrow()["_row_kind"].to_pylist()
+        assert set(kinds) == {0, 1, 2, 3}
+        # Each update says what the row was.
+        assert kinds.count(1) == kinds.count(2)
+
+
+@pytest.mark.parametrize("order", ["ascending", "descending"])
+def test_changes_follow_the_sequence_field(tmp_path: Path, order: str) -> None:
+    named = {"sequence.field": "v", "sequence.field.sort-order": order, "changelog-producer": "lookup"}
+    table, copy = create(tmp_path, **named), create(tmp_path, "copy")
+    model: dict[int, str] = {}
+    source = random.Random(5)
+    better = max if order == "ascending" else min
+    for _ in range(8):
+        ids = [source.randrange(20) for _ in range(15)]
+        values = [f"{source.randrange(1000):03}" for _ in ids]
+        table.upsert(pa.table({"id": ids, "v": values}, schema=SCHEMA))
+        for i, v in zip(ids, values, strict=True):
+            model[i] = better(model.get(i, v), v)
+        assert {r["id"]: r["v"] for r in sorted_rows(table)} == model
+    copy.write_changes(table.changes().to_arrow())
+    assert sorted_rows(copy) == sorted_rows(table)
+
+
+def test_changes_of_an_append_table_are_its_new_rows(tmp_path: Path) -> None:
+    table = create(tmp_path, keys=())
+    for number in range(3):
+        table.append(pa.table({"id": [number], "v": [f"x{number}"]}, schema=SCHEMA))
+    table.compact()
+    assert table.changes(2).to_arrow().to_pylist() == [
+        {"id": 1, "v": "x1", "_row_kind": 0},
+        {"id": 2, "v": "x2", "_row_kind": 0},
+    ]
+
+
+def test_ranges_that_there_are_not_are_refused(tmp_path: Path) -> None:
+    table = create(tmp_path)
+    table.append(rows([1], [0], "a").drop_columns(["_row_kind"]))
+    assert table.changes(from_snapshot=2).to_arrow().num_rows == 0
+    with pytest.raises(SnapshotNotFoundError, match=r"no snapshot 3 .*the newest is 1"):
+        table.changes(from_snapshot=3).to_arrow()
+    assert table.changes(from_snapshot=2, to_snapshot=1).to_arrow().num_rows == 0
+    with pytest.raises(InvalidInputError, match="from snapshot 3 to 1 end before they begin"):
+        table.changes(from_snapshot=3, to_snapshot=1).to_arrow()
+
+
+def test_changes_are_projected_and_filtered(tmp_path: Path) -> None:
+    table = create(tmp_path, changelog_producer="lookup")
+    table.write_changes(rows([1, 2, 3], [0, 0, 0], "a"))
+    table.write_changes(rows([1, 2], [0, 3], "b"))
+    found = table.changes(columns=["v"], filter="id < 2").to_arrow().to_pylist()
+    assert found == [
+        {"v": "a1", "_row_kind": 0},
+        {"v": "a1", "_row_kind": 1},
+        {"v": "b1", "_row_kind": 2},
+    ]
+
+
+def test_what_can_not_be_told_is_named(tmp_path: Path) -> None:
+    table = create(tmp_path)
+    assert table.changes().to_arrow().num_rows == 0
+    table.write_changes(rows([1], [0], "a"))
+    with pytest.raises(SnapshotNotFoundError, match="snapshot 2"):
+        table.changes(to_snapshot=7).to_arrow()
+    with pytest.raises(InvalidInputError, match="'w'"):
+        table.changes(columns=["w"])

@@ -1,0 +1,100 @@
+"""Rows of append tables deleted by deletion vectors, and what compaction and other writers make of them."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from interbed import load_catalog
+from interbed.storage.base.errors import CommitConflictError
+from interbed.storage.table.table import Table
+from interbed.storage.write.append.deletions import vector_messages
+
+
+def _table(tmp_path: Path, **options: str) -> Table:
+    catalog = load_catalog(warehouse=str(tmp_path))
+    catalog.create_database("db")
+    fields = pa.schema([("id", pa.int64()), ("v", pa.string())])
+    own = {"deletion-vectors.enabled": "true", "deletion-vectors.modifiable": "true"}
+    made = catalog.create_table("db.t", fields, options={**own, **options})
+    for start in (0, 10, 20):
+        made.append(pa.table({"id": range(start, start + 10), "v": ["x"] * 10}))
+    return made
+
+
+def _ids(table: Table) -> list[int]:
+    return sorted(table.scan().to_arrow()["id"].to_pylist())
+
+
+def _data_files(table: Table) -> set[str]:
+    return {f.file_name for s in table.new_scan().plan().splits for f in s.files}
+
+
+@pytest.mark.parametrize("bitmap64", ["false", "true"])
+def test_deleted_rows_are_marked_and_files_stay(tmp_path: Path, bitmap64: str) -> None:
+    table = _table(tmp_path, **{"deletion-vectors.bitmap64": bitmap64})
+    files = _data_files(table)
+
+    assert table.delete("id in (3, 15)") is not None
+    assert table.delete("id in (3, 4, 29)") is not None
+    assert table.delete("id = 3") is None
+
+    assert _ids(table) == [i for i in range(30) if i not in (3, 4, 15, 29)]
+    assert _data_files(table) == files
+
+
+def test_a_compaction_leaves_marked_rows_out_and_forgets_their_vectors(tmp_path: Path) -> None:
+    table = _table(tmp_path)
+    table.delete("id in (3, 15)")
+    table.compact()
+
+    assert _ids(table) == [i for i in range(30) if i not in (3, 15)]
+    (split,) = table.new_scan().plan().splits
+    assert not split.deletion_files
+    assert len(split.files) == 1
+
+
+def test_files_are_rewritten_without_their_vectors_once_the_option_is_off(tmp_path: Path) -> None:
+    table = _table(tmp_path)
+    table.delete("id in (3, 15)")
+    table.copy({"deletion-vectors.enabled": "false"}).delete("id in (4, 25)")
+
+    assert _ids(table) == [i for i in range(30) if i not in (3, 4, 15, 25)]
+    table.delete("id = 5")
+    assert 3 not in _ids(table)
+
+
+def test_a_file_that_was_compacted_meanwhile_is_not_marked(tmp_path: Path) -> None:
+    table = _table(tmp_path)
+    restored = table.new_scan().restore_buckets()
+    (name, *_) = sorted(_data_files(table))
+    messages = vector_messages(table.store, restored, {(_partition(table), 0): {name: [0, 1]}})
+    table.compact()
+
+    with pytest.raises(CommitConflictError, match="not in the table any more"):
+        table.new_commit("late").commit(messages)
+    assert len(_ids(table)) == 30
+
+
+@pytest.mark.parametrize("buckets", [{}, {"bucket": "1", "bucket-key": "id"}])
+def test_a_compaction_does_not_bring_rows_back_that_were_deleted_meanwhile(
+    tmp_path: Path, buckets: dict[str, str]
+) -> None:
+    table = _table(tmp_path, **buckets)
+    with table.new_write("writer") as write:
+        for split in table.new_scan().plan().splits:
+            for batch in table.new_read().to_batches(split):
+                write.write_arrow(batch)
+        (message,) = write.prepare_commit()
+    files = tuple(f for s in table.new_scan().plan().splits for f in s.files)
+    table.delete("id = 3")
+
+    compacted = replace(message, new_files=(), compact_before=files, compact_after=message.new_files)
+    with pytest.raises(CommitConflictError, match="deleted rows"):
+        table.new_commit("compactor").commit([compacted])
+    assert 3 not in _ids(table)
+
+
+def _partition(table: Table) -> bytes:
+    return table.new_scan().plan().splits[0].partition

@@ -1,0 +1,73 @@
+"""Small tables whose rows are keys, their commit and a partition."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+import interbed
+from interbed.storage.meta.manifest.index_file import HASH_INDEX
+from interbed.storage.scan.restore import RestoredBuckets
+from interbed.storage.scan.scan import TableScan
+from interbed.storage.table.table import Table
+
+SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string()), ("dt", pa.string())])
+
+
+def make_table(
+    directory: Path,
+    options: Mapping[str, str],
+    *,
+    primary_keys: Sequence[str] = ("dt", "id"),
+    partition_keys: Sequence[str] = ("dt",),
+) -> Table:
+    """A new table `db.t` in a warehouse of its own."""
+    catalog = interbed.load_catalog("test", warehouse=f"file:{directory}")
+    catalog.create_database("db", ignore_if_exists=True)
+    return catalog.create_table(
+        "db.t",
+        SCHEMA,
+        primary_keys=list(primary_keys),
+        partition_keys=list(partition_keys),
+        options=dict(options),
+    )
+
+
+def rows(ids: Iterable[int], v: str | None = "v", dt: str = "a") -> pa.Table:
+    """Rows of some keys."""
+    keys = list(ids)
+    return pa.table({"id": keys, "v": pa.array([v] * len(keys), pa.string()), "dt": [dt] * len(keys)})
+
+
+def read(table: Table) -> dict[tuple[str, int], str | None]:
+    """The table's rows: the value by partition and key, each of which must occur once."""
+    found = table.scan().to_arrow().to_pylist()
+    values = {(row["dt"], row["id"]): row["v"] for row in found}
+    assert len(values) == len(found)
+    return values
+
+
+def expected(*parts: pa.Table) -> dict[tuple[str, int], str | None]:
+    """What `read` gives after these rows were written one part after the other."""
+    return {(row["dt"], row["id"]): row["v"] for part in parts for row in part.to_pylist()}
+
+
+def restored(table: Table) -> RestoredBuckets:
+    """What the newest snapshot has."""
+    return TableScan(table.store).restore_buckets()
+
+
+def index_counts(table: Table) -> dict[tuple[str, int], int]:
+    """How many hashes the index of each bucket has, by partition and bucket."""
+    found = restored(table)
+    return {
+        (table.store.paths.partition_directory(partition), bucket): file.row_count
+        for partition, bucket in found.buckets()
+        for file in found.index_files(partition, bucket)
+        if file.index_type == HASH_INDEX
+    }
+
+
+def index_directory(directory: Path) -> Path:
+    """Where the table's index files are."""
+    return directory / "db.db" / "t" / "index"
