@@ -130,7 +130,7 @@ class FileLookup:
         found: list[tuple[int, BloomFilterReader]] = []
 
         def collect(readers: ColumnReaders) -> None:
-            for place, key in enumerate(schema.fields_named(self._keys)):
+            for place, key in enumerate(self._store.schema.fields_named(self._keys)):
                 of_key = readers.of(names.get(key.id, ""))
                 found.extend((place, reader) for reader in of_key if isinstance(reader, BloomFilterReader))
 
