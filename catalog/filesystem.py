@@ -24,7 +24,7 @@ from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.resolve import file_io_for
 from interbed.storage.meta.schema.change import SchemaChange
 from interbed.storage.meta.schema.table_schema import TableSchema
-from interbed.storage.meta.store import open_store, schema_manager
+from interbed.storage.table.opening import open_store, schema_manager
 from interbed.storage.table.table import Table
 
 

@@ -26,7 +26,8 @@ from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.meta.schema.replacement import replacement_of
 from interbed.storage.meta.schema.table_schema import Schema, TableSchema
-from interbed.storage.meta.store import TableStore, open_store
+from interbed.storage.meta.store import TableStore
+from interbed.storage.table.opening import open_store
 from interbed.storage.table.option_rules import check_options
 from interbed.storage.table.table import ArrowRows, Table
 from interbed.storage.write.commit_message import CommitMessage

@@ -36,7 +36,7 @@ from interbed.storage.base.errors import (
 from interbed.storage.base.fileio.faults import Fault, FaultAction, FaultyFileIO
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.meta.schema.change import AddColumn, SetOption
-from interbed.storage.meta.store import open_store
+from interbed.storage.table.opening import open_store
 from interbed.testing import metastore
 from tests.support.metastore import table as hive_table
 

@@ -9,9 +9,9 @@ import click
 
 from interbed.catalog.cli.common import json_flag, opened_table, show, show_json
 from interbed.catalog.factory import open_catalog
+from interbed.storage.meta.options.partition_time import ExpirationStrategy
 from interbed.storage.meta.paths import MAIN_BRANCH
 from interbed.storage.meta.snapshot.tag import Tag
-from interbed.storage.version.partition_expiry import ExpirationStrategy
 
 _name = click.argument("name", metavar="DATABASE.TABLE")
 _tag = click.argument("tag", metavar="TAG")

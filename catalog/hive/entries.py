@@ -13,7 +13,8 @@ from interbed.catalog.options import CatalogOptions
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.base.fileio.resolve import file_io_for
 from interbed.storage.meta.schema.table_schema import TableSchema
-from interbed.storage.meta.store import StoreEnvironment, TableStore, open_store, schema_manager
+from interbed.storage.meta.store import StoreEnvironment, TableStore
+from interbed.storage.table.opening import open_store, schema_manager
 
 
 class Entries:

@@ -29,6 +29,7 @@ from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.snapshot.publish import create_snapshot
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.scan.manifest_reader import ManifestReader
+from interbed.storage.table.option_rules import check_options
 
 _log = logging.getLogger(__name__)
 
@@ -83,7 +84,7 @@ class HivePublisher:
         self._lock = lock
         self._schema = schema
         self._locations = locations
-        self._schemas = SchemaManager(file_io, paths)
+        self._schemas = SchemaManager(file_io, paths, check_options)
 
     def publish(self, snapshot: Snapshot) -> bool:
         """See SnapshotPublisher. Raises LockError, and CommitConflictError when the table was dropped or moved."""

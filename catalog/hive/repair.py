@@ -28,7 +28,8 @@ from interbed.catalog.partition import partition_name, partitions_of
 from interbed.catalog.repair_report import RepairAction, RepairKind, RepairReport
 from interbed.storage.base.errors import InterbedError
 from interbed.storage.meta.schema.table_schema import TableSchema
-from interbed.storage.meta.store import TableStore, open_store, schema_manager
+from interbed.storage.meta.store import TableStore
+from interbed.storage.table.opening import open_store, schema_manager
 
 _NAMED_MAX = 5
 

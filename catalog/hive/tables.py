@@ -33,7 +33,8 @@ from interbed.catalog.table_files import check_no_remains, delete_table_files, t
 from interbed.storage.base.errors import CommitStateUnknownError, InterbedError, InvalidOptionError
 from interbed.storage.meta.schema.change import SchemaChange
 from interbed.storage.meta.schema.table_schema import TableSchema
-from interbed.storage.meta.store import open_store, schema_manager, table_paths
+from interbed.storage.meta.store import table_paths
+from interbed.storage.table.opening import open_store, schema_manager
 from interbed.storage.table.table import Table
 
 _log = logging.getLogger(__name__)

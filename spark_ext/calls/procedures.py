@@ -5,8 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from interbed.spark_ext.calls.base import Calls
-from interbed.spark_ext.procedures.call import ProcedureCall
-from interbed.spark_ext.procedures.procedure import Answer, Job, Procedure
+from interbed.spark_ext.procedures.procedure import Answer, Job, Procedure, ProcedureCall
 from interbed.spark_ext.procedures.registry import PROCEDURES, procedure_named
 from interbed.storage.base.errors import NotSupportedError
 from interbed.thrift_idl.planner.ttypes import ProcedureAnswer, ProcedureInfo, ProcedureJob, ProcedureParameter

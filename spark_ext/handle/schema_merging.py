@@ -15,10 +15,10 @@ from interbed.storage.base.errors import SchemaMismatchError
 from interbed.storage.base.types.data_type import BINARIES, MAX_LENGTH, AtomicType, DataField, DataType, TypeRoot
 from interbed.storage.meta.merge_schema import merge_into
 from interbed.storage.meta.options.core import CoreOptions
-from interbed.storage.meta.schema.apply import apply_changes
 from interbed.storage.meta.schema.merge import MergeRules, merge_changes, same_column
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.store import TableStore
+from interbed.storage.table.option_rules import changed_schema
 
 _UNTYPED = "void"
 
@@ -39,7 +39,7 @@ class RowsToCome:
         """The schema as the write will make it, the same one if the rows fit; raises SchemaMismatchError."""
         rules = self._rules(options)
         changes = merge_changes(schema, self._fields(schema, rules), rules)
-        return apply_changes(schema, changes) if changes else schema
+        return changed_schema(schema, changes) if changes else schema
 
     def merge_into(self, store: TableStore) -> TableStore:
         """Make the schema; raises SchemaMismatchError and CommitFailedError."""

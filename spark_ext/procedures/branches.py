@@ -1,7 +1,6 @@
 """Procedures about branches (documentation pages `spark/procedures`, `maintenance/manage-branches`)."""
 
-from interbed.spark_ext.procedures.call import ProcedureCall
-from interbed.spark_ext.procedures.procedure import DONE, TABLE, Answer, Procedure, optional, required
+from interbed.spark_ext.procedures.procedure import DONE, TABLE, Answer, Procedure, ProcedureCall, optional, required
 from interbed.storage.base.errors import BranchNotFoundError
 from interbed.storage.meta.paths import MAIN_BRANCH
 

@@ -13,7 +13,6 @@ from datetime import timedelta
 from typing import Any
 
 from interbed.catalog.table_compaction import TablePatterns, tables_meant
-from interbed.spark_ext.procedures.call import ProcedureCall
 from interbed.spark_ext.procedures.procedure import (
     DONE,
     RESULT,
@@ -22,6 +21,7 @@ from interbed.spark_ext.procedures.procedure import (
     ArgumentType,
     Job,
     Procedure,
+    ProcedureCall,
     column,
     optional,
 )

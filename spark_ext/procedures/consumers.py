@@ -2,8 +2,16 @@
 
 import re
 
-from interbed.spark_ext.procedures.call import ProcedureCall
-from interbed.spark_ext.procedures.procedure import DONE, TABLE, Answer, ArgumentType, Procedure, optional, required
+from interbed.spark_ext.procedures.procedure import (
+    DONE,
+    TABLE,
+    Answer,
+    ArgumentType,
+    Procedure,
+    ProcedureCall,
+    optional,
+    required,
+)
 
 
 def _reset_consumer(call: ProcedureCall) -> Answer:

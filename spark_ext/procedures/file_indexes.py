@@ -7,8 +7,16 @@ that a job that fails leaves none of it.
 
 from collections.abc import Iterator, Sequence
 
-from interbed.spark_ext.procedures.call import ProcedureCall
-from interbed.spark_ext.procedures.procedure import TABLE, Answer, ArgumentType, Job, Procedure, column, optional
+from interbed.spark_ext.procedures.procedure import (
+    TABLE,
+    Answer,
+    ArgumentType,
+    Job,
+    Procedure,
+    ProcedureCall,
+    column,
+    optional,
+)
 from interbed.spark_ext.procedures.table_job import begun, table_of
 from interbed.spark_ext.write.writer import CommitToken, decode_messages, encode_messages
 from interbed.storage.base.errors import CommitFailedError, CommitStateUnknownError

@@ -3,8 +3,16 @@
 Documentation pages `spark/procedures`, `maintenance/manage-snapshots`.
 """
 
-from interbed.spark_ext.procedures.call import ProcedureCall, name_parts
-from interbed.spark_ext.procedures.procedure import TABLE, Answer, ArgumentType, Procedure, column, optional
+from interbed.spark_ext.procedures.procedure import (
+    TABLE,
+    Answer,
+    ArgumentType,
+    Procedure,
+    ProcedureCall,
+    column,
+    name_parts,
+    optional,
+)
 from interbed.storage.table.table import Table
 
 _MODES = ("DISTRIBUTED", "LOCAL")

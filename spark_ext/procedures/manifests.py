@@ -1,7 +1,16 @@
 """Procedures about metadata: manifests, and what a metastore knows (documentation page `spark/procedures`)."""
 
-from interbed.spark_ext.procedures.call import ProcedureCall, name_parts
-from interbed.spark_ext.procedures.procedure import DONE, TABLE, Answer, ArgumentType, Procedure, optional, required
+from interbed.spark_ext.procedures.procedure import (
+    DONE,
+    TABLE,
+    Answer,
+    ArgumentType,
+    Procedure,
+    ProcedureCall,
+    name_parts,
+    optional,
+    required,
+)
 from interbed.storage.base.errors import NotSupportedError
 
 _SORTING = ("manifest_sort_enabled", "manifest_sort_partition_field", "manifest_sort_max_rewrite_size")

@@ -4,12 +4,12 @@ Paimon moves a Hive table's files under a table of its own. They lack field ids,
 sorting, and keep lacking them; here they are rewritten by one statement instead, which the refusals name.
 """
 
-from interbed.spark_ext.procedures.call import ProcedureCall
 from interbed.spark_ext.procedures.procedure import (
     Answer,
     ArgumentType,
     Parameter,
     Procedure,
+    ProcedureCall,
     column,
     optional,
     required,

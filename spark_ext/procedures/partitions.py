@@ -1,12 +1,12 @@
 """Procedures about partitions (documentation pages `spark/procedures`, `maintenance/manage-partitions`)."""
 
-from interbed.spark_ext.procedures.call import ProcedureCall
 from interbed.spark_ext.procedures.procedure import (
     DONE,
     TABLE,
     Answer,
     ArgumentType,
     Procedure,
+    ProcedureCall,
     column,
     optional,
     required,

@@ -9,13 +9,19 @@ which the procedure goes on with what they returned, to rows or to another job.
     abort(call, token)              on the driver, when a job failed: deletes what its tasks left
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from interbed.spark_ext.procedures.call import ProcedureCall
+from interbed.catalog.api import Catalog
+from interbed.catalog.errors import DatabaseNotFoundError, TableNotFoundError
+from interbed.catalog.identifier import TableName
+from interbed.storage.base.errors import BranchNotFoundError, InvalidInputError
+from interbed.storage.table.table import Table
+
+_PART = re.compile(r"`((?:[^`]|``)+)`|([^`.]+)")
 
 
 class ArgumentType(StrEnum):
@@ -118,3 +124,105 @@ def column(name: str, kind: ArgumentType = ArgumentType.STRING) -> ResultColumn:
 TABLE = required("table")
 
 Arguments = Mapping[str, Any]
+
+
+class ArgumentError(InvalidInputError):
+    """An argument of a procedure is missing or wrong."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcedureCall:
+    """A procedure with its arguments (those that are not null), in a catalog; its options are as Spark has them."""
+
+    procedure: Procedure
+    catalog: Catalog
+    catalog_name: str
+    catalog_options: Mapping[str, str]
+    namespace: str
+    arguments: Mapping[str, Any]
+
+    def given(self, name: str) -> Any:
+        """An argument, or None; text of blanks only counts as none, as in Paimon."""
+        value = self.arguments.get(name)
+        return None if isinstance(value, str) and not value.strip() else value
+
+    def needed(self, name: str) -> Any:
+        """An argument that has to be there; raises ArgumentError."""
+        value = self.given(name)
+        if value is None:
+            raise self.error(name, "is missing")
+        return value
+
+    def table_name(self, argument: str = "table") -> TableName:
+        """The table that an argument names: `t`, `db.t`, `lake.db.t`, each part also in backticks, with its branch."""
+        text = str(self.needed(argument))
+        parts = name_parts(text)
+        if parts is not None and len(parts) == 3 and parts[0].lower() == self.catalog_name.lower():
+            parts = parts[1:]
+        if parts is None or len(parts) > 2:
+            raise self.error(
+                argument, f"names no table of the catalog '{self.catalog_name}': {text!r}; write 'database.table'"
+            )
+        try:
+            return TableName.parse((self.namespace, parts[0]) if len(parts) == 1 else (parts[0], parts[1]))
+        except InvalidInputError as error:
+            raise self.error(argument, str(error)) from error
+
+    def table(self, argument: str = "table") -> Table:
+        """The table that an argument names; raises ArgumentError when there is none."""
+        name = self.table_name(argument)
+        if name.system is not None:
+            raise self.error(argument, f"names a system table: '{name.of_table}${name.system}'")
+        try:
+            return self.catalog.get_table(name.of_table)
+        except (TableNotFoundError, DatabaseNotFoundError, BranchNotFoundError) as error:
+            raise self.error(argument, f"names no table of the catalog '{self.catalog_name}': {error}") from error
+
+    def options(self, name: str = "options") -> dict[str, str]:
+        """The options that an argument lists as `key=value`, parted by commas."""
+        text = self.given(name)
+        found: dict[str, str] = {}
+        for item in () if text is None else text.split(","):
+            key, equals, value = item.partition("=")
+            if not equals or not key.strip():
+                raise self.error(name, f"lists options as 'key=value,key=value', not {text!r}")
+            found[key.strip()] = value.strip()
+        return found
+
+    def partitions(self, name: str = "partitions") -> list[dict[str, str]]:
+        """The partitions that an argument lists as `dt=1,hh=2;dt=3,hh=4`."""
+        text = str(self.needed(name))
+        found = []
+        for item in filter(str.strip, text.split(";")):
+            pairs = [pair.partition("=") for pair in item.split(",")]
+            if not all(key.strip() and equals for key, equals, _ in pairs):
+                raise self.error(name, f"lists partitions as 'dt=1,hh=2;dt=3,hh=4', not {text!r}")
+            found.append({key.strip(): value.strip().strip("'\"") for key, _, value in pairs})
+        return found
+
+    def error(self, argument: str, what: str) -> ArgumentError:
+        """The error of an argument: what is wrong with it, and how the procedure is called."""
+        if self.procedure.is_statement:
+            return ArgumentError(f"The {argument} of {self.procedure.description} {what.rstrip('.')}.")
+        return ArgumentError(
+            f"The argument '{argument}' of the procedure {self.procedure.name} {what.rstrip('.')}. "
+            f"It is called as {self.procedure.signature}."
+        )
+
+
+def name_parts(text: str) -> list[str] | None:
+    """The parts of a name in SQL, without their backticks; None when it is no name."""
+    parts: list[str] = []
+    rest = text.strip()
+    while True:
+        found = _PART.match(rest)
+        if found is None:
+            return None
+        quoted, plain = found.groups()
+        parts.append(quoted.replace("``", "`") if quoted is not None else plain.strip())
+        rest = rest[found.end() :]
+        if not rest:
+            return parts
+        if not rest.startswith("."):
+            return None
+        rest = rest[1:]

@@ -2,8 +2,16 @@
 
 from collections.abc import Callable
 
-from interbed.spark_ext.procedures.call import ProcedureCall
-from interbed.spark_ext.procedures.procedure import TABLE, Answer, ArgumentType, Procedure, column, optional, required
+from interbed.spark_ext.procedures.procedure import (
+    TABLE,
+    Answer,
+    ArgumentType,
+    Procedure,
+    ProcedureCall,
+    column,
+    optional,
+    required,
+)
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.table.table import Table
 

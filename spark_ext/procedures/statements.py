@@ -11,8 +11,7 @@ import pyarrow as pa
 
 from interbed.catalog.partition import partitions_of
 from interbed.spark_ext.handle.ddl import FILE_FORMAT, PROVIDER, PROVIDERS
-from interbed.spark_ext.procedures.call import ProcedureCall
-from interbed.spark_ext.procedures.procedure import TABLE, Answer, Procedure, required
+from interbed.spark_ext.procedures.procedure import TABLE, Answer, Procedure, ProcedureCall, required
 from interbed.spark_ext.values.partition_values import agrees
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.row.binary_row import decode_row

@@ -3,7 +3,7 @@
 import uuid
 
 from interbed.spark_ext.handle.table_handle import TableHandle
-from interbed.spark_ext.procedures.call import ProcedureCall
+from interbed.spark_ext.procedures.procedure import ProcedureCall
 from interbed.spark_ext.write.writer import CommitToken
 from interbed.storage.table.table import Table
 from interbed.thrift_idl.planner.ttypes import WriteMode

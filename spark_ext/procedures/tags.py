@@ -1,12 +1,12 @@
 """Procedures about tags (documentation pages `spark/procedures`, `maintenance/manage-tags`)."""
 
-from interbed.spark_ext.procedures.call import ProcedureCall
 from interbed.spark_ext.procedures.procedure import (
     DONE,
     TABLE,
     Answer,
     ArgumentType,
     Procedure,
+    ProcedureCall,
     column,
     optional,
     required,

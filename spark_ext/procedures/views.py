@@ -6,8 +6,7 @@ Spark's here, so it can be replaced, and there is no place for others; Java's Hi
 
 from dataclasses import replace
 
-from interbed.spark_ext.procedures.call import ProcedureCall
-from interbed.spark_ext.procedures.procedure import DONE, Answer, Procedure, optional, required
+from interbed.spark_ext.procedures.procedure import DONE, Answer, Procedure, ProcedureCall, optional, required
 from interbed.storage.base.errors import NotSupportedError
 
 _SPARK = "spark"

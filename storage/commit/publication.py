@@ -37,7 +37,6 @@ from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.snapshot.snapshot import CommitKind, Snapshot
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.manifest_reader import ManifestReader
-from interbed.storage.upkeep.maintenance import maintain
 from interbed.storage.write.commit_message import CommitMessage
 
 _log = logging.getLogger(__name__)
@@ -91,7 +90,7 @@ class Publication:
                 raise
         if parts:
             self._committed.note(parts[-1].facts.identifier)
-            maintain(self._store)
+            self._store.hooks.after_commit(self._store)
         return ids
 
     def _publish(self, part: SnapshotPart) -> int:

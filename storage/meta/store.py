@@ -13,6 +13,7 @@ from interbed.storage.meta.paths import MAIN_BRANCH, TablePaths
 from interbed.storage.meta.schema.change import SchemaChange
 from interbed.storage.meta.schema.manager import SchemaManager
 from interbed.storage.meta.schema.option_changes import check_dynamic_options, check_together
+from interbed.storage.meta.schema.option_rules import OptionRules
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.snapshot.lock import CatalogLock
 from interbed.storage.meta.snapshot.manager import SnapshotManager
@@ -38,6 +39,18 @@ class StoreEnvironment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StoreHooks:
+    """What the floors above supply to every store: see `interbed.storage.table.opening`, which opens stores with it.
+
+    `check_options` holds the rules for options that go together. `after_commit` is called when a commit has made its
+    snapshots; the commit stands whatever becomes of it, so it raises nothing.
+    """
+
+    check_options: OptionRules
+    after_commit: Callable[["TableStore"], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TableStore:
     """A table at a location. `options` are those of `schema` with the caller's dynamic options on top."""
 
@@ -49,6 +62,7 @@ class TableStore:
     schemas: SchemaManager
     snapshots: SnapshotManager
     publisher: SnapshotPublisher
+    hooks: StoreHooks
     dynamic_options: Mapping[str, str] = field(default_factory=dict)
     environment: StoreEnvironment = field(default_factory=StoreEnvironment)
 
@@ -57,14 +71,12 @@ class TableStore:
 
         Raises InvalidOptionError for one that can't be dynamic, or that contradicts others.
         """
-        check_together(self.schema, {**self.dynamic_options, **dynamic_options})
-        return open_store(
-            self.location,
-            self.file_io,
-            schema=self.schema,
-            dynamic_options={**self.dynamic_options, **dynamic_options},
-            environment=self.environment,
-        )
+        check_together(self.schema, {**self.dynamic_options, **dynamic_options}, self.hooks.check_options)
+        return self._opened(self.schema, {**self.dynamic_options, **dynamic_options})
+
+    def with_schema(self, schema: TableSchema) -> "TableStore":
+        """The same table read and written by another of its schemas, with the same dynamic options."""
+        return self._opened(schema, self.dynamic_options)
 
     def alter(self, changes: Sequence[SchemaChange]) -> None:
         """Make the table's next schema; raises InvalidInputError and CommitFailedError."""
@@ -97,12 +109,7 @@ class TableStore:
 
     def on_branch(self, name: str) -> "TableStore":
         """A branch of the same table, `main` for the table itself; raises BranchNotFoundError."""
-        return open_store(
-            self.location,
-            self.file_io,
-            dynamic_options={**self.dynamic_options, _BRANCH: name},
-            environment=self.environment,
-        )
+        return self._opened(None, {**self.dynamic_options, _BRANCH: name})
 
     def new_index_name(self) -> str:
         """A name that no index file has; it tells the prefix of data files where that is not the usual one.
@@ -114,8 +121,20 @@ class TableStore:
 
     def refreshed(self) -> "TableStore":
         """The same table with the newest schema."""
+        return self._opened(None, self.dynamic_options)
+
+    def plain_branch(self, name: str) -> "TableStore":
+        """A branch of the same table without this one's dynamic options; raises BranchNotFoundError."""
+        return self._opened(None, {_BRANCH: name})
+
+    def _opened(self, schema: TableSchema | None, dynamic_options: Mapping[str, str]) -> "TableStore":
         return open_store(
-            self.location, self.file_io, dynamic_options=self.dynamic_options, environment=self.environment
+            self.location,
+            self.file_io,
+            hooks=self.hooks,
+            schema=schema,
+            dynamic_options=dynamic_options,
+            environment=self.environment,
         )
 
 
@@ -133,21 +152,23 @@ def table_paths(location: str, schema: TableSchema | None, branch: str = MAIN_BR
     )
 
 
-def schema_manager(location: str, file_io: FileIO | None = None) -> SchemaManager:
+def schema_manager(location: str, file_io: FileIO | None = None, *, rules: OptionRules) -> SchemaManager:
     """The schema manager of a location, whether or not there is a table."""
     io, path = _resolved(location, file_io, None)
-    return SchemaManager(io, table_paths(path, None))
+    return SchemaManager(io, table_paths(path, None), rules)
 
 
 def open_store(
     location: str,
     file_io: FileIO | None = None,
     *,
+    hooks: StoreHooks,
     schema: TableSchema | None = None,
     dynamic_options: Mapping[str, str] | None = None,
     environment: StoreEnvironment | None = None,
 ) -> TableStore:
-    """Open the table at the location; `schema` saves reading the newest one.
+    """Open the table at the location; `schema` saves reading the newest one. Callers above storage leave `hooks` to
+    `interbed.storage.table.opening`.
 
     The dynamic option `branch` opens a branch of it, with its own schema and snapshots. Raises InvalidInputError when
     there is no table, BranchNotFoundError, InvalidOptionError for a dynamic option that changes how existing files are
@@ -156,7 +177,7 @@ def open_store(
     dynamic = dict(dynamic_options or {})
     file_io, location = _resolved(location, file_io, dynamic)
     branch = dynamic.get(_BRANCH, MAIN_BRANCH) or MAIN_BRANCH
-    schemas = SchemaManager(file_io, table_paths(location, None, branch))
+    schemas = SchemaManager(file_io, table_paths(location, None, branch), hooks.check_options)
     if schema is None:
         schema = schemas.latest()
     if schema is None and branch != MAIN_BRANCH:
@@ -183,6 +204,7 @@ def open_store(
         # What a catalog keeps of a table it keeps of the main branch.
         snapshots=SnapshotManager(file_io, paths, environment.known_latest if branch == MAIN_BRANCH else None),
         publisher=publisher,
+        hooks=hooks,
         dynamic_options=dynamic,
         environment=environment,
     )

@@ -12,7 +12,7 @@ from interbed.storage.base.errors import BranchNotFoundError, InvalidOptionError
 from interbed.storage.base.predicate.expr import Predicate, restrict_to
 from interbed.storage.meta.options.stream import FALLBACK_BRANCH, OF_ONE_SNAPSHOT
 from interbed.storage.meta.snapshot.snapshot import Snapshot
-from interbed.storage.meta.store import TableStore, open_store
+from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.plan import Plan
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.starting_point import PINNED, starting_snapshot
@@ -53,9 +53,7 @@ def fallback_of(store: TableStore) -> TableStore | None:
         return None
     try:
         # Where the table is read is told by its own snapshot, and how its rows lie by the branch's schema.
-        branch = open_store(
-            store.location, store.file_io, dynamic_options={"branch": name}, environment=store.environment
-        )
+        branch = store.plain_branch(name)
     except BranchNotFoundError:
         # As Java Paimon does: the branch may be deleted while the option names it.
         _log.warning(

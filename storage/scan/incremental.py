@@ -16,7 +16,7 @@ from interbed.storage.lsm.interval_partition import interval_partition
 from interbed.storage.meta.manifest.entry import ManifestEntry
 from interbed.storage.meta.options.lsm import ChangelogProducer
 from interbed.storage.meta.options.stream import INCREMENTAL_BETWEEN, INCREMENTAL_TO_AUTO_TAG, IncrementalScanMode
-from interbed.storage.meta.snapshot.changelog import ChangelogManager, earliest_changes
+from interbed.storage.meta.snapshot.changelog import ChangelogManager
 from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID, CommitKind, Snapshot
 from interbed.storage.meta.snapshot.tag import TagManager
 from interbed.storage.meta.snapshot.tag_period import TagPeriod
@@ -30,6 +30,7 @@ from interbed.storage.scan.change_plan import (
 )
 from interbed.storage.scan.plan import Plan, PlanStatistics
 from interbed.storage.scan.split import Split
+from interbed.storage.scan.starting_point import earliest_changes
 
 
 class SnapshotFiles(ChangedEntries, Protocol):

@@ -8,9 +8,10 @@ from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.lsm import ChangelogProducer
 from interbed.storage.meta.options.stream import SCAN_TAG_NAME, SCAN_VERSION, StartupMode
+from interbed.storage.meta.snapshot.changelog import ChangelogManager
 from interbed.storage.meta.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
 from interbed.storage.meta.snapshot.tag import TagManager
-from interbed.storage.meta.store import TableStore, open_store
+from interbed.storage.meta.store import TableStore
 
 _WATERMARK = "watermark-"
 PINNED = (StartupMode.FROM_SNAPSHOT, StartupMode.FROM_SNAPSHOT_FULL, StartupMode.FROM_TIMESTAMP)
@@ -82,13 +83,7 @@ def at_snapshot(store: TableStore, snapshot_id: int | None = None) -> TableStore
     # The options of a table that replaced it are those of another table.
     if not store.schemas.is_replaced(then, store.schema.id):
         then = replace(then, options=store.schema.options)
-    return open_store(
-        store.location,
-        store.file_io,
-        schema=then,
-        dynamic_options=store.dynamic_options,
-        environment=store.environment,
-    )
+    return store.with_schema(then)
 
 
 def travels(store: TableStore) -> bool:
@@ -165,3 +160,10 @@ def _at_watermark(store: TableStore, watermark: int) -> Snapshot:
     raise SnapshotNotFoundError(
         f"No snapshot of {store.location} has a watermark of {watermark} or later; wait for it, or read the newest."
     )
+
+
+def earliest_changes(store: TableStore) -> int | None:
+    """The first snapshot whose changes can still be told; None while the table has no snapshot."""
+    oldest = store.snapshots.earliest_id()
+    found = ChangelogManager(store.file_io, store.paths).earliest_id()
+    return oldest if oldest is None or found is None else min(oldest, found)

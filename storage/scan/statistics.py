@@ -10,8 +10,8 @@ from interbed.storage.base.row.values import parse_text
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.snapshot.snapshot import Snapshot
+from interbed.storage.meta.statistics import ColumnStatistics, TableStatistics
 from interbed.storage.meta.store import TableStore
-from interbed.storage.upkeep.analyze import ColumnStatistics, TableStatistics
 
 
 def read_statistics(store: TableStore, snapshot: Snapshot) -> TableStatistics | None:

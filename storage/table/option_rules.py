@@ -19,6 +19,8 @@ from interbed.storage.meta.bucket_mode import crosses_partitions
 from interbed.storage.meta.options.core import BUCKET, BUCKET_KEY, CoreOptions
 from interbed.storage.meta.options.lsm import ChangelogProducer, MergeEngine
 from interbed.storage.meta.paths import POSTPONE_BUCKET
+from interbed.storage.meta.schema.apply import apply_changes
+from interbed.storage.meta.schema.change import SchemaChange
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.write.bucket.partition_buckets import DynamicBucketRules
 
@@ -54,6 +56,19 @@ def check_options(schema: TableSchema, before: TableSchema | None = None) -> Non
             column.check_options()
         DynamicBucketRules.of(options)
         _named_columns(schema, options)
+
+
+def changed_schema(
+    schema: TableSchema,
+    changes: Sequence[SchemaChange],
+    *,
+    time_millis: int | None = None,
+    has_snapshots: bool = True,
+) -> TableSchema:
+    """The next schema after the changes, checked as a whole; raises as apply_changes and check_options do."""
+    result = apply_changes(schema, changes, time_millis=time_millis, has_snapshots=has_snapshots)
+    check_options(result, before=schema)
+    return result
 
 
 def _named_columns(schema: TableSchema, options: CoreOptions) -> None:

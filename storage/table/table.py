@@ -24,17 +24,19 @@ from interbed.storage.meta.options.stream import FALLBACK_BRANCH
 from interbed.storage.meta.schema.merge import MergeRules
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.snapshot.snapshot import Snapshot
-from interbed.storage.meta.store import TableStore, open_store
+from interbed.storage.meta.statistics import TableStatistics
+from interbed.storage.meta.store import TableStore
 from interbed.storage.read.query import TableQuery
 from interbed.storage.read.table_read import TableRead
 from interbed.storage.scan.explain import Explanation, explain_plan
 from interbed.storage.scan.fallback import plan_rows
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.starting_point import at_snapshot
+from interbed.storage.table.opening import open_store
 from interbed.storage.table.table_changes import TableChanges
 from interbed.storage.table.table_upkeep import TableUpkeep
 from interbed.storage.table.table_versions import TableVersions
-from interbed.storage.upkeep.analyze import TableStatistics, analyze_table
+from interbed.storage.upkeep.analyze import analyze_table
 from interbed.storage.upkeep.append_delete import delete_rows
 from interbed.storage.views.builder.read import ReadBuilder
 from interbed.storage.views.builder.write import BatchWriteBuilder, StreamWriteBuilder

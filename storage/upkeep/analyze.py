@@ -8,7 +8,6 @@ same schema hand it on.
 import json
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 
@@ -22,6 +21,7 @@ from interbed.storage.base.types.data_type import AtomicType, DataField, TypeRoo
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.files.file_index.fast_hash import hash_values
 from interbed.storage.files.file_index.values import ValueForm
+from interbed.storage.meta.statistics import ColumnStatistics, TableStatistics
 from interbed.storage.meta.store import TableStore
 from interbed.storage.read.query import TableQuery
 from interbed.storage.scan.scan import TableScan
@@ -39,33 +39,6 @@ _BYTES = {
     TypeRoot.DATE: 4,
     TypeRoot.TIME: 4,
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnStatistics:
-    """What is known of a column; `least` and `greatest` as the column's Python values, lengths in characters or bytes.
-
-    `distinct` is estimated, within about one part in a hundred.
-    """
-
-    column_id: int
-    distinct: int
-    nulls: int
-    least: object = None
-    greatest: object = None
-    average_length: int
-    maximal_length: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableStatistics:
-    """Rows and bytes of a table as of a snapshot, and the columns that were asked for."""
-
-    snapshot_id: int
-    schema_id: int
-    row_count: int
-    byte_size: int
-    columns: dict[str, ColumnStatistics]
 
 
 def analyze_table(store: TableStore, columns: Sequence[str]) -> TableStatistics | None:

@@ -1,74 +1,15 @@
 """Which partitions are too old: by the time that their values name, or by when they were last written.
 
-Source: documentation page `maintenance/manage-partitions`, paimon-core's PartitionTimeExtractor and the two strategies
-`values-time` and `update-time`.
+Source: documentation page `maintenance/manage-partitions`, paimon-core's strategies `values-time` and `update-time`.
 """
 
 import logging
-import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from datetime import datetime, timedelta
-from enum import StrEnum
+from datetime import datetime
 
-from interbed.storage.base.errors import InvalidOptionError
+from interbed.storage.meta.options.partition_time import ExpirationStrategy, PartitionTime
 
 _log = logging.getLogger(__name__)
-
-
-class ExpirationStrategy(StrEnum):
-    """What a partition's age is counted from."""
-
-    VALUES_TIME = "values-time"
-    UPDATE_TIME = "update-time"
-
-
-_DIRECTIVES = {"yyyy": "%Y", "uuuu": "%Y", "yy": "%y", "MM": "%m", "M": "%m", "dd": "%d", "d": "%d"}
-_DIRECTIVES |= {"HH": "%H", "H": "%H", "mm": "%M", "m": "%M", "ss": "%S", "s": "%S", "SSS": "%f", "SSSSSS": "%f"}
-_FORMATTER_PARTS = re.compile(r"'(?:[^']|'')*'|([A-Za-z])\1*|[^A-Za-z']+")
-_PLAIN_TIME = re.compile(r"(\d{1,4})-(\d{1,2})-(\d{1,2})(?: (\d{1,2}):(\d{1,2}):(\d{1,2})(?:\.(\d{1,9}))?)?")
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionTime:
-    """How a partition's values name a time.
-
-    `pattern` puts them together: `$dt $hour:00:00`; without it the first value is taken. `formatter` says how the
-    result is to be read, in Java's letters: `yyyyMMdd`; without it `yyyy-MM-dd HH:mm:ss` and `yyyy-MM-dd` are
-    understood.
-    """
-
-    pattern: str | None = None
-    formatter: str | None = None
-
-    def of(self, spec: Mapping[str, str]) -> datetime | None:
-        """The time; None if the values name none. Raises InvalidOptionError for a formatter that is not understood."""
-        text = next(iter(spec.values())) if self.pattern is None else _filled_in(self.pattern, spec)
-        if self.formatter is None:
-            return _plain_time(text)
-        try:
-            return datetime.strptime(text, strptime_format(self.formatter))
-        except ValueError:
-            return None
-
-
-def strptime_format(formatter: str) -> str:
-    """A formatter of Java as Python has it; raises InvalidOptionError naming what is not understood."""
-    parts = []
-    for match in _FORMATTER_PARTS.finditer(formatter):
-        part = match.group()
-        if part.startswith("'"):
-            parts.append((part[1:-1].replace("''", "'") or "'").replace("%", "%%"))
-        elif match.group(1) is None:
-            parts.append(part.replace("%", "%%"))
-        elif part in _DIRECTIVES:
-            parts.append(_DIRECTIVES[part])
-        else:
-            raise InvalidOptionError(
-                f"Option 'partition.timestamp-formatter' = '{formatter}' has {part!r}, which is not understood; use "
-                f"{', '.join(sorted(_DIRECTIVES))} and text in quotes."
-            )
-    return "".join(parts)
 
 
 def outdated(
@@ -94,23 +35,3 @@ def outdated(
         elif at < before:
             found.append(dict(spec))
     return sorted(found, key=lambda spec: ",".join(spec.values()))[:most]
-
-
-def _filled_in(pattern: str, spec: Mapping[str, str]) -> str:
-    # Longer names first: `$dt` is not the beginning of `$dt1`.
-    names = "|".join(re.escape(name) for name in sorted(spec, key=len, reverse=True))
-    return re.sub(rf"\$({names})", lambda match: spec[match.group(1)], pattern)
-
-
-def _plain_time(text: str) -> datetime | None:
-    match = _PLAIN_TIME.fullmatch(text)
-    if match is None:
-        return None
-    year, month, day, hour, minute, second = (int(part or 0) for part in match.groups()[:6])
-    micros = int((match.group(7) or "0").ljust(9, "0")[:6])
-    try:
-        # As in Java, the 32nd of a month is the first of the next.
-        days = timedelta(days=day - 1, hours=hour, minutes=minute, seconds=second, microseconds=micros)
-        return datetime(year + (month - 1) // 12, (month - 1) % 12 + 1, 1) + days
-    except (ValueError, OverflowError):
-        return None

@@ -1,22 +1,18 @@
 """Which partition and bucket each row belongs to, and the rows of a batch taken apart by it, each part in key order."""
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interbed.storage.base.row.binary_row import encode_rows
 from interbed.storage.lsm.key_words import group_ends, sort_groups
 from interbed.storage.lsm.write_buffer import SMALL_ROWS, Kinds
-from interbed.storage.meta.manifest.stats import EMPTY_ROW
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.write.bucket.choose import BucketChooser, Numbers
-
-Ints: TypeAlias = npt.NDArray[np.int64]
+from interbed.storage.write.bucket.placed import Ints, distinct_partitions
 
 BLOCK_ROWS = 256 * 1024
 """Rows routed at a time: few enough for the processor's caches, enough to forget what a step costs."""
@@ -38,14 +34,6 @@ class RoutedRows(NamedTuple):
     kinds: "Kinds | None"
     places: Ints | None
     arrived: int
-
-
-class Placed(NamedTuple):
-    """Rows and kinds (None: all are insertions) that are to be written, and each row's bucket if it is known."""
-
-    batch: pa.RecordBatch
-    kinds: "Kinds | None"
-    buckets: Numbers | None
 
 
 class Router:
@@ -113,22 +101,6 @@ class Router:
         return order if starts.all() or not self._keeps_last else order.compress(group_ends(starts))
 
 
-def distinct_partitions(block: pa.RecordBatch, schema: TableSchema) -> tuple[list[bytes], Ints]:
-    """The distinct partitions of the block, and for each row the index of its own."""
-    if not schema.partition_keys:
-        return [EMPTY_ROW], np.zeros(block.num_rows, np.int64)
-    columns = [block.column(name) for name in schema.partition_keys]
-    codes = _codes(columns[0])
-    for column in columns[1:]:
-        further = _codes(column)
-        codes = codes * (int(further.max()) + 1) + further
-        # Made dense again after each column, so that the product never overflows.
-        codes = np.unique(codes, return_inverse=True)[1]
-    _, firsts, dense = np.unique(codes, return_index=True, return_inverse=True)
-    chosen: Any = pa.array(firsts)
-    return encode_rows([c.take(chosen) for c in columns], schema.partition_types), dense.astype(np.int64)
-
-
 class _Rows(NamedTuple):
     """Rows and their kinds."""
 
@@ -177,9 +149,3 @@ def _starts(sorted_groups: Ints) -> Ints:
 def _sizes(sorted_groups: Ints) -> Ints:
     """How many rows each group has."""
     return np.diff(_starts(sorted_groups), append=len(sorted_groups))
-
-
-def _codes(column: "pa.Array[Any]") -> npt.NDArray[np.int64]:
-    """A number for each row, equal where the values are; null is a value of its own."""
-    encoded = column.dictionary_encode(null_encoding="encode")
-    return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)

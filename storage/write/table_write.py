@@ -32,12 +32,13 @@ from interbed.storage.scan.support import check_writable
 from interbed.storage.write.bucket.choose import chooser_of
 from interbed.storage.write.bucket.cross_partition import CrossPartition
 from interbed.storage.write.bucket.dynamic import NO_INDEX_CHANGES, DynamicBuckets
+from interbed.storage.write.bucket.placed import Placed
 from interbed.storage.write.bucket_restore import BucketId, BucketRestore
 from interbed.storage.write.bucket_writer import BucketChanges, BucketWriter
 from interbed.storage.write.commit_message import CommitMessage
 from interbed.storage.write.flush_rows import flush_rows_of, layout_of, names_of, spill_of
 from interbed.storage.write.incoming import IncomingRows
-from interbed.storage.write.route import BLOCK_ROWS, Placed, RoutedRows, Router
+from interbed.storage.write.route import BLOCK_ROWS, RoutedRows, Router
 from interbed.storage.write.row_kinds import RowKinds
 
 COMPACTION_THREADS = min(4, os.cpu_count() or 1)

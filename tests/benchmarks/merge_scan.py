@@ -29,9 +29,10 @@ from interbed.storage.base.row.kind import RowKind
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.manifest.stats import EMPTY_ROW
 from interbed.storage.meta.schema.table_schema import Schema
-from interbed.storage.meta.store import TableStore, open_store
+from interbed.storage.meta.store import TableStore
 from interbed.storage.read.table_read import TableRead
 from interbed.storage.scan.split import Split
+from interbed.storage.table.opening import open_store
 
 BUCKETS = 4
 UPSERTS = 5

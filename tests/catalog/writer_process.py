@@ -12,7 +12,7 @@ import pyarrow as pa
 
 import interbed
 from interbed.storage.base.fileio.faults import Fault, FaultyFileIO
-from interbed.storage.meta.store import open_store
+from interbed.storage.table.opening import open_store
 
 TABLE = "shop.orders"
 SCHEMA = pa.schema([("id", pa.int64()), ("writer", pa.int32()), ("number", pa.int32())])

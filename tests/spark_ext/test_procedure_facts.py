@@ -2,7 +2,7 @@
 
 import pytest
 
-from interbed.spark_ext.procedures.call import name_parts
+from interbed.spark_ext.procedures.procedure import name_parts
 from interbed.spark_ext.procedures.registry import PROCEDURES
 from tests.spark_ext.paimon_procedures import PROCEDURES as PAIMON
 

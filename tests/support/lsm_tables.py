@@ -10,7 +10,7 @@ import pyarrow as pa
 import interbed
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.meta.manifest.stats import EMPTY_ROW
-from interbed.storage.meta.store import open_store
+from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table
 from tests.storage.write.lsm_process import rows
 

@@ -14,11 +14,11 @@ from interbed.storage.lsm.compact.expiry import ExpiringRows, RecordExpiry
 from interbed.storage.lsm.compact.unit import Section, UpgradeRule
 from interbed.storage.lsm.merge_function.api import MergeFunction
 from interbed.storage.lsm.merge_read import MergeRead, RowSource
+from interbed.storage.lsm.records import as_records, kv_batches
 from interbed.storage.lsm.sorted_run import SortedRun
 from interbed.storage.meta.manifest.data_file import DataFileMeta, FileSource
 from interbed.storage.meta.manifest.index_file import IndexFileMeta
 from interbed.storage.meta.store import TableStore
-from interbed.storage.read.table_read import as_records, kv_batches
 
 IndexChanges = tuple[tuple[IndexFileMeta, ...], tuple[IndexFileMeta, ...]]
 

@@ -6,9 +6,9 @@ Names and defaults are Paimon's (documentation: maintenance/configurations).
 from dataclasses import dataclass
 from datetime import timedelta
 
+from interbed.storage.meta.options.partition_time import ExpirationStrategy, PartitionTime
 from interbed.storage.meta.options.reader import OptionReader
 from interbed.storage.meta.snapshot.tag_period import CreationPeriod, PeriodFormatter, TagCreation
-from interbed.storage.version.partition_expiry import ExpirationStrategy, PartitionTime
 
 
 @dataclass(frozen=True, slots=True)

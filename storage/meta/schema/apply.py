@@ -38,7 +38,6 @@ from interbed.storage.meta.schema.nested import Fields, edit_field, edit_fields,
 from interbed.storage.meta.schema.option_changes import KEYS, check_option
 from interbed.storage.meta.schema.table_schema import Schema, TableSchema, validate_schema
 from interbed.storage.meta.schema.widening import is_widening
-from interbed.storage.table.option_rules import check_options
 
 _MARKS = "interbed."
 ADD_BEFORE_PARTITION = "add-column-before-partition"
@@ -54,8 +53,9 @@ def apply_changes(
     has_snapshots: bool = True,
     schema_id: int | None = None,
 ) -> TableSchema:
-    """The next schema after the changes, validated. Raises InvalidInputError, InvalidOptionError, NotSupportedError.
+    """The next schema after the changes, its names, keys and types validated. Its options are not: see OptionRules.
 
+    Raises InvalidInputError, InvalidOptionError for an option that can't be changed, and NotSupportedError.
     Without snapshots there are no files that depend on options, so that any option may be changed. `schema_id` is the
     next one unless it is given.
     """
@@ -72,7 +72,6 @@ def apply_changes(
         unknown={k: v for k, v in result.unknown.items() if not k.startswith(_MARKS)},
     )
     validate_schema(result)
-    check_options(result, before=schema)
     return result
 
 

@@ -9,10 +9,10 @@ from interbed.storage.meta.options.stream import FALLBACK_BRANCH
 from interbed.storage.meta.paths import TablePaths
 from interbed.storage.meta.schema.apply import apply_changes
 from interbed.storage.meta.schema.change import SchemaChange
+from interbed.storage.meta.schema.option_rules import OptionRules
 from interbed.storage.meta.schema.replacement import is_replacement
 from interbed.storage.meta.schema.table_schema import Schema, TableSchema
 from interbed.storage.meta.snapshot.manager import SnapshotManager
-from interbed.storage.table.option_rules import check_options
 
 _PREFIX = "schema-"
 _COMMIT_RETRIES = 20
@@ -21,9 +21,10 @@ _COMMIT_RETRIES = 20
 class SchemaManager:
     """The schemas of one table; schema files never change, so they are cached. Safe to share between threads."""
 
-    def __init__(self, file_io: FileIO, paths: TablePaths) -> None:
+    def __init__(self, file_io: FileIO, paths: TablePaths, rules: OptionRules) -> None:
         self._file_io = file_io
         self._paths = paths
+        self._rules = rules
         self._directory = paths.schema(0).rpartition("/")[0]
         self._cache: dict[int, TableSchema] = {}
         self._guard = Lock()
@@ -99,7 +100,7 @@ class SchemaManager:
     def create_table(self, schema: Schema | TableSchema) -> TableSchema:
         """Create the table's first schema; raises InvalidInputError when there is a table already."""
         first = schema.to_table_schema() if isinstance(schema, Schema) else schema
-        check_options(first)
+        self._rules(first)
         if self.ids() or not self.commit(first):
             raise InvalidInputError(f"There is a table already: {self._paths.schema(0)} exists.")
         return first
@@ -142,6 +143,7 @@ class SchemaManager:
             if current is None:
                 raise InvalidInputError(f"There is no table: {self._directory} has no schema.")
             changed = apply_changes(current, changes, has_snapshots=self._has_snapshots(), schema_id=schema_id)
+            self._rules(changed, before=current)
             self._check_fallback(changed, current)
             if check is not None:
                 check(current, changed)

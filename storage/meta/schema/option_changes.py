@@ -8,8 +8,8 @@ from dataclasses import replace
 
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.meta.options.core import BUCKET, BUCKET_KEY, PARTITION, PATH, PRIMARY_KEY, CoreOptions
+from interbed.storage.meta.schema.option_rules import OptionRules
 from interbed.storage.meta.schema.table_schema import TableSchema
-from interbed.storage.table.option_rules import check_options
 
 IMMUTABLE_OPTIONS = frozenset(
     {
@@ -86,7 +86,7 @@ def check_dynamic_options(schema: TableSchema, options: Mapping[str, str]) -> No
             check_option(schema, key, value)
 
 
-def check_together(schema: TableSchema, options: Mapping[str, str]) -> None:
+def check_together(schema: TableSchema, options: Mapping[str, str], rules: OptionRules) -> None:
     """Refuse dynamic options that contradict the table's own or one another; raises InvalidOptionError."""
     if options:
-        check_options(replace(schema, options={**schema.options, **options}), before=schema)
+        rules(replace(schema, options={**schema.options, **options}), before=schema)

@@ -7,14 +7,10 @@ Changelog and ChangelogManager.
 
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.meta.paths import TablePaths
 from interbed.storage.meta.snapshot.snapshot import Snapshot
-
-if TYPE_CHECKING:
-    from interbed.storage.meta.store import TableStore
 
 _log = logging.getLogger(__name__)
 _PREFIX = "changelog-"
@@ -73,10 +69,3 @@ class ChangelogManager:
             except OSError as error:
                 # Hints are optional; a stale one costs its reader a listing.
                 _log.warning("Left the hint %s as it is: %s", path, error)
-
-
-def earliest_changes(store: "TableStore") -> int | None:
-    """The first snapshot whose changes can still be told; None while the table has no snapshot."""
-    oldest = store.snapshots.earliest_id()
-    found = ChangelogManager(store.file_io, store.paths).earliest_id()
-    return oldest if oldest is None or found is None else min(oldest, found)

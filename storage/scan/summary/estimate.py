@@ -18,9 +18,9 @@ from interbed.storage.base.row.binary_row import decode_row, decode_rows
 from interbed.storage.base.types.data_type import ArrayType, AtomicType, DataField, DataType, MapType, RowType, TypeRoot
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.snapshot.snapshot import Snapshot
+from interbed.storage.meta.statistics import ColumnStatistics, TableStatistics
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.plan import Plan
-from interbed.storage.upkeep.analyze import ColumnStatistics, TableStatistics
 
 _ROW_OVERHEAD = 8
 _WIDTHS = {

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 
 from interbed.storage.base.errors import InvalidOptionError, SnapshotNotFoundError
 from interbed.storage.meta.options.stream import SCAN_MODE, SCAN_SNAPSHOT_ID, StartupMode
-from interbed.storage.meta.snapshot.changelog import ChangelogManager, earliest_changes
+from interbed.storage.meta.snapshot.changelog import ChangelogManager
 from interbed.storage.meta.snapshot.snapshot import FIRST_SNAPSHOT_ID
 from interbed.storage.meta.store import TableStore
-from interbed.storage.scan.starting_point import compacted_snapshot, files_since, first_since_creation
+from interbed.storage.scan.starting_point import compacted_snapshot, earliest_changes, files_since, first_since_creation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

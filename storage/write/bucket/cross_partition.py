@@ -28,10 +28,10 @@ from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.split import Split
 from interbed.storage.write.bucket.key_locations import NOWHERE, KeyHashes, KeyLocations, Locations
 from interbed.storage.write.bucket.partition_buckets import DynamicBucketRules
+from interbed.storage.write.bucket.placed import Placed, distinct_partitions
 from interbed.storage.write.bucket.room import MAX_BUCKET, take_room, too_many_buckets
 from interbed.storage.write.bucket_restore import BucketRestore
 from interbed.storage.write.commit_message import CommitMessage
-from interbed.storage.write.route import Placed, distinct_partitions
 
 Numbers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]

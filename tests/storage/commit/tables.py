@@ -11,9 +11,10 @@ from interbed.storage.base.row.binary_row import encode_row
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.schema.table_schema import Schema
-from interbed.storage.meta.store import TableStore, open_store, schema_manager
+from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.manifest_reader import ManifestReader
 from interbed.storage.scan.scan import TableScan
+from interbed.storage.table.opening import open_store, schema_manager
 from interbed.storage.write.commit_message import CommitMessage
 
 KEY = (AtomicType(TypeRoot.BIGINT),)

@@ -21,9 +21,10 @@ from interbed.storage.commit.retry import RetryPolicy
 from interbed.storage.meta.schema.change import SetOption
 from interbed.storage.meta.snapshot.publish import ExclusiveCreatePublisher
 from interbed.storage.meta.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER, CommitKind, Snapshot
-from interbed.storage.meta.store import StoreEnvironment, TableStore, open_store
+from interbed.storage.meta.store import StoreEnvironment, TableStore
 from interbed.storage.scan.manifest_reader import ManifestReader
 from interbed.storage.scan.scan import TableScan
+from interbed.storage.table.opening import open_store
 from tests.storage.commit.tables import (
     data_file,
     live_names,

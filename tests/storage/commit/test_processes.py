@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from interbed.storage.commit.file_store_commit import FileStoreCommit
-from interbed.storage.meta.store import open_store
+from interbed.storage.table.opening import open_store
 from tests.storage.commit.tables import (
     data_file,
     live_names,

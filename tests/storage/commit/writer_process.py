@@ -9,7 +9,7 @@ import sys
 from interbed.storage.base.fileio.faults import Fault, FaultyFileIO
 from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.commit.file_store_commit import FileStoreCommit
-from interbed.storage.meta.store import open_store
+from interbed.storage.table.opening import open_store
 from tests.storage.commit.tables import data_file, message
 
 

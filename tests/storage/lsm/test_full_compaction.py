@@ -16,9 +16,10 @@ from interbed.storage.lsm.compact.unit import CompactionUnit, Rewrite, Upgrade, 
 from interbed.storage.lsm.levels import Levels
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.schema.table_schema import Schema
-from interbed.storage.meta.store import TableStore, open_store, schema_manager
+from interbed.storage.meta.store import TableStore
 from interbed.storage.read.table_read import TableRead
 from interbed.storage.scan.scan import TableScan
+from interbed.storage.table.opening import open_store, schema_manager
 from interbed.storage.upkeep.compact_result import CompactionResult
 from interbed.storage.upkeep.compact_table import compact_table
 from interbed.storage.write.table_write import TableWrite

@@ -8,9 +8,9 @@ import pytest
 from interbed.storage.base.errors import InvalidInputError, InvalidOptionError, NotSupportedError
 from interbed.storage.base.types.json import field_from_json
 from interbed.storage.meta.options.core import CoreOptions
-from interbed.storage.meta.schema.apply import apply_changes
 from interbed.storage.meta.schema.change import SetOption
 from interbed.storage.meta.schema.table_schema import Schema
+from interbed.storage.table.option_rules import changed_schema
 from tests.support.peers_interbed import interbed_table
 
 COLUMNS = [
@@ -105,7 +105,7 @@ def test_options_that_contradict_are_not_set_either() -> None:
     fields = tuple(field_from_json({"id": i, "name": n, "type": t}) for i, (n, t) in enumerate(COLUMNS))
     schema = Schema(fields=fields, primary_keys=("id",), options={"bucket": "1", **AGGREGATION}).to_table_schema()
     with pytest.raises(InvalidOptionError, match="'sum' needs column 't'"):
-        apply_changes(schema, [SetOption("fields.t.aggregate-function", "sum")])
+        changed_schema(schema, [SetOption("fields.t.aggregate-function", "sum")])
     assert CoreOptions(schema.options).merge_engine == "aggregation"
 
 

@@ -15,8 +15,9 @@ from interbed.storage.base.row.binary_row import encode_row
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.manifest.stats import EMPTY_ROW
 from interbed.storage.meta.schema.table_schema import KEY_PREFIX, SEQUENCE_NUMBER, VALUE_KIND, Schema, TableSchema
-from interbed.storage.meta.store import TableStore, open_store
+from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.split import Split
+from interbed.storage.table.opening import open_store
 
 Row = tuple[Any, ...]
 

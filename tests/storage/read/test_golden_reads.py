@@ -6,8 +6,9 @@ import pyarrow as pa
 import pytest
 
 from interbed.storage.meta.schema.table_schema import TableSchema
-from interbed.storage.meta.store import TableStore, open_store
+from interbed.storage.meta.store import TableStore
 from interbed.storage.read.table_read import TableRead
+from interbed.storage.table.opening import open_store
 from tests.golden.load import TABLE_NAMES, expected, expected_types, table_path
 from tests.storage.read.bare_plan import bare_splits
 from tests.support.peers_json import PeerType, comparable, parse_type, table_to_rows

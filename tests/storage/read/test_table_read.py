@@ -14,11 +14,12 @@ from interbed.storage.files.format.readers import reader_for
 from interbed.storage.lsm.file_read import block_rows
 from interbed.storage.lsm.interval_partition import interval_partition
 from interbed.storage.lsm.merge_read import MergeRead, file_ages, merge_function_for
+from interbed.storage.lsm.records import kv_batches
 from interbed.storage.lsm.sort_merge import BLOCK_ROWS
 from interbed.storage.lsm.sorted_run import SortedRun
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
-from interbed.storage.read.table_read import TableRead, kv_batches
+from interbed.storage.read.table_read import TableRead
 from tests.storage.read.kv_table import KeyValueTable, Record, Row
 
 SCHEMA = pa.schema([pa.field("id", pa.int32(), nullable=False), ("name", pa.string()), ("amount", pa.int64())])

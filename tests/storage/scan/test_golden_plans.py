@@ -2,8 +2,8 @@
 
 import pytest
 
-from interbed.storage.meta.store import open_store
 from interbed.storage.scan.scan import TableScan
+from interbed.storage.table.opening import open_store
 from tests.golden.load import TABLE_NAMES, expected, table_path
 
 

@@ -25,8 +25,9 @@ from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.manifest.stats import SimpleStats
 from interbed.storage.meta.schema.change import AddColumn, DropColumn, RenameColumn, UpdateColumnType
 from interbed.storage.meta.schema.table_schema import Schema
-from interbed.storage.meta.store import TableStore, open_store, schema_manager
+from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.scan import TableScan
+from interbed.storage.table.opening import open_store, schema_manager
 from tests.storage.commit.tables import data_file, message, partition, primary_key_table
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from interbed.storage.base.errors import CommitConflictError, InterbedError
 from interbed.storage.base.fileio.faults import Fault, FaultyFileIO
 from interbed.storage.base.fileio.local import LocalFileIO
-from interbed.storage.meta.store import open_store
+from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table
 
 KEYS = 1_000

@@ -10,7 +10,7 @@ import pytest
 import interbed
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.base.fileio.faults import Fault, FaultyFileIO
-from interbed.storage.meta.store import open_store
+from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.int64())])

@@ -13,7 +13,7 @@ from interbed.storage.meta.manifest.data_file import DataFileMeta, FileSource
 from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry
 from interbed.storage.meta.manifest.manifest_file import read_manifest
 from interbed.storage.meta.schema.table_schema import TableSchema
-from interbed.storage.meta.store import open_store
+from interbed.storage.table.opening import open_store
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "paimon-1.4.2" / "golden.db"
 TABLES = sorted(p.name for p in GOLDEN.iterdir())

@@ -10,7 +10,6 @@ from interbed import load_catalog
 from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError
 from interbed.storage.base.types.data_type import AtomicType, DataField, RowType, TypeRoot
 from interbed.storage.base.types.json import field_to_json, parse_atomic
-from interbed.storage.meta.schema.apply import apply_changes
 from interbed.storage.meta.schema.change import (
     AddColumn,
     DropColumn,
@@ -25,6 +24,7 @@ from interbed.storage.meta.schema.change import (
     UpdateColumnType,
 )
 from interbed.storage.meta.schema.table_schema import Schema, TableSchema
+from interbed.storage.table.option_rules import changed_schema
 from interbed.storage.table.table import Table
 
 INT = AtomicType(TypeRoot.INT)
@@ -49,7 +49,7 @@ def nested() -> TableSchema:
 
 
 def test_fields_are_changed_at_any_depth_and_ids_are_never_used_again() -> None:
-    changed = apply_changes(
+    changed = changed_schema(
         nested(),
         [
             AddColumn(("s", "z"), STRING, "third", Position(after="x")),
@@ -100,17 +100,17 @@ def test_fields_are_changed_at_any_depth_and_ids_are_never_used_again() -> None:
 )
 def test_changes_that_cannot_be_are_refused(change: SchemaChange, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
-        apply_changes(nested(), [change])
+        changed_schema(nested(), [change])
 
 
 def test_the_last_field_stays() -> None:
-    one = apply_changes(nested(), [DropColumn(("s", "x"))])
+    one = changed_schema(nested(), [DropColumn(("s", "x"))])
     with pytest.raises(InvalidInputError, match="only one"):
-        apply_changes(one, [DropColumn(("s", "y"))])
+        changed_schema(one, [DropColumn(("s", "y"))])
 
 
 def test_options_allow_what_may_lose_something() -> None:
-    loose = apply_changes(
+    loose = changed_schema(
         nested(),
         [
             SetOption("disable-explicit-type-casting", "false"),
@@ -121,7 +121,7 @@ def test_options_allow_what_may_lose_something() -> None:
     )
     assert loose.by_name["id"].type == STRING
     with pytest.raises(NotSupportedError, match="ARRAY"):
-        apply_changes(loose, [UpdateColumnType("n", STRING)])
+        changed_schema(loose, [UpdateColumnType("n", STRING)])
 
 
 def test_new_columns_go_before_the_partition_when_told_so() -> None:
@@ -130,7 +130,7 @@ def test_new_columns_go_before_the_partition_when_told_so() -> None:
         partition_keys=["dt"],
         options={"add-column-before-partition": "true"},
     ).to_table_schema()
-    assert apply_changes(schema, [AddColumn("v", INT)]).names == ("id", "v", "dt")
+    assert changed_schema(schema, [AddColumn("v", INT)]).names == ("id", "v", "dt")
 
 
 @pytest.fixture
@@ -222,10 +222,10 @@ def test_defaults_are_literals_as_java_reads_them(kind: str, text: str, expected
 
 
 def test_a_default_that_the_new_type_has_not_stops_the_change() -> None:
-    schema = apply_changes(nested(), [UpdateColumnDefault("id", "5")])
-    assert apply_changes(schema, [UpdateColumnType("id", BIGINT)]).by_name["id"].default_value == "5"
+    schema = changed_schema(nested(), [UpdateColumnDefault("id", "5")])
+    assert changed_schema(schema, [UpdateColumnType("id", BIGINT)]).by_name["id"].default_value == "5"
     with pytest.raises(InterbedError):
-        apply_changes(
+        changed_schema(
             schema,
             [SetOption("disable-explicit-type-casting", "false"), UpdateColumnType("id", AtomicType(TypeRoot.DATE))],
         )

@@ -8,10 +8,9 @@ import pytest
 
 import interbed
 from interbed.storage.base.errors import InvalidInputError, InvalidOptionError
-from interbed.storage.meta.schema.apply import apply_changes
 from interbed.storage.meta.schema.change import DropColumn, RemoveOption, RenameColumn, SetOption
 from interbed.storage.meta.schema.table_schema import Schema, TableSchema
-from interbed.storage.table.option_rules import check_options
+from interbed.storage.table.option_rules import changed_schema, check_options
 from tests.storage.meta.schema.option_cases import CASES, COLUMNS, OptionCase
 from tests.support.peers_interbed import fields_of
 
@@ -40,8 +39,8 @@ def test_what_contradicts_is_refused_and_says_why(case: OptionCase) -> None:
 def test_a_change_of_the_schema_follows_the_same_rules() -> None:
     table = schema({"changelog-producer": "full-compaction"})
     with pytest.raises(InvalidOptionError, match="full-compaction'; use 'lookup'"):
-        apply_changes(table, [SetOption("deletion-vectors.enabled", "true")], has_snapshots=False)
-    changed = apply_changes(
+        changed_schema(table, [SetOption("deletion-vectors.enabled", "true")], has_snapshots=False)
+    changed = changed_schema(
         table,
         [SetOption("deletion-vectors.enabled", "true"), SetOption("changelog-producer", "lookup")],
         has_snapshots=False,
@@ -53,14 +52,14 @@ def test_a_change_of_the_schema_follows_the_same_rules() -> None:
 def test_a_table_without_snapshots_may_still_change_what_files_depend_on(change: SetOption | RemoveOption) -> None:
     table = schema({"bucket": "2", "bucket-key": "id"})
     with pytest.raises(InvalidOptionError, match="files depend on it"):
-        apply_changes(table, [change])
-    assert apply_changes(table, [change], has_snapshots=False).options != table.options
+        changed_schema(table, [change])
+    assert changed_schema(table, [change], has_snapshots=False).options != table.options
 
 
 @pytest.mark.parametrize("key", ["path", "primary-key", "partition"])
 def test_options_that_stand_for_the_schema_do_not_change(key: str) -> None:
     with pytest.raises(InvalidOptionError, match="make a new table"):
-        apply_changes(schema(partitions=["a"]), [SetOption(key, "b")], has_snapshots=False)
+        changed_schema(schema(partitions=["a"]), [SetOption(key, "b")], has_snapshots=False)
 
 
 @pytest.mark.parametrize(
@@ -84,14 +83,14 @@ def test_a_slip_in_an_option_is_told_when_the_table_is_made(options: dict[str, s
 def test_a_table_without_files_and_keys_may_be_given_some() -> None:
     plain = schema(keys=())
     changes = [SetOption("primary-key", "id, a"), SetOption("partition", "a"), SetOption("bucket", "2")]
-    keyed = apply_changes(plain, changes, has_snapshots=False)
+    keyed = changed_schema(plain, changes, has_snapshots=False)
     assert (keyed.primary_keys, keyed.partition_keys, keyed.options) == (("id", "a"), ("a",), {"bucket": "2"})
     assert not keyed.by_name["a"].type.nullable
-    assert apply_changes(keyed, [SetOption("primary-key", "id,a")]).primary_keys == ("id", "a")
+    assert changed_schema(keyed, [SetOption("primary-key", "id,a")]).primary_keys == ("id", "a")
     with pytest.raises(InvalidOptionError, match="make a new table"):
-        apply_changes(plain, changes)
+        changed_schema(plain, changes)
     with pytest.raises(InvalidInputError, match="'nope', which the table does not have"):
-        apply_changes(plain, [SetOption("primary-key", "nope")], has_snapshots=False)
+        changed_schema(plain, [SetOption("primary-key", "nope")], has_snapshots=False)
 
 
 def test_dynamic_options_follow_the_rules_and_leave_the_table_as_it_is(tmp_path: Path) -> None:
@@ -123,7 +122,7 @@ def test_a_renamed_column_is_renamed_in_all_options_that_name_it() -> None:
         "file-index.bloom-filter.a.fpp": "0.01",
         "file-index.read.enabled": "true",
     }
-    changed = apply_changes(
+    changed = changed_schema(
         schema(options), [RenameColumn("a", "a2"), RenameColumn("h", "i"), RenameColumn("map", "m")]
     )
     assert changed.options == {
@@ -157,5 +156,5 @@ def test_a_column_that_an_option_names_is_not_dropped(column: str, option: str) 
         "fields.ok.stats-mode": "none",
     }
     with pytest.raises(InvalidInputError, match=f"'{column}' can't be dropped: option '{option}' names it"):
-        apply_changes(schema(options), [DropColumn(column)])
-    assert column not in apply_changes(schema(), [DropColumn(column)]).by_name
+        changed_schema(schema(options), [DropColumn(column)])
+    assert column not in changed_schema(schema(), [DropColumn(column)]).by_name

@@ -13,7 +13,6 @@ from interbed.storage.base.errors import (
     NotSupportedError,
 )
 from interbed.storage.base.types.data_type import AtomicType, DataField, RowType, TypeRoot
-from interbed.storage.meta.schema.apply import apply_changes
 from interbed.storage.meta.schema.change import (
     AddColumn,
     DropColumn,
@@ -29,7 +28,8 @@ from interbed.storage.meta.schema.change import (
     UpdateComment,
 )
 from interbed.storage.meta.schema.table_schema import Schema, TableSchema
-from interbed.storage.meta.store import open_store, schema_manager
+from interbed.storage.table.opening import open_store, schema_manager
+from interbed.storage.table.option_rules import changed_schema
 
 BIGINT = AtomicType(TypeRoot.BIGINT)
 
@@ -90,7 +90,7 @@ def test_a_torn_schema_file_is_named(tmp_path: Path) -> None:
 
 def test_changes_build_the_next_schema() -> None:
     nested = RowType((DataField(id=0, name="x", type=BIGINT),))
-    changed = apply_changes(
+    changed = changed_schema(
         orders(),
         [
             AddColumn("note", nested, position=Position(after="id")),
@@ -114,8 +114,8 @@ def test_changes_build_the_next_schema() -> None:
     assert isinstance(note.type, RowType)
     assert note.type.fields[0].id == 4
     assert changed.by_name["total"].id == orders().by_name["amount"].id
-    dropped = apply_changes(changed, [RemoveOption("sequence.field"), DropColumn("total")])
-    again = apply_changes(dropped, [AddColumn("total", BIGINT)])
+    dropped = changed_schema(changed, [RemoveOption("sequence.field"), DropColumn("total")])
+    again = changed_schema(dropped, [AddColumn("total", BIGINT)])
     assert again.by_name["total"].id == 5
 
 
@@ -144,8 +144,8 @@ def test_changes_that_would_break_existing_files_are_refused(
     change: SchemaChange, error: type[Exception], message: str
 ) -> None:
     with pytest.raises(error, match=message):
-        apply_changes(orders(), [change])
+        changed_schema(orders(), [change])
 
 
 def test_the_number_of_buckets_may_be_altered() -> None:
-    assert apply_changes(orders(), [SetOption("bucket", "8")]).core.bucket == 8
+    assert changed_schema(orders(), [SetOption("bucket", "8")]).core.bucket == 8

@@ -8,9 +8,10 @@ from interbed.storage.base.predicate.parse import parse_filter
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.schema.table_schema import Schema
-from interbed.storage.meta.store import TableStore, open_store, schema_manager
+from interbed.storage.meta.store import TableStore
 from interbed.storage.read.table_read import TableRead
 from interbed.storage.scan.scan import TableScan
+from interbed.storage.table.opening import open_store, schema_manager
 from interbed.storage.upkeep.append_compact import plan_append_compaction
 from interbed.storage.upkeep.append_delete import delete_rows
 from interbed.storage.upkeep.compact_table import compact_table

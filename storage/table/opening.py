@@ -1,0 +1,38 @@
+"""Opening the store of a table with what the floors of storage supply to it: the rules for options, and upkeep."""
+
+from collections.abc import Mapping
+
+from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.meta import store
+from interbed.storage.meta.schema.manager import SchemaManager
+from interbed.storage.meta.schema.table_schema import TableSchema
+from interbed.storage.meta.store import StoreEnvironment, StoreHooks, TableStore
+from interbed.storage.table.option_rules import check_options
+from interbed.storage.upkeep.maintenance import maintain
+
+HOOKS = StoreHooks(check_options=check_options, after_commit=maintain)
+"""What every store is opened with."""
+
+
+def open_store(
+    location: str,
+    file_io: FileIO | None = None,
+    *,
+    schema: TableSchema | None = None,
+    dynamic_options: Mapping[str, str] | None = None,
+    environment: StoreEnvironment | None = None,
+) -> TableStore:
+    """Open the table at the location; see `interbed.storage.meta.store.open_store`, also for the errors."""
+    return store.open_store(
+        location,
+        file_io,
+        hooks=HOOKS,
+        schema=schema,
+        dynamic_options=dynamic_options,
+        environment=environment,
+    )
+
+
+def schema_manager(location: str, file_io: FileIO | None = None) -> SchemaManager:
+    """The schema manager of a location, whether or not there is a table."""
+    return store.schema_manager(location, file_io, rules=check_options)
