@@ -25,7 +25,7 @@ check: $(READY) ## Lint, types and layers.
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pyright --pythonpath $(BIN)/python
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-cache
 
 bench: $(READY) ## Benchmarks against the peers, in one run, with ratios.
 	$(BIN)/python -m tests.benchmarks

@@ -1,1 +1,111 @@
-"""The table format and its LSM engine, in Apache Paimon's on-disk format. It knows no catalog."""
+"""The table format and its LSM engine: an LSM file store in Apache Paimon's on-disk format. Knows no catalog.
+
+Twelve floors, each of which imports only floors below it: table, views, upkeep, version, commit, write, read, scan,
+lsm, files, meta, base.
+
+`OFFERED` names the modules that the floors above (catalog and spark_ext) may import, by what they are for; all others
+are details of storage. Most callers need no more than `table.table`.
+"""
+
+from collections.abc import Mapping
+
+OFFERED: Mapping[str, tuple[str, ...]] = {
+    "tables as users see them": (
+        "table.table",
+        "table.opening",
+        "table.option_rules",
+        "table.read_optimized",
+        "views.change_view",
+        "views.change_query",
+        "views.system.column",
+        "views.system.rows_table",
+        "views.system.table",
+    ),
+    "values: errors, types, rows, predicates, files": (
+        "base.errors",
+        "base.fileio.api",
+        "base.fileio.resolve",
+        "base.predicate.expr",
+        "base.predicate.parse",
+        "base.row.binary_row",
+        "base.row.kind",
+        "base.row.values",
+        "base.row.words",
+        "base.types.arrow",
+        "base.types.data_type",
+        "base.types.default_value",
+    ),
+    "metadata of a table": (
+        "meta.bucket_mode",
+        "meta.manifest.data_file",
+        "meta.manifest.entry",
+        "meta.merge_schema",
+        "meta.options.core",
+        "meta.options.lsm",
+        "meta.options.partition_time",
+        "meta.options.reader",
+        "meta.options.stream",
+        "meta.paths",
+        "meta.schema.change",
+        "meta.schema.evolution",
+        "meta.schema.manager",
+        "meta.schema.merge",
+        "meta.schema.nested",
+        "meta.schema.replacement",
+        "meta.schema.table_schema",
+        "meta.snapshot.manager",
+        "meta.snapshot.publish",
+        "meta.snapshot.snapshot",
+        "meta.snapshot.tag",
+        "meta.store",
+    ),
+    "reads that are planned in one process and carried out in others": (
+        "files.deletion.vector",
+        "lsm.file_read",
+        "read.audit_read",
+        "read.deletions",
+        "read.located_read",
+        "scan.fallback",
+        "scan.manifest_reader",
+        "scan.partition_filter",
+        "scan.plan",
+        "scan.scan",
+        "scan.split",
+        "scan.starting_point",
+        "scan.statistics",
+        "scan.summary.aggregates",
+        "scan.summary.estimate",
+        "scan.summary.file_sums",
+        "scan.top",
+        "views.stream.micro_batches",
+        "views.stream.position",
+    ),
+    "writes that are carried out in many processes and committed in one": (
+        "commit.epochs",
+        "commit.file_store_commit",
+        "commit.ground",
+        "lsm.merge_function.factory",
+        "write.append.deletions",
+        "write.bucket.key_locations",
+        "write.commit_message",
+        "write.replacing",
+        "write.row_kinds",
+        "write.sort.order",
+        "write.table_write",
+    ),
+    "jobs over a whole table, cut into tasks": (
+        "upkeep.compact_result",
+        "upkeep.compact_tasks",
+        "upkeep.rewrite_indexes",
+        "version.orphans",
+        "version.partition_expiry",
+        "version.tag_success",
+    ),
+    "pictures and simulations": (
+        "views.figure",
+        "views.simulate.simulation",
+        "views.simulate.simulator",
+        "views.simulate.workload",
+    ),
+}
+"""Modules below `interbed.storage`, by what they are for; tests/test_structure.py compares it with the imports."""

@@ -1,0 +1,90 @@
+"""What import-linter's contracts cannot say of the structure: no cycles, small folders, what storage offers.
+
+The contracts themselves (floors of storage, rooms of the server and of the Spark side) are in pyproject.toml.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from itertools import pairwise
+from pathlib import Path
+
+import grimp
+import pytest
+
+import interbed.storage
+
+ROOT = Path(__file__).resolve().parents[1]
+HOUSES = ("storage", "catalog", "spark_ext")
+MOST_FILES = 20
+"""Modules in a folder, beside its `__init__.py`."""
+
+
+@cache
+def graph() -> grimp.ImportGraph:
+    """All modules of interbed with their imports, also those for type checkers alone and those in functions."""
+    return grimp.build_graph("interbed", cache_dir=None)
+
+
+def packages() -> list[str]:
+    """All packages with modules in them."""
+    return sorted(m for m in graph().modules if graph().find_children(m))
+
+
+def imports_between(parent: str) -> dict[str, dict[str, list[str]]]:
+    """For each child of a package, which of its siblings it imports, and by which edges."""
+    found: dict[str, dict[str, list[str]]] = {child: defaultdict(list) for child in graph().find_children(parent)}
+    for child, siblings in found.items():
+        for module in {child} | graph().find_descendants(child):
+            for imported in graph().find_modules_directly_imported_by(module):
+                other = ".".join(imported.split(".")[: parent.count(".") + 2])
+                if other in found and other != child:
+                    siblings[other].append(f"{module} -> {imported}")
+    return found
+
+
+@pytest.mark.parametrize("parent", packages())
+def test_no_two_siblings_import_each_other_even_by_way_of_others(parent: str) -> None:
+    between = imports_between(parent)
+    try:
+        TopologicalSorter(between).prepare()
+    except CycleError as error:
+        # Each is imported by the one that follows it.
+        cycle = list(reversed(error.args[1]))
+        edges = [edge for a, b in pairwise(cycle) for edge in between[a][b]]
+        pytest.fail("These imports make a cycle; move one side down, or both into one:\n" + "\n".join(sorted(edges)))
+
+
+def folders() -> Iterator[Path]:
+    """The folders with Python modules in them."""
+    for house in HOUSES:
+        yield from (f.parent for f in sorted((ROOT / house).rglob("__init__.py")))
+
+
+@pytest.mark.parametrize("folder", [str(f.relative_to(ROOT)) for f in folders()])
+def test_a_folder_fits_in_a_readers_head(folder: str) -> None:
+    modules = [f.name for f in (ROOT / folder).glob("*.py") if f.name != "__init__.py"]
+    assert len(modules) <= MOST_FILES, f"{folder} has {len(modules)} modules; group those of one subject in a folder."
+
+
+@pytest.mark.parametrize("house", HOUSES)
+def test_every_folder_of_modules_is_a_package(house: str) -> None:
+    """Import-linter passes over modules in folders without `__init__.py`."""
+    lacking = {f.parent for f in (ROOT / house).rglob("*.py") if not (f.parent / "__init__.py").exists()}
+    assert not lacking
+
+
+def test_the_floors_above_use_of_storage_what_it_offers() -> None:
+    """interbed.storage.OFFERED names every module that they import, and no other."""
+    used: dict[str, list[str]] = defaultdict(list)
+    for module in graph().modules:
+        if not module.startswith("interbed.storage"):
+            for imported in graph().find_modules_directly_imported_by(module):
+                if imported.startswith("interbed.storage."):
+                    used[imported.removeprefix("interbed.storage.")].append(module)
+    offered = [name for names in interbed.storage.OFFERED.values() for name in names]
+    assert len(offered) == len(set(offered))
+    more = {name: sorted(by) for name, by in used.items() if name not in offered}
+    assert not more, f"Use what storage offers, or offer these in storage/__init__.py: {more}"
+    assert not set(offered) - set(used), "These are offered, but nobody uses them."
