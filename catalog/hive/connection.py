@@ -68,7 +68,7 @@ class TransportSettings:
 class _State:
     """What the threads that share a pool change, under its guard."""
 
-    idle: "list[Connection]" = field(default_factory=list)
+    idle: "list[MetastoreConnection]" = field(default_factory=list)
     closed: bool = False
     first: int = 0
     was_reached: bool = False
@@ -123,7 +123,7 @@ class ConnectionPool:
         self._give_back(connection)
         return result
 
-    def _borrow(self) -> "Connection":
+    def _borrow(self) -> "MetastoreConnection":
         while True:
             with self._guard:
                 if self._state.closed:
@@ -135,14 +135,14 @@ class ConnectionPool:
                 return connection
             connection.close()
 
-    def _give_back(self, connection: "Connection") -> None:
+    def _give_back(self, connection: "MetastoreConnection") -> None:
         with self._guard:
             if not self._state.closed and len(self._state.idle) < self._transport.pool_size:
                 self._state.idle.append(connection)
                 return
         connection.close()
 
-    def _connect(self) -> "Connection":
+    def _connect(self) -> "MetastoreConnection":
         tries = max(1, self._transport.connect_tries) if self._state.was_reached else 1
         failures: list[str] = []
         for attempt in range(tries):
@@ -154,7 +154,7 @@ class ConnectionPool:
                 index = (first + offset) % len(self._addresses)
                 host, port = self._addresses[index]
                 try:
-                    connection = Connection(host, port, self._timeout_seconds, self._user, self._transport)
+                    connection = MetastoreConnection(host, port, self._timeout_seconds, self._user, self._transport)
                 except (TTransportException, OSError, EOFError, ValueError) as error:
                     failures.append(f"{host}:{port}: {error}")
                     continue
@@ -167,7 +167,7 @@ class ConnectionPool:
         )
 
 
-class Connection:
+class MetastoreConnection:
     """One open connection with its generated client."""
 
     def __init__(

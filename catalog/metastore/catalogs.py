@@ -14,7 +14,7 @@ from interbed.catalog.metastore.errors import (
     NoSuchObjectError,
     OutcomeUnknownError,
 )
-from interbed.catalog.metastore.model import DEFAULT_CATALOG, DEFAULT_DATABASE, Catalog, Database
+from interbed.catalog.metastore.model import DEFAULT_CATALOG, DEFAULT_DATABASE, MetastoreCatalog, MetastoreDatabase
 from interbed.catalog.metastore.names import is_valid_name, normalized, shortened
 from interbed.catalog.metastore.store import Store, Transaction
 from interbed.catalog.metastore.warehouse import Warehouse
@@ -32,14 +32,14 @@ class CatalogService:
         """The names of all catalogs, in order."""
         return self._store.read(lambda transaction: transaction.catalogs.names())
 
-    def get(self, name: str | None) -> Catalog:
+    def get(self, name: str | None) -> MetastoreCatalog:
         """The catalog; NoSuchObjectError if there is none of that name."""
         found = self._store.read(lambda transaction: transaction.catalogs.find(normalized(name)))
         if found is None:
             raise catalog_not_found(name)
         return found
 
-    def create(self, catalog: Catalog) -> None:
+    def create(self, catalog: MetastoreCatalog) -> None:
         """Create a catalog, its directory, and the database `default` in it.
 
         InvalidObjectError for a bad name or without a location, AlreadyExistsError, MetastoreError if the directory
@@ -53,7 +53,7 @@ class CatalogService:
         complete = dataclasses.replace(
             catalog, location=self._warehouse.qualified(catalog.location), create_time=catalog.create_time or now
         )
-        home = Database(
+        home = MetastoreDatabase(
             catalog=complete.name,
             name=DEFAULT_DATABASE,
             description=f"Default database for catalog {complete.name}",
@@ -84,7 +84,7 @@ class CatalogService:
                 files.remove_empty_directory(complete.location)
             raise
 
-    def alter(self, name: str | None, changed: Catalog) -> None:
+    def alter(self, name: str | None, changed: MetastoreCatalog) -> None:
         """Store a new description and location where they are given; databases stay where they are.
 
         NoSuchObjectError, InvalidOperationError for another name.
@@ -118,7 +118,7 @@ class CatalogService:
         if key == DEFAULT_CATALOG:
             raise MetastoreError(f"Can not drop {DEFAULT_CATALOG} catalog")
 
-        def work(transaction: Transaction) -> Catalog | None:
+        def work(transaction: Transaction) -> MetastoreCatalog | None:
             catalog = transaction.catalogs.find(key, for_update=True)
             if catalog is None:
                 if if_exists:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from interbed.catalog.metastore import events
 from interbed.catalog.metastore.errors import InvalidObjectError, MetastoreError, NoSuchObjectError
 from interbed.catalog.metastore.events import NotificationEvent
-from interbed.catalog.metastore.model import Constraint, ConstraintKind, Table, TableName
+from interbed.catalog.metastore.model import Constraint, ConstraintKind, MetastoreTable, QualifiedTableName
 from interbed.catalog.metastore.names import normalized, shortened
 from interbed.catalog.metastore.store import Store, Stored, Transaction
 
@@ -118,7 +118,7 @@ def add_constraints(
     return [events.add_constraints(each) for each in added.values()]
 
 
-def forget_columns(transaction: Transaction, table_id: int, before: Table, after: Table) -> None:
+def forget_columns(transaction: Transaction, table_id: int, before: MetastoreTable, after: MetastoreTable) -> None:
     """Drop the constraints that need a column which the changed table no longer has. The caller holds the table."""
     kept = _column_names(after)
     gone = _column_names(before) - kept
@@ -162,14 +162,16 @@ def _add(transaction: Transaction, constraint: Constraint, now_ms: int) -> Const
     return named
 
 
-def _resolved(transaction: Transaction, child: Stored[Table], constraint: Constraint) -> tuple[Constraint, int]:
+def _resolved(
+    transaction: Transaction, child: Stored[MetastoreTable], constraint: Constraint
+) -> tuple[Constraint, int]:
     """A foreign key with the name of the key that it refers to, and the id of that key's table."""
     wanted = constraint.parent
     if wanted is None or len(constraint.parent_columns) != len(constraint.columns):
         raise InvalidObjectError(f"A foreign key of table {constraint.table} does not say what it refers to")
     if wanted.catalog != constraint.catalog:
         raise InvalidObjectError("Foreign keys cannot span catalogs")
-    own_name = TableName(catalog=child.value.catalog, database=child.value.database, table=child.value.name)
+    own_name = QualifiedTableName(catalog=child.value.catalog, database=child.value.database, table=child.value.name)
     parent = (
         child
         if wanted == own_name
@@ -216,17 +218,17 @@ def _name_for(constraint: Constraint, taken: set[str], now_ms: int) -> str:
     raise AssertionError("there are more candidates than taken names")
 
 
-def _check_columns(table: Table, columns: Iterable[str], role: str) -> None:
+def _check_columns(table: MetastoreTable, columns: Iterable[str], role: str) -> None:
     known = _column_names(table)
     for column in columns:
         if column not in known:
             raise InvalidObjectError(f"{role} column not found: {shortened(column)}")
 
 
-def _column_names(table: Table) -> set[str]:
+def _column_names(table: MetastoreTable) -> set[str]:
     return set(_column_types(table))
 
 
-def _column_types(table: Table) -> dict[str, str | None]:
+def _column_types(table: MetastoreTable) -> dict[str, str | None]:
     columns = (table.storage.columns if table.storage is not None else ()) + table.partition_keys
     return {normalized(column.name): column.type for column in columns}

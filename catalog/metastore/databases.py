@@ -16,7 +16,13 @@ from interbed.catalog.metastore.errors import (
     NoSuchObjectError,
     OutcomeUnknownError,
 )
-from interbed.catalog.metastore.model import DEFAULT_CATALOG, DEFAULT_DATABASE, Catalog, Database, Table
+from interbed.catalog.metastore.model import (
+    DEFAULT_CATALOG,
+    DEFAULT_DATABASE,
+    MetastoreCatalog,
+    MetastoreDatabase,
+    MetastoreTable,
+)
 from interbed.catalog.metastore.moves import settle_all
 from interbed.catalog.metastore.names import is_valid_name, matching, normalized, shortened
 from interbed.catalog.metastore.store import Store, Transaction
@@ -49,7 +55,7 @@ class DatabaseService:
             # Nobody has read anything before these two exist, so that they need no event.
             if transaction.catalogs.find(DEFAULT_CATALOG) is None:
                 transaction.catalogs.add(
-                    Catalog(
+                    MetastoreCatalog(
                         name=DEFAULT_CATALOG,
                         description="Default catalog for Hive",
                         location=self._warehouse.root,
@@ -58,7 +64,7 @@ class DatabaseService:
                 )
             if transaction.databases.find(DEFAULT_CATALOG, DEFAULT_DATABASE) is None:
                 transaction.databases.add(
-                    Database(
+                    MetastoreDatabase(
                         name=DEFAULT_DATABASE,
                         description="Default Hive database",
                         location=self._warehouse.root,
@@ -79,7 +85,7 @@ class DatabaseService:
             raise MetastoreError("the metastore has no identity yet: it was never started")
         return found
 
-    def create(self, database: Database) -> None:
+    def create(self, database: MetastoreDatabase) -> None:
         """Create a database and its directory.
 
         InvalidObjectError for a bad name or catalog, AlreadyExistsError, MetastoreError if the directory cannot be
@@ -109,7 +115,7 @@ class DatabaseService:
                 files.remove_empty_directory(location)
             raise
 
-    def get(self, catalog: str, name: str) -> Database:
+    def get(self, catalog: str, name: str) -> MetastoreDatabase:
         """The database; NoSuchObjectError with nothing but its name, as Hive has it."""
         found = self._store.read(lambda transaction: transaction.databases.find(catalog, normalized(name)))
         if found is None:
@@ -120,17 +126,17 @@ class DatabaseService:
         """The names that a pattern selects, in order."""
         return matching(self._store.read(lambda transaction: transaction.databases.names(catalog)), pattern)
 
-    def select(self, catalog: str, pattern: str | None = None) -> list[Database]:
+    def select(self, catalog: str, pattern: str | None = None) -> list[MetastoreDatabase]:
         """The databases that a pattern selects, ordered by name."""
 
-        def work(transaction: Transaction) -> list[Database]:
+        def work(transaction: Transaction) -> list[MetastoreDatabase]:
             names = matching(transaction.databases.names(catalog), pattern)
             found = (transaction.databases.find(catalog, name) for name in names)
             return [stored.value for stored in found if stored is not None]
 
         return self._store.read(work)
 
-    def alter(self, catalog: str, name: str, changed: Database) -> None:
+    def alter(self, catalog: str, name: str, changed: MetastoreDatabase) -> None:
         """Store new parameters and a new owner, and a new description and location where they are given.
 
         A database cannot be renamed: InvalidOperationError. (Hive 2.3 ignores another name, and an unknown database
@@ -170,7 +176,7 @@ class DatabaseService:
         if catalog == DEFAULT_CATALOG and key == DEFAULT_DATABASE:
             raise MetastoreError("Can not drop default database")
 
-        def work(transaction: Transaction) -> tuple[Database, list[Table]] | None:
+        def work(transaction: Transaction) -> tuple[MetastoreDatabase, list[MetastoreTable]] | None:
             stored = transaction.databases.find(catalog, key, for_update=True)
             if stored is None:
                 if if_exists:
@@ -212,7 +218,7 @@ class DatabaseService:
             if home is not None:
                 self._delete(home)
 
-    def _location_for(self, transaction: Transaction, database: Database) -> str:
+    def _location_for(self, transaction: Transaction, database: MetastoreDatabase) -> str:
         catalog = transaction.catalogs.find(database.catalog)
         if catalog is None:
             raise InvalidObjectError(f"No such catalog {shortened(database.catalog)}")
@@ -226,7 +232,7 @@ class DatabaseService:
         root = None if catalog.name == DEFAULT_CATALOG else catalog.location
         return self._warehouse.database_location(database.name, root)
 
-    def _add(self, transaction: Transaction, database: Database) -> None:
+    def _add(self, transaction: Transaction, database: MetastoreDatabase) -> None:
         if transaction.catalogs.find(database.catalog, for_child=True) is None:
             raise InvalidObjectError(f"No such catalog {shortened(database.catalog)}")
         if transaction.databases.add(database) is None:

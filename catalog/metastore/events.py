@@ -15,7 +15,15 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from interbed.catalog.metastore.model import Catalog, Constraint, ConstraintKind, Database, Function, Partition, Table
+from interbed.catalog.metastore.model import (
+    Constraint,
+    ConstraintKind,
+    Function,
+    MetastoreCatalog,
+    MetastoreDatabase,
+    MetastorePartition,
+    MetastoreTable,
+)
 
 
 class EventType(StrEnum):
@@ -63,14 +71,14 @@ _CONSTRAINT_TYPES = {
 class EventBody:
     """The values that an event is about; which of them there are depends on its type. `details` is plain JSON."""
 
-    catalog: Catalog | None = None
-    catalog_before: Catalog | None = None
-    database: Database | None = None
-    database_before: Database | None = None
-    table: Table | None = None
-    table_before: Table | None = None
-    partitions: tuple[Partition, ...] = ()
-    partitions_before: tuple[Partition, ...] = ()
+    catalog: MetastoreCatalog | None = None
+    catalog_before: MetastoreCatalog | None = None
+    database: MetastoreDatabase | None = None
+    database_before: MetastoreDatabase | None = None
+    table: MetastoreTable | None = None
+    table_before: MetastoreTable | None = None
+    partitions: tuple[MetastorePartition, ...] = ()
+    partitions_before: tuple[MetastorePartition, ...] = ()
     function: Function | None = None
     constraints: tuple[Constraint, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict)
@@ -105,44 +113,44 @@ class Touched:
     table: str | None
 
 
-def create_catalog(catalog: Catalog) -> NotificationEvent:
+def create_catalog(catalog: MetastoreCatalog) -> NotificationEvent:
     """A catalog was created."""
     return NotificationEvent(type=EventType.CREATE_CATALOG, catalog=catalog.name, body=EventBody(catalog=catalog))
 
 
-def alter_catalog(before: Catalog, after: Catalog) -> NotificationEvent:
+def alter_catalog(before: MetastoreCatalog, after: MetastoreCatalog) -> NotificationEvent:
     """A catalog was changed."""
     return NotificationEvent(
         type=EventType.ALTER_CATALOG, catalog=after.name, body=EventBody(catalog=after, catalog_before=before)
     )
 
 
-def drop_catalog(catalog: Catalog) -> NotificationEvent:
+def drop_catalog(catalog: MetastoreCatalog) -> NotificationEvent:
     """A catalog was dropped."""
     return NotificationEvent(type=EventType.DROP_CATALOG, catalog=catalog.name, body=EventBody(catalog=catalog))
 
 
-def create_database(database: Database) -> NotificationEvent:
+def create_database(database: MetastoreDatabase) -> NotificationEvent:
     """A database was created."""
     return _of_database(EventType.CREATE_DATABASE, database, EventBody(database=database))
 
 
-def alter_database(before: Database, after: Database) -> NotificationEvent:
+def alter_database(before: MetastoreDatabase, after: MetastoreDatabase) -> NotificationEvent:
     """A database was changed."""
     return _of_database(EventType.ALTER_DATABASE, after, EventBody(database=after, database_before=before))
 
 
-def drop_database(database: Database) -> NotificationEvent:
+def drop_database(database: MetastoreDatabase) -> NotificationEvent:
     """A database was dropped; a drop_table event for each of its tables comes before this one."""
     return _of_database(EventType.DROP_DATABASE, database, EventBody(database=database))
 
 
-def create_table(table: Table) -> NotificationEvent:
+def create_table(table: MetastoreTable) -> NotificationEvent:
     """A table or view was created."""
     return _of_table(EventType.CREATE_TABLE, table, EventBody(table=table))
 
 
-def alter_table(before: Table, after: Table, *, truncated: bool = False) -> NotificationEvent:
+def alter_table(before: MetastoreTable, after: MetastoreTable, *, truncated: bool = False) -> NotificationEvent:
     """A table was changed, renamed, or emptied (`truncated`)."""
     old = (before.catalog, before.database, before.name)
     new = (after.catalog, after.database, after.name)
@@ -156,17 +164,19 @@ def alter_table(before: Table, after: Table, *, truncated: bool = False) -> Noti
     )
 
 
-def drop_table(table: Table) -> NotificationEvent:
+def drop_table(table: MetastoreTable) -> NotificationEvent:
     """A table was dropped, with its partitions, statistics and constraints."""
     return _of_table(EventType.DROP_TABLE, table, EventBody(table=table))
 
 
-def add_partition(table: Table, partitions: Sequence[Partition]) -> NotificationEvent:
+def add_partition(table: MetastoreTable, partitions: Sequence[MetastorePartition]) -> NotificationEvent:
     """Partitions were added to the table: one event for all that one call added."""
     return _of_table(EventType.ADD_PARTITION, table, EventBody(table=table, partitions=tuple(partitions)))
 
 
-def alter_partition(table: Table, before: Partition, after: Partition, *, truncated: bool = False) -> NotificationEvent:
+def alter_partition(
+    table: MetastoreTable, before: MetastorePartition, after: MetastorePartition, *, truncated: bool = False
+) -> NotificationEvent:
     """A partition was changed, renamed (other values), or emptied (`truncated`). One event for each partition."""
     return _of_table(
         EventType.ALTER_PARTITION,
@@ -180,14 +190,14 @@ def alter_partition(table: Table, before: Partition, after: Partition, *, trunca
     )
 
 
-def drop_partition(table: Table, partitions: Sequence[Partition]) -> NotificationEvent:
+def drop_partition(table: MetastoreTable, partitions: Sequence[MetastorePartition]) -> NotificationEvent:
     """Partitions of the table were dropped: one event for all that one call dropped. Only their values are kept."""
-    bare = tuple(Partition(values=partition.values) for partition in partitions)
+    bare = tuple(MetastorePartition(values=partition.values) for partition in partitions)
     return _of_table(EventType.DROP_PARTITION, table, EventBody(table=table, partitions=bare))
 
 
 def insert(
-    table: Table, partition: Partition | None, *, files: Sequence[str] = (), replace: bool = False
+    table: MetastoreTable, partition: MetastorePartition | None, *, files: Sequence[str] = (), replace: bool = False
 ) -> NotificationEvent:
     """A client tells that it wrote data files into the table, or into one partition of it."""
     return _of_table(
@@ -234,7 +244,7 @@ def drop_constraint(constraint: Constraint) -> NotificationEvent:
     )
 
 
-def update_table_column_statistics(table: Table, statistics: Mapping[str, Any]) -> NotificationEvent:
+def update_table_column_statistics(table: MetastoreTable, statistics: Mapping[str, Any]) -> NotificationEvent:
     """Column statistics of the table were stored.
 
     `statistics` has the field names of Hive's ColumnStatistics: `{"statsDesc": {"isTblLevel": True, "dbName": …,
@@ -247,7 +257,7 @@ def update_table_column_statistics(table: Table, statistics: Mapping[str, Any]) 
 
 
 def update_partition_column_statistics(
-    table: Table, partition: Partition, statistics: Mapping[str, Any]
+    table: MetastoreTable, partition: MetastorePartition, statistics: Mapping[str, Any]
 ) -> NotificationEvent:
     """Column statistics of one partition were stored; `statistics` as for a table, with `partName` in statsDesc."""
     return _of_table(
@@ -257,30 +267,32 @@ def update_partition_column_statistics(
     )
 
 
-def delete_table_column_statistics(table: Table, column: str | None, engine: str = "hive") -> NotificationEvent:
+def delete_table_column_statistics(
+    table: MetastoreTable, column: str | None, engine: str = "hive"
+) -> NotificationEvent:
     """Statistics of one column (of all if None) of the table were deleted."""
     return _of_table(EventType.DELETE_TABLE_COLUMN_STAT, table, EventBody(details={"column": column, "engine": engine}))
 
 
 def delete_partition_column_statistics(
-    table: Table, partition: Partition, name: str, column: str | None, engine: str = "hive"
+    table: MetastoreTable, partition: MetastorePartition, name: str, column: str | None, engine: str = "hive"
 ) -> NotificationEvent:
     """Statistics of one column (of all if None) of the partition called `name` were deleted."""
     return _of_table(
         EventType.DELETE_PARTITION_COLUMN_STAT,
         table,
         EventBody(
-            partitions=(Partition(values=partition.values),),
+            partitions=(MetastorePartition(values=partition.values),),
             details={"column": column, "engine": engine, "partition": name},
         ),
     )
 
 
-def _of_database(kind: EventType, database: Database, body: EventBody) -> NotificationEvent:
+def _of_database(kind: EventType, database: MetastoreDatabase, body: EventBody) -> NotificationEvent:
     return NotificationEvent(type=kind, catalog=database.catalog, database=database.name, body=body)
 
 
-def _of_table(kind: EventType, table: Table, body: EventBody) -> NotificationEvent:
+def _of_table(kind: EventType, table: MetastoreTable, body: EventBody) -> NotificationEvent:
     return NotificationEvent(type=kind, catalog=table.catalog, database=table.database, table=table.name, body=body)
 
 

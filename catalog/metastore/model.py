@@ -31,7 +31,7 @@ class PrincipalType(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Catalog:
+class MetastoreCatalog:
     """A space of databases. `hive` always exists."""
 
     name: str
@@ -42,7 +42,7 @@ class Catalog:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Database:
+class MetastoreDatabase:
     """A namespace of tables; `location` is where its managed tables go."""
 
     catalog: str = DEFAULT_CATALOG
@@ -103,7 +103,7 @@ class StorageDescriptor:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Table:
+class MetastoreTable:
     """A table or a view. A view has no storage location; some clients send no storage descriptor for it at all."""
 
     catalog: str = DEFAULT_CATALOG
@@ -148,7 +148,7 @@ class TableMeta:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Partition:
+class MetastorePartition:
     """One partition: `values` in the order of the table's partition keys."""
 
     values: tuple[str, ...]
@@ -185,7 +185,7 @@ class ConstraintKind(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TableName:
+class QualifiedTableName:
     """What a table is called, in full."""
 
     catalog: str = DEFAULT_CATALOG
@@ -212,7 +212,7 @@ class Constraint:
     validated: bool = False
     relied: bool = False
     expression: str | None = None
-    parent: TableName | None = None
+    parent: QualifiedTableName | None = None
     parent_columns: tuple[str, ...] = ()
     parent_key: str | None = None
     update_rule: int = 0

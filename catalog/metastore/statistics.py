@@ -21,7 +21,7 @@ from interbed.catalog.metastore.column_statistics import (
     without_accurate_columns,
 )
 from interbed.catalog.metastore.errors import InvalidObjectError, MetastoreError, NoSuchObjectError
-from interbed.catalog.metastore.model import Column, Table
+from interbed.catalog.metastore.model import Column, MetastoreTable
 from interbed.catalog.metastore.names import normalized, shortened
 from interbed.catalog.metastore.partition_names import partition_name
 from interbed.catalog.metastore.partitions.reads import TableKey, canonical_names, values_in_name
@@ -73,10 +73,10 @@ class StatisticsService:
 
     def of_table(
         self, key: TableKey, columns: Sequence[str] | None, engine: str = DEFAULT_ENGINE
-    ) -> tuple[Table, list[ColumnStatistics]]:
+    ) -> tuple[MetastoreTable, list[ColumnStatistics]]:
         """What is known of these columns of the table, of all if None. NoSuchObjectError for the table."""
 
-        def work(transaction: Transaction) -> tuple[Table, list[ColumnStatistics]]:
+        def work(transaction: Transaction) -> tuple[MetastoreTable, list[ColumnStatistics]]:
             table = _table(transaction, key)
             return table.value, transaction.statistics.of_table(table.id, _lower(columns), engine)
 
@@ -141,7 +141,7 @@ class StatisticsService:
     def _update_table(
         self,
         transaction: Transaction,
-        table: Stored[Table],
+        table: Stored[MetastoreTable],
         update: StatisticsUpdate,
         merge: bool,
         engine: str,
@@ -161,7 +161,7 @@ class StatisticsService:
     def _update_partitions(
         self,
         transaction: Transaction,
-        table: Stored[Table],
+        table: Stored[MetastoreTable],
         updates: Sequence[StatisticsUpdate],
         merge: bool,
         engine: str,
@@ -197,7 +197,7 @@ class StatisticsService:
         return told
 
     def _delete_of_table(
-        self, transaction: Transaction, table: Stored[Table], columns: Sequence[str] | None, engine: str
+        self, transaction: Transaction, table: Stored[MetastoreTable], columns: Sequence[str] | None, engine: str
     ) -> None:
         removed = transaction.statistics.remove_of_table(table.id, engine, columns)
         if not removed:
@@ -213,7 +213,7 @@ class StatisticsService:
     def _delete_of_partitions(
         self,
         transaction: Transaction,
-        table: Stored[Table],
+        table: Stored[MetastoreTable],
         names: Sequence[str],
         columns: Sequence[str] | None,
         engine: str,
@@ -242,7 +242,7 @@ class StatisticsService:
         transaction.events.append(*told)
 
 
-def _table(transaction: Transaction, key: TableKey, *, for_update: bool = False) -> Stored[Table]:
+def _table(transaction: Transaction, key: TableKey, *, for_update: bool = False) -> Stored[MetastoreTable]:
     catalog, database, name = key
     found = transaction.tables.find(catalog, normalized(database), normalized(name), for_update=for_update)
     if found is None:
@@ -250,7 +250,7 @@ def _table(transaction: Transaction, key: TableKey, *, for_update: bool = False)
     return found
 
 
-def _table_to_change(transaction: Transaction, key: TableKey, *, of_partitions: bool) -> Stored[Table]:
+def _table_to_change(transaction: Transaction, key: TableKey, *, of_partitions: bool) -> Stored[MetastoreTable]:
     try:
         return _table(transaction, key, for_update=True)
     except NoSuchObjectError as error:
@@ -260,14 +260,14 @@ def _table_to_change(transaction: Transaction, key: TableKey, *, of_partitions: 
         raise
 
 
-def _database_id(transaction: Transaction, table: Table) -> int:
+def _database_id(transaction: Transaction, table: MetastoreTable) -> int:
     found = transaction.databases.find(table.catalog, table.database, for_child=True)
     if found is None:
         raise NoSuchObjectError(f"The database {shortened(table.database)} does not exist")
     return found.id
 
 
-def _check_columns(table: Table, columns: Iterable[ColumnStatistics]) -> None:
+def _check_columns(table: MetastoreTable, columns: Iterable[ColumnStatistics]) -> None:
     present = {column.name.lower() for column in table.storage.columns} if table.storage is not None else set()
     for each in columns:
         if each.column.lower() not in present:
@@ -301,7 +301,7 @@ def _lower(columns: Sequence[str] | None) -> list[str] | None:
 
 
 def _described(
-    table: Table, partition: str | None, columns: Iterable[ColumnStatistics], engine: str
+    table: MetastoreTable, partition: str | None, columns: Iterable[ColumnStatistics], engine: str
 ) -> Mapping[str, Any]:
     described: dict[str, Any] = {
         "isTblLevel": partition is None,
@@ -314,7 +314,7 @@ def _described(
     return {"statsDesc": described, "statsObj": [hive_fields(each) for each in columns], "engine": engine}
 
 
-def _unknown(table: Table, partition: str | None, columns: Sequence[str] | None) -> str:
+def _unknown(table: MetastoreTable, partition: str | None, columns: Sequence[str] | None) -> str:
     place = f"db={table.database} table={table.name}"
     if partition is not None:
         place += f" partition={shortened(partition)}"

@@ -15,14 +15,14 @@ from interbed.catalog.metastore.events import NotificationEvent, Touched
 from interbed.catalog.metastore.filters.tree import EVERYTHING, PartitionFilter
 from interbed.catalog.metastore.lock_model import EarlierLock, Lock, LockFigures, LockRequest
 from interbed.catalog.metastore.model import (
-    Catalog,
     Column,
     Constraint,
     ConstraintKind,
-    Database,
     Function,
-    Partition,
-    Table,
+    MetastoreCatalog,
+    MetastoreDatabase,
+    MetastorePartition,
+    MetastoreTable,
     TableMeta,
 )
 
@@ -52,18 +52,18 @@ class Move:
 class Catalogs(Protocol):
     """Catalogs by name."""
 
-    def find(self, name: str, *, for_update: bool = False, for_child: bool = False) -> Catalog | None:
+    def find(self, name: str, *, for_update: bool = False, for_child: bool = False) -> MetastoreCatalog | None:
         """The catalog. `for_update` keeps others from changing it until the end of the transaction, `for_child` from
         dropping it.
         """
         ...
 
     def names(self) -> list[str]: ...
-    def add(self, catalog: Catalog) -> bool:
+    def add(self, catalog: MetastoreCatalog) -> bool:
         """Store a new catalog; False if the name is taken."""
         ...
 
-    def replace(self, catalog: Catalog) -> None:
+    def replace(self, catalog: MetastoreCatalog) -> None:
         """Store a new description and location."""
         ...
 
@@ -77,18 +77,18 @@ class Databases(Protocol):
 
     def find(
         self, catalog: str, name: str, *, for_update: bool = False, for_child: bool = False
-    ) -> Stored[Database] | None:
+    ) -> Stored[MetastoreDatabase] | None:
         """The database. `for_update` keeps others from changing it until the end of the transaction, `for_child` from
         dropping it.
         """
         ...
 
     def names(self, catalog: str) -> list[str]: ...
-    def add(self, database: Database) -> int | None:
+    def add(self, database: MetastoreDatabase) -> int | None:
         """Store a new database and return its id; None if the name is taken."""
         ...
 
-    def replace(self, database_id: int, database: Database) -> None: ...
+    def replace(self, database_id: int, database: MetastoreDatabase) -> None: ...
     def remove(self, database_id: int) -> None:
         """Remove an empty database."""
         ...
@@ -97,12 +97,14 @@ class Databases(Protocol):
 class Tables(Protocol):
     """Tables by catalog, database and name."""
 
-    def find(self, catalog: str, database: str, name: str, *, for_update: bool = False) -> Stored[Table] | None: ...
-    def lock(self, table_id: int) -> Stored[Table] | None:
+    def find(
+        self, catalog: str, database: str, name: str, *, for_update: bool = False
+    ) -> Stored[MetastoreTable] | None: ...
+    def lock(self, table_id: int) -> Stored[MetastoreTable] | None:
         """The table of a row, kept from change by others until the end of the transaction."""
         ...
 
-    def select(self, catalog: str, database: str, names: Sequence[str] | None = None) -> list[Table]:
+    def select(self, catalog: str, database: str, names: Sequence[str] | None = None) -> list[MetastoreTable]:
         """The tables of these names (of all names if None) that exist, ordered by name."""
         ...
 
@@ -111,11 +113,11 @@ class Tables(Protocol):
         """A line for each table of the catalog, ordered by database and name."""
         ...
 
-    def add(self, database_id: int, table: Table) -> int | None:
+    def add(self, database_id: int, table: MetastoreTable) -> int | None:
         """Store a new table and return its id; None if the name is taken."""
         ...
 
-    def replace(self, table_id: int, database_id: int, table: Table) -> bool:
+    def replace(self, table_id: int, database_id: int, table: MetastoreTable) -> bool:
         """Store the table anew, perhaps under another name or database; False if that name is taken, and then the
         transaction can only be ended.
         """
@@ -126,10 +128,10 @@ class Tables(Protocol):
         ...
 
 
-class Partitions(Protocol):
+class PartitionStore(Protocol):
     """Partitions of a table by their name, `key=value/key=value` with special characters escaped."""
 
-    def find(self, table_id: int, name: str, *, for_update: bool = False) -> Stored[Partition] | None: ...
+    def find(self, table_id: int, name: str, *, for_update: bool = False) -> Stored[MetastorePartition] | None: ...
     def select(
         self,
         table_id: int,
@@ -137,7 +139,7 @@ class Partitions(Protocol):
         limit: int | None = None,
         *,
         where: PartitionFilter = EVERYTHING,
-    ) -> Sequence[Partition]:
+    ) -> Sequence[MetastorePartition]:
         """The partitions of these names (all if None) that exist and that a filter selects, ordered by name. They are
         made as they are asked for, each time anew.
         """
@@ -157,15 +159,15 @@ class Partitions(Protocol):
         ...
 
     def count(self, table_id: int, where: PartitionFilter = EVERYTHING) -> int: ...
-    def add(self, table_id: int, partitions: Iterable[tuple[str, Partition]]) -> list[str]:
+    def add(self, table_id: int, partitions: Iterable[tuple[str, MetastorePartition]]) -> list[str]:
         """Store new partitions; returns the names that were taken, whose partitions are not stored."""
         ...
 
-    def replace(self, partition_id: int, name: str, partition: Partition) -> bool:
+    def replace(self, partition_id: int, name: str, partition: MetastorePartition) -> bool:
         """Store the partition anew, perhaps under another name; False if that name is taken."""
         ...
 
-    def replace_all(self, table_id: int, changed: Sequence[tuple[int, str, Partition]]) -> None:
+    def replace_all(self, table_id: int, changed: Sequence[tuple[int, str, MetastorePartition]]) -> None:
         """Store partitions of one table anew, each with its row id and its name, which is not taken by another."""
         ...
 
@@ -382,7 +384,7 @@ class Transaction(Protocol):
     @property
     def tables(self) -> Tables: ...
     @property
-    def partitions(self) -> Partitions: ...
+    def partitions(self) -> PartitionStore: ...
     @property
     def functions(self) -> Functions: ...
     @property

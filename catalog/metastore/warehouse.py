@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, TypeVar
 
 from interbed.catalog.metastore.errors import InvalidOperationError, MetastoreError
-from interbed.catalog.metastore.model import DEFAULT_DATABASE, Database, Table
+from interbed.catalog.metastore.model import DEFAULT_DATABASE, MetastoreDatabase, MetastoreTable
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -41,7 +41,7 @@ class Warehouse:
         root = catalog_location or self.root
         return root if name == DEFAULT_DATABASE else child(root, f"{name}.db")
 
-    def table_location(self, database: Database, table: Table) -> str:
+    def table_location(self, database: MetastoreDatabase, table: MetastoreTable) -> str:
         """The directory of a table that names none: below its database's. A managed table goes to the database's
         managed location if it has one.
         """

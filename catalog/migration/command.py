@@ -14,14 +14,14 @@ from typing import Any
 import click
 
 from interbed.catalog.metastore.errors import MetastoreError
-from interbed.catalog.migration.compare import PRESENT, Comparison, Difference
+from interbed.catalog.migration.compare import PRESENT, Difference, SourceComparison
 from interbed.catalog.migration.connection import RemoteConnection
 from interbed.catalog.migration.copy import Copy
 from interbed.catalog.migration.errors import MigrationError
 from interbed.catalog.migration.jsonl import JsonlSource, write_lines
 from interbed.catalog.migration.progress import ProgressDisplay
-from interbed.catalog.migration.record import Kind
-from interbed.catalog.migration.selection import Selection
+from interbed.catalog.migration.record import RecordKind
+from interbed.catalog.migration.selection import ObjectSelection
 from interbed.catalog.migration.source import MetastoreSource, Source
 from interbed.catalog.migration.target import Target, exists, open_database
 from interbed.catalog.migration.walk import objects
@@ -93,7 +93,7 @@ def import_(
     It may be run again at any time, also after it was killed: what is there already is left alone. Exit code 1 if
     something could not be copied.
     """
-    selection = Selection(include, exclude)
+    selection = ObjectSelection(include, exclude)
     with _failing_clearly():
         url = db if db is not None else _server_database()
         if url.startswith("thrift:"):
@@ -131,21 +131,21 @@ def import_(
 @_json
 def verify(*, left: str, right: str | None, include: Sequence[str], exclude: Sequence[str], as_json: bool) -> None:
     """Compare two metastores and print every difference. Exit code 1 if there is one."""
-    selection = Selection(include, exclude)
+    selection = ObjectSelection(include, exclude)
     with (
         _failing_clearly(),
         _opened(left) as left_source,
         _opened(right if right is not None else _server_database()) as right_source,
         ProgressDisplay("comparing") as progress,
     ):
-        looked_at: Counter[Kind] = Counter()
+        looked_at: Counter[RecordKind] = Counter()
 
-        def compared(kind: Kind, count: int) -> None:
+        def compared(kind: RecordKind, count: int) -> None:
             looked_at[kind] += count
             progress.advance(kind, count)
 
         started = time.monotonic()
-        differences = Comparison(left_source, right_source, selection, compared).differences()
+        differences = SourceComparison(left_source, right_source, selection, compared).differences()
         found = (_print_json if as_json else _print_lines)(differences, looked_at, left_source, right_source)
         if not as_json:
             total = sum(looked_at.values())
@@ -163,7 +163,7 @@ def verify(*, left: str, right: str | None, include: Sequence[str], exclude: Seq
 @_exclude
 def export(*, origin: str | None, include: Sequence[str], exclude: Sequence[str]) -> None:
     """Write everything to standard output, an object a line, as JSON. `import --from FILE` reads it back."""
-    selection = Selection(include, exclude)
+    selection = ObjectSelection(include, exclude)
     with (
         _failing_clearly(),
         _opened(origin if origin is not None else _server_database()) as source,
@@ -180,7 +180,9 @@ def export(*, origin: str | None, include: Sequence[str], exclude: Sequence[str]
             click.echo(f"note: {note}", err=True)
 
 
-def _print_lines(differences: Iterator[Difference], _looked_at: Counter[Kind], left: Source, right: Source) -> int:
+def _print_lines(
+    differences: Iterator[Difference], _looked_at: Counter[RecordKind], left: Source, right: Source
+) -> int:
     found = 0
     for each in differences:
         found += 1
@@ -200,13 +202,13 @@ def _print_lines(differences: Iterator[Difference], _looked_at: Counter[Kind], l
     return found
 
 
-def _print_json(differences: Iterator[Difference], looked_at: Counter[Kind], left: Source, right: Source) -> int:
+def _print_json(differences: Iterator[Difference], looked_at: Counter[RecordKind], left: Source, right: Source) -> int:
     # Written as it is found: there may be more differences than fit into memory.
     click.echo(f'{{"left": {json.dumps(left.name)}, "right": {json.dumps(right.name)}, "differences": [', nl=False)
     found = 0
     for found, each in enumerate(differences, start=1):
         click.echo(("" if found == 1 else ",") + "\n  " + json.dumps(each.to_json()), nl=False)
-    counts = {kind.value: looked_at[kind] for kind in Kind if looked_at[kind]}
+    counts = {kind.value: looked_at[kind] for kind in RecordKind if looked_at[kind]}
     notes = [*left.notes, *right.notes]
     click.echo(f'\n], "compared": {json.dumps(counts)}, "notes": {json.dumps(notes)}}}')
     return found

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from interbed.catalog.migration.name_set import NameSet
-from interbed.catalog.migration.record import Key, Kind, constraint_fields, fields_of
-from interbed.catalog.migration.selection import Selection
+from interbed.catalog.migration.record import Key, RecordKind, constraint_fields, fields_of
+from interbed.catalog.migration.selection import ObjectSelection
 from interbed.catalog.migration.source import TABLES_AT_ONCE, Source, column_names, partitions_at_once
 from interbed.catalog.migration.walk import chunks, selected_tables
 
@@ -41,15 +41,15 @@ class Difference:
 PRESENT = "present"
 """What stands for an object that the other side lacks."""
 
-Compared = Callable[[Kind, int], None]
+Compared = Callable[[RecordKind, int], None]
 """Told how many objects of a kind were looked at."""
 
 
-class Comparison:
+class SourceComparison:
     """A comparison of two sources. `compared` is told of progress."""
 
     def __init__(
-        self, left: Source, right: Source, selection: Selection, compared: Compared = lambda kind, count: None
+        self, left: Source, right: Source, selection: ObjectSelection, compared: Compared = lambda kind, count: None
     ) -> None:
         self._left = left
         self._right = right
@@ -78,13 +78,15 @@ class Comparison:
         left, right = self._left.catalog(catalog), self._right.catalog(catalog)
         # A metastore before Hive 3 has no catalogs: there is nothing to compare the one with that holds everything.
         if left is not None and right is not None:
-            key = Key(kind=Kind.CATALOG, catalog=catalog)
-            yield from self._objects({key: fields_of(Kind.CATALOG, left)}, {key: fields_of(Kind.CATALOG, right)})
+            key = Key(kind=RecordKind.CATALOG, catalog=catalog)
+            yield from self._objects(
+                {key: fields_of(RecordKind.CATALOG, left)}, {key: fields_of(RecordKind.CATALOG, right)}
+            )
 
     def _database(self, catalog: str, database: str) -> Iterator[Difference]:
-        key = Key(kind=Kind.DATABASE, catalog=catalog, database=database)
+        key = Key(kind=RecordKind.DATABASE, catalog=catalog, database=database)
         structs = [source.database(catalog, database) for source in (self._left, self._right)]
-        sides = [{} if struct is None else {key: fields_of(Kind.DATABASE, struct)} for struct in structs]
+        sides = [{} if struct is None else {key: fields_of(RecordKind.DATABASE, struct)} for struct in structs]
         yield from self._objects(sides[0], sides[1])
         if structs[0] is None or structs[1] is None:
             return
@@ -104,7 +106,7 @@ class Comparison:
         left, left_refused = self._left.table_objects(catalog, database, names)
         right, right_refused = self._right.table_objects(catalog, database, names)
         for name in names:
-            key = Key(kind=Kind.TABLE, catalog=catalog, database=database, name=name)
+            key = Key(kind=RecordKind.TABLE, catalog=catalog, database=database, name=name)
             errors = [refused.get(name) for refused in (left_refused, right_refused)]
             if any(errors):
                 # What cannot be read cannot be said to be equal.
@@ -115,7 +117,7 @@ class Comparison:
                     right=str(errors[1]) if errors[1] else PRESENT,
                 )
                 continue
-            sides = [{key: fields_of(Kind.TABLE, side[name])} if name in side else {} for side in (left, right)]
+            sides = [{key: fields_of(RecordKind.TABLE, side[name])} if name in side else {} for side in (left, right)]
             yield from self._objects(sides[0], sides[1])
             if name in left and name in right:
                 yield from self._details(catalog, database, name, left[name], right[name])
@@ -124,7 +126,7 @@ class Comparison:
         def constraints(source: Source) -> dict[Key, dict[str, Any]]:
             return {
                 Key(
-                    kind=Kind.CONSTRAINT, catalog=catalog, database=database, name=name, constraint=constraint
+                    kind=RecordKind.CONSTRAINT, catalog=catalog, database=database, name=name, constraint=constraint
                 ): constraint_fields(structs)
                 for constraint, structs in self._selection.constraints(
                     catalog, source.constraints(catalog, database, name)
@@ -134,8 +136,8 @@ class Comparison:
         def statistics(source: Source, table: Any) -> dict[Key, dict[str, Any]]:
             return {
                 Key(
-                    kind=Kind.TABLE_STATISTICS, catalog=catalog, database=database, name=name, column=column
-                ): fields_of(Kind.TABLE_STATISTICS, struct)
+                    kind=RecordKind.TABLE_STATISTICS, catalog=catalog, database=database, name=name, column=column
+                ): fields_of(RecordKind.TABLE_STATISTICS, struct)
                 for column, struct in source.table_statistics(catalog, database, table).items()
             }
 
@@ -151,8 +153,12 @@ class Comparison:
                 sides = [
                     {
                         Key(
-                            kind=Kind.PARTITION, catalog=catalog, database=database, name=name, partition=partition
-                        ): fields_of(Kind.PARTITION, struct)
+                            kind=RecordKind.PARTITION,
+                            catalog=catalog,
+                            database=database,
+                            name=name,
+                            partition=partition,
+                        ): fields_of(RecordKind.PARTITION, struct)
                         for partition, struct in source.partitions(catalog, database, table, some).items()
                     }
                     for source, table in ((self._left, left), (self._right, right))
@@ -161,13 +167,13 @@ class Comparison:
                 statistics = [
                     {
                         Key(
-                            kind=Kind.PARTITION_STATISTICS,
+                            kind=RecordKind.PARTITION_STATISTICS,
                             catalog=catalog,
                             database=database,
                             name=name,
                             partition=partition,
                             column=column,
-                        ): fields_of(Kind.PARTITION_STATISTICS, struct)
+                        ): fields_of(RecordKind.PARTITION_STATISTICS, struct)
                         for partition, columns in source.partition_statistics(catalog, database, table, some).items()
                         for column, struct in columns.items()
                     }
@@ -192,11 +198,11 @@ class Comparison:
             self._compared(key.kind, 1)
 
 
-def differ(kind: Kind, left: Any, right: Any | None) -> bool:
+def differ(kind: RecordKind, left: Any, right: Any | None) -> bool:
     """Whether two objects of a kind differ; for constraints the lists of their structures. None differs from any."""
     if right is None:
         return True
-    fields = constraint_fields if kind is Kind.CONSTRAINT else functools.partial(fields_of, kind)
+    fields = constraint_fields if kind is RecordKind.CONSTRAINT else functools.partial(fields_of, kind)
     return next(different_fields(fields(left), fields(right)), None) is not None
 
 
@@ -227,6 +233,8 @@ def _is_default(value: Any) -> bool:
 
 def _functions(source: Source, catalog: str, database: str) -> dict[Key, dict[str, Any]]:
     return {
-        Key(kind=Kind.FUNCTION, catalog=catalog, database=database, name=name): fields_of(Kind.FUNCTION, struct)
+        Key(kind=RecordKind.FUNCTION, catalog=catalog, database=database, name=name): fields_of(
+            RecordKind.FUNCTION, struct
+        )
         for name, struct in source.functions(catalog, database).items()
     }

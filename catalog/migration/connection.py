@@ -42,7 +42,7 @@ class GoneError(RefusedError):
     """The object that was asked about does not exist."""
 
 
-class Connection(Protocol):
+class SourceConnection(Protocol):
     """Asks one metastore."""
 
     name: str

@@ -16,10 +16,10 @@ from interbed.catalog.metastore.names import normalized
 from interbed.catalog.migration.compare import differ
 from interbed.catalog.migration.errors import RefusedError
 from interbed.catalog.migration.name_set import NameSet
-from interbed.catalog.migration.record import FOREIGN_KEYS, Key, Kind
-from interbed.catalog.migration.selection import Selection
+from interbed.catalog.migration.record import FOREIGN_KEYS, Key, RecordKind
+from interbed.catalog.migration.selection import ObjectSelection
 from interbed.catalog.migration.source import TABLES_AT_ONCE, MetastoreSource, Source, partitions_at_once
-from interbed.catalog.migration.summary import Outcome, Summary
+from interbed.catalog.migration.summary import CopyOutcome, Summary
 from interbed.catalog.migration.target import Target
 from interbed.catalog.migration.walk import chunks, selected_tables
 
@@ -31,7 +31,7 @@ P = ParamSpec("P")
 FAILURES_TOLD_MAX = 1000
 """Failures that are named; more are only counted."""
 
-Progress = Callable[[Kind, int, str], None]
+Progress = Callable[[RecordKind, int, str], None]
 """Told of a kind, how many objects of it were dealt with, and the table or database at hand."""
 
 
@@ -46,7 +46,7 @@ class Copy:
         self,
         source: Source,
         target: Target | None,
-        selection: Selection,
+        selection: ObjectSelection,
         *,
         update_changed: bool = True,
         dry_run: bool = False,
@@ -91,11 +91,11 @@ class Copy:
             assert self._target is not None
             self._target.put_catalog(catalog, chosen[catalog], "")
 
-        self._settle(Kind.CATALOG, {catalog: struct}, _by_name(catalog, present), put, catalog)
+        self._settle(RecordKind.CATALOG, {catalog: struct}, _by_name(catalog, present), put, catalog)
 
     def _database(self, catalog: str, database: str) -> None:
         """Copy a database with all that is in it."""
-        key = Key(kind=Kind.DATABASE, catalog=catalog, database=database)
+        key = Key(kind=RecordKind.DATABASE, catalog=catalog, database=database)
         struct = self._source.database(catalog, database)
         if struct is None:
             self._note_gone(key)
@@ -106,10 +106,10 @@ class Copy:
             assert self._target is not None
             self._target.put_database(catalog, chosen[database])
 
-        self._settle(Kind.DATABASE, {database: struct}, _by_name(database, present), put, database)
+        self._settle(RecordKind.DATABASE, {database: struct}, _by_name(database, present), put, database)
         if self._selection.functions(catalog, database):
             self._guarded(
-                Key(kind=Kind.FUNCTION, catalog=catalog, database=database), self._functions, catalog, database
+                Key(kind=RecordKind.FUNCTION, catalog=catalog, database=database), self._functions, catalog, database
             )
         for names in chunks(selected_tables(self._source, self._selection, catalog, database), TABLES_AT_ONCE):
             self._tables(catalog, database, names)
@@ -122,15 +122,15 @@ class Copy:
             assert self._target is not None
             self._target.put_functions(catalog, database, list(chosen.values()))
 
-        self._settle(Kind.FUNCTION, structs, present, put, database)
+        self._settle(RecordKind.FUNCTION, structs, present, put, database)
 
     def _tables(self, catalog: str, database: str, names: Sequence[str]) -> None:
         structs, refused = self._source.table_objects(catalog, database, names)
         for name, error in refused.items():
-            self._failed(Key(kind=Kind.TABLE, catalog=catalog, database=database, name=name), error)
+            self._failed(Key(kind=RecordKind.TABLE, catalog=catalog, database=database, name=name), error)
         for name in names:
             if name.lower() not in structs and name not in refused:
-                self._note_gone(Key(kind=Kind.TABLE, catalog=catalog, database=database, name=name))
+                self._note_gone(Key(kind=RecordKind.TABLE, catalog=catalog, database=database, name=name))
         present: dict[str, Any] = {}
         if self._present is not None:
             present, _ = self._present.table_objects(catalog, database, sorted(structs))
@@ -139,14 +139,14 @@ class Copy:
             assert self._target is not None
             self._target.put_tables(catalog, database, list(chosen.values()))
 
-        failed = self._settle(Kind.TABLE, structs, present, put, database)
+        failed = self._settle(RecordKind.TABLE, structs, present, put, database)
         for name in sorted(structs.keys() - failed):
-            key = Key(kind=Kind.TABLE_STATISTICS, catalog=catalog, database=database, name=name)
+            key = Key(kind=RecordKind.TABLE_STATISTICS, catalog=catalog, database=database, name=name)
             self._guarded(key, self._table_statistics, catalog, database, structs[name], name in present)
             if structs[name].partitionKeys:
-                key = Key(kind=Kind.PARTITION, catalog=catalog, database=database, name=name)
+                key = Key(kind=RecordKind.PARTITION, catalog=catalog, database=database, name=name)
                 self._guarded(key, self._partitions, catalog, database, structs[name], name in present)
-            key = Key(kind=Kind.CONSTRAINT, catalog=catalog, database=database, name=name)
+            key = Key(kind=RecordKind.CONSTRAINT, catalog=catalog, database=database, name=name)
             self._guarded(key, self._constraints, catalog, database, name)
 
     def _table_statistics(self, catalog: str, database: str, table: Any, was_there: bool) -> None:
@@ -159,7 +159,7 @@ class Copy:
             assert self._target is not None
             self._target.put_table_statistics(catalog, database, normalized(table.tableName), list(chosen.values()))
 
-        self._settle(Kind.TABLE_STATISTICS, structs, present, put, f"{database}.{table.tableName}")
+        self._settle(RecordKind.TABLE_STATISTICS, structs, present, put, f"{database}.{table.tableName}")
 
     def _partitions(self, catalog: str, database: str, table: Any, was_there: bool) -> None:
         name = table.tableName
@@ -174,12 +174,18 @@ class Copy:
                 structs = self._source.partitions(catalog, database, table, names)
                 for partition in set(names) - structs.keys():
                     self._note_gone(
-                        Key(kind=Kind.PARTITION, catalog=catalog, database=database, name=name, partition=partition)
+                        Key(
+                            kind=RecordKind.PARTITION,
+                            catalog=catalog,
+                            database=database,
+                            name=name,
+                            partition=partition,
+                        )
                     )
                 present: dict[str, Any] = {}
                 if not anew and self._present is not None:
                     present = self._present.partitions(catalog, database, table, names)
-                failed = self._settle(Kind.PARTITION, structs, present, put, f"{database}.{name}")
+                failed = self._settle(RecordKind.PARTITION, structs, present, put, f"{database}.{name}")
                 there = {partition: struct for partition, struct in structs.items() if partition not in failed}
                 self._partition_statistics(catalog, database, table, there, present)
 
@@ -207,7 +213,7 @@ class Copy:
                 by_partition.setdefault(partition, []).append(struct)
             self._target.put_partition_statistics(catalog, database, normalized(table.tableName), by_partition)
 
-        self._settle(Kind.PARTITION_STATISTICS, flat, flat_present, put, f"{database}.{table.tableName}")
+        self._settle(RecordKind.PARTITION_STATISTICS, flat, flat_present, put, f"{database}.{table.tableName}")
 
     def _constraints(self, catalog: str, database: str, table: str) -> None:
         """Copy the constraints of a table, and keep its foreign keys for later: they refer to keys of other tables."""
@@ -228,11 +234,11 @@ class Copy:
             assert self._target is not None
             self._target.put_constraints(catalog, database, table, chosen)
 
-        self._settle(Kind.CONSTRAINT, structs, present, put, f"{database}.{table}")
+        self._settle(RecordKind.CONSTRAINT, structs, present, put, f"{database}.{table}")
 
     def _settle(
         self,
-        kind: Kind,
+        kind: RecordKind,
         structs: Mapping[N, Any],
         present: Mapping[N, Any],
         put: Callable[[Mapping[N, Any]], None],
@@ -241,23 +247,25 @@ class Copy:
         """Write what is missing or differs, and count; the names of what could not be written."""
         outcomes = {name: self._outcome(kind, struct, present.get(name)) for name, struct in structs.items()}
         chosen = {
-            name: structs[name] for name, outcome in outcomes.items() if outcome in (Outcome.COPIED, Outcome.UPDATED)
+            name: structs[name]
+            for name, outcome in outcomes.items()
+            if outcome in (CopyOutcome.COPIED, CopyOutcome.UPDATED)
         }
         failed = self._written(kind, chosen, put, where) if chosen and not self._dry_run else set()
         for name, outcome in outcomes.items():
-            self.summary.count(kind, Outcome.FAILED if name in failed else outcome)
+            self.summary.count(kind, CopyOutcome.FAILED if name in failed else outcome)
         self._progress(kind, len(structs), where)
         return failed
 
-    def _outcome(self, kind: Kind, struct: Any, present: Any | None) -> Outcome:
+    def _outcome(self, kind: RecordKind, struct: Any, present: Any | None) -> CopyOutcome:
         if present is None:
-            return Outcome.COPIED
+            return CopyOutcome.COPIED
         if not differ(kind, struct, present):
-            return Outcome.UNCHANGED
-        return Outcome.UPDATED if self._update_changed else Outcome.DIFFERENT
+            return CopyOutcome.UNCHANGED
+        return CopyOutcome.UPDATED if self._update_changed else CopyOutcome.DIFFERENT
 
     def _written(
-        self, kind: Kind, chosen: Mapping[N, Any], put: Callable[[Mapping[N, Any]], None], where: str
+        self, kind: RecordKind, chosen: Mapping[N, Any], put: Callable[[Mapping[N, Any]], None], where: str
     ) -> set[N]:
         try:
             put(chosen)
@@ -279,7 +287,7 @@ class Copy:
             self._failed(key, error)
 
     def _failed(self, key: Key, error: Exception) -> None:
-        self.summary.count(key.kind, Outcome.FAILED)
+        self.summary.count(key.kind, CopyOutcome.FAILED)
         self._tell(f"{key.kind} {key}", error)
 
     def _tell(self, name: str, error: Exception) -> None:

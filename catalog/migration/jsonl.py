@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from interbed.catalog.migration.errors import MigrationError, RefusedError
-from interbed.catalog.migration.record import Key, Kind, constraint_structs, struct_of
+from interbed.catalog.migration.record import Key, RecordKind, constraint_structs, struct_of
 
 FORMAT = 1
 """Raised when a reader of the older one would misunderstand a file."""
@@ -25,14 +25,14 @@ _encode = json.JSONEncoder(separators=(", ", ": "), allow_nan=False).encode
 
 _KEY_FIELDS = ("catalog", "database", "name", "partition", "column", "constraint")
 _NEEDED = {
-    Kind.CATALOG: 1,
-    Kind.DATABASE: 2,
-    Kind.FUNCTION: 3,
-    Kind.TABLE: 3,
-    Kind.TABLE_STATISTICS: 3,
-    Kind.PARTITION: 4,
-    Kind.PARTITION_STATISTICS: 4,
-    Kind.CONSTRAINT: 3,
+    RecordKind.CATALOG: 1,
+    RecordKind.DATABASE: 2,
+    RecordKind.FUNCTION: 3,
+    RecordKind.TABLE: 3,
+    RecordKind.TABLE_STATISTICS: 3,
+    RecordKind.PARTITION: 4,
+    RecordKind.PARTITION_STATISTICS: 4,
+    RecordKind.CONSTRAINT: 3,
 }
 _CACHE_KIB = 16384
 _NAMES_IN_STATEMENT_MAX = 500
@@ -90,44 +90,44 @@ class JsonlSource:
 
     def catalog(self, name: str) -> Any | None:
         """A Catalog."""
-        return self._struct(Key(kind=Kind.CATALOG, catalog=name))
+        return self._struct(Key(kind=RecordKind.CATALOG, catalog=name))
 
     def databases(self, catalog: str) -> list[str]:
         """The databases that the file describes."""
         return self._texts(
-            'SELECT "database" FROM objects WHERE kind = ? AND catalog = ? ORDER BY 1', Kind.DATABASE, catalog
+            'SELECT "database" FROM objects WHERE kind = ? AND catalog = ? ORDER BY 1', RecordKind.DATABASE, catalog
         )
 
     def database(self, catalog: str, name: str) -> Any | None:
         """A Database."""
-        return self._struct(Key(kind=Kind.DATABASE, catalog=catalog, database=name))
+        return self._struct(Key(kind=RecordKind.DATABASE, catalog=catalog, database=name))
 
     def functions(self, catalog: str, database: str) -> dict[str, Any]:
         """The functions of a database."""
         return {
             str(key.name): self._made(key, fields)
-            for key, fields in self._objects(Kind.FUNCTION, catalog=catalog, database=database)
+            for key, fields in self._objects(RecordKind.FUNCTION, catalog=catalog, database=database)
         }
 
     def tables(self, catalog: str, database: str) -> list[str]:
         """The names of the tables of a database."""
         return self._texts(
             'SELECT name FROM objects WHERE kind = ? AND catalog = ? AND "database" = ? ORDER BY 1',
-            *(Kind.TABLE, catalog, database),
+            *(RecordKind.TABLE, catalog, database),
         )
 
     def table_objects(
         self, catalog: str, database: str, names: Sequence[str]
     ) -> tuple[dict[str, Any], dict[str, RefusedError]]:
         """The tables of these names."""
-        keys = [Key(kind=Kind.TABLE, catalog=catalog, database=database, name=name) for name in names]
+        keys = [Key(kind=RecordKind.TABLE, catalog=catalog, database=database, name=name) for name in names]
         found = {str(key.name): self._struct(key) for key in keys}
         return {name: struct for name, struct in found.items() if struct is not None}, {}
 
     def constraints(self, catalog: str, database: str, table: str) -> dict[str, list[Any]]:
         """The constraints of a table."""
         found = {}
-        for key, fields in self._objects(Kind.CONSTRAINT, catalog=catalog, database=database, name=table):
+        for key, fields in self._objects(RecordKind.CONSTRAINT, catalog=catalog, database=database, name=table):
             try:
                 found[str(key.constraint)] = constraint_structs(key, fields)
             except ValueError as error:
@@ -136,7 +136,7 @@ class JsonlSource:
 
     def table_statistics(self, catalog: str, database: str, table: Any) -> dict[str, Any]:
         """The statistics of a table's columns."""
-        selected = self._objects(Kind.TABLE_STATISTICS, catalog=catalog, database=database, name=table.tableName)
+        selected = self._objects(RecordKind.TABLE_STATISTICS, catalog=catalog, database=database, name=table.tableName)
         return {str(key.column): self._made(key, fields) for key, fields in selected}
 
     def partition_names(self, catalog: str, database: str, table: str) -> Iterator[str]:
@@ -144,14 +144,14 @@ class JsonlSource:
         statement = (
             'SELECT "partition" FROM objects WHERE kind = ? AND catalog = ? AND "database" = ? AND name = ? ORDER BY 1'
         )
-        for row in self._database.execute(statement, (Kind.PARTITION, catalog, database, table)):
+        for row in self._database.execute(statement, (RecordKind.PARTITION, catalog, database, table)):
             yield row[0]
 
     def partitions(self, catalog: str, database: str, table: Any, names: Sequence[str]) -> dict[str, Any]:
         """The partitions of these names."""
         return {
             str(key.partition): self._made(key, fields)
-            for key, fields in self._of_partitions(Kind.PARTITION, catalog, database, table.tableName, names)
+            for key, fields in self._of_partitions(RecordKind.PARTITION, catalog, database, table.tableName, names)
         }
 
     def partition_statistics(
@@ -159,7 +159,7 @@ class JsonlSource:
     ) -> dict[str, dict[str, Any]]:
         """The statistics of these partitions."""
         found: dict[str, dict[str, Any]] = {}
-        selected = self._of_partitions(Kind.PARTITION_STATISTICS, catalog, database, table.tableName, names)
+        selected = self._of_partitions(RecordKind.PARTITION_STATISTICS, catalog, database, table.tableName, names)
         for key, fields in selected:
             found.setdefault(str(key.partition), {})[str(key.column)] = self._made(key, fields)
         return found
@@ -192,7 +192,7 @@ class JsonlSource:
 
     def _store(self, value: Mapping[str, Any]) -> None:
         try:
-            kind = Kind(value.get("type", ""))
+            kind = RecordKind(value.get("type", ""))
         except ValueError:
             raise ValueError(f"unknown type {value.get('type')!r}") from None
         names = [value.get(name) for name in _KEY_FIELDS]
@@ -205,12 +205,12 @@ class JsonlSource:
             (kind, *(name or "" for name in names), json.dumps(value["fields"])),
         ).close()
 
-    def _objects(self, kind: Kind, **names: str) -> list[tuple[Key, dict[str, Any]]]:
+    def _objects(self, kind: RecordKind, **names: str) -> list[tuple[Key, dict[str, Any]]]:
         conditions = " AND ".join(f'"{name}" = ?' for name in names)
         return self._selected(kind, conditions, list(names.values()))
 
     def _of_partitions(
-        self, kind: Kind, catalog: str, database: str, table: str, names: Sequence[str]
+        self, kind: RecordKind, catalog: str, database: str, table: str, names: Sequence[str]
     ) -> Iterator[tuple[Key, dict[str, Any]]]:
         for start in range(0, len(names), _NAMES_IN_STATEMENT_MAX):
             chunk = names[start : start + _NAMES_IN_STATEMENT_MAX]
@@ -219,7 +219,7 @@ class JsonlSource:
             )
             yield from self._selected(kind, condition, [catalog, database, table, *chunk])
 
-    def _selected(self, kind: Kind, condition: str, values: Sequence[str]) -> list[tuple[Key, dict[str, Any]]]:
+    def _selected(self, kind: RecordKind, condition: str, values: Sequence[str]) -> list[tuple[Key, dict[str, Any]]]:
         statement = (
             'SELECT catalog, "database", name, "partition", "column", "constraint", fields FROM objects '
             f"WHERE kind = ? AND {condition}"

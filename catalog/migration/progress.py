@@ -6,7 +6,7 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
-from interbed.catalog.migration.record import Kind
+from interbed.catalog.migration.record import RecordKind
 
 
 class ProgressDisplay:
@@ -25,7 +25,7 @@ class ProgressDisplay:
             disable=not Console(stderr=True).is_terminal,
         )
         self._title = title
-        self._tasks: dict[Kind, TaskID] = {}
+        self._tasks: dict[RecordKind, TaskID] = {}
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -36,7 +36,7 @@ class ProgressDisplay:
     ) -> None:
         self._progress.stop()
 
-    def advance(self, kind: Kind, count: int, where: str = "") -> None:
+    def advance(self, kind: RecordKind, count: int, where: str = "") -> None:
         """Some objects of a kind were dealt with."""
         if kind not in self._tasks:
             # How many there will be in all is known only at the end: the bar moves, it does not fill.

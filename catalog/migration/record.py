@@ -15,7 +15,7 @@ from interbed.catalog.migration import structs
 from interbed.thrift_idl.hive_metastore import ttypes
 
 
-class Kind(StrEnum):
+class RecordKind(StrEnum):
     """What an object is; the values are the types in an export file."""
 
     CATALOG = "catalog"
@@ -32,7 +32,7 @@ class Kind(StrEnum):
 class Key:
     """The name of an object, as far as it reaches: a catalog has no database, a database no table."""
 
-    kind: Kind
+    kind: RecordKind
     catalog: str
     database: str | None = None
     name: str | None = None
@@ -56,19 +56,19 @@ class Key:
 
 
 # The class of each kind's structure; constraints have several, see CONSTRAINTS.
-STRUCTURES: Mapping[Kind, Any] = {
-    Kind.CATALOG: ttypes.Catalog,
-    Kind.DATABASE: ttypes.Database,
-    Kind.FUNCTION: ttypes.Function,
-    Kind.TABLE: ttypes.Table,
-    Kind.TABLE_STATISTICS: ttypes.ColumnStatisticsObj,
-    Kind.PARTITION: ttypes.Partition,
-    Kind.PARTITION_STATISTICS: ttypes.ColumnStatisticsObj,
+STRUCTURES: Mapping[RecordKind, Any] = {
+    RecordKind.CATALOG: ttypes.Catalog,
+    RecordKind.DATABASE: ttypes.Database,
+    RecordKind.FUNCTION: ttypes.Function,
+    RecordKind.TABLE: ttypes.Table,
+    RecordKind.TABLE_STATISTICS: ttypes.ColumnStatisticsObj,
+    RecordKind.PARTITION: ttypes.Partition,
+    RecordKind.PARTITION_STATISTICS: ttypes.ColumnStatisticsObj,
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConstraintKind:
+class ConstraintFields:
     """How the interface names things about one kind of constraint."""
 
     structure: Any
@@ -77,23 +77,23 @@ class ConstraintKind:
     name: str
 
 
-CONSTRAINTS: Mapping[str, ConstraintKind] = {
-    "primaryKeys": ConstraintKind(
+CONSTRAINTS: Mapping[str, ConstraintFields] = {
+    "primaryKeys": ConstraintFields(
         structure=ttypes.SQLPrimaryKey, database="table_db", table="table_name", name="pk_name"
     ),
-    "foreignKeys": ConstraintKind(
+    "foreignKeys": ConstraintFields(
         structure=ttypes.SQLForeignKey, database="fktable_db", table="fktable_name", name="fk_name"
     ),
-    "uniqueConstraints": ConstraintKind(
+    "uniqueConstraints": ConstraintFields(
         structure=ttypes.SQLUniqueConstraint, database="table_db", table="table_name", name="uk_name"
     ),
-    "notNullConstraints": ConstraintKind(
+    "notNullConstraints": ConstraintFields(
         structure=ttypes.SQLNotNullConstraint, database="table_db", table="table_name", name="nn_name"
     ),
-    "defaultConstraints": ConstraintKind(
+    "defaultConstraints": ConstraintFields(
         structure=ttypes.SQLDefaultConstraint, database="table_db", table="table_name", name="dc_name"
     ),
-    "checkConstraints": ConstraintKind(
+    "checkConstraints": ConstraintFields(
         structure=ttypes.SQLCheckConstraint, database="table_db", table="table_name", name="dc_name"
     ),
 }
@@ -107,36 +107,36 @@ _MADE_BY_SERVERS = (
     *("privileges", "temporary", "writeId", "isStatsCompliant", "colStats", "accessType", "id", "txnId"),
     *("fileMetadata", "dictionary"),
 )
-_LEFT_OUT: Mapping[Kind, frozenset[str]] = {
-    Kind.CATALOG: frozenset(("name",)),
-    Kind.DATABASE: frozenset(("name", *_NAMES, *_MADE_BY_SERVERS)),
-    Kind.FUNCTION: frozenset(_NAMES),
-    Kind.TABLE: frozenset((*_NAMES, *_MADE_BY_SERVERS)),
-    Kind.PARTITION: frozenset((*_NAMES, *_MADE_BY_SERVERS)),
-    Kind.TABLE_STATISTICS: frozenset(("colName",)),
-    Kind.PARTITION_STATISTICS: frozenset(("colName",)),
-    Kind.CONSTRAINT: frozenset((*_NAMES, "fktable_name", *(about.name for about in CONSTRAINTS.values()))),
+_LEFT_OUT: Mapping[RecordKind, frozenset[str]] = {
+    RecordKind.CATALOG: frozenset(("name",)),
+    RecordKind.DATABASE: frozenset(("name", *_NAMES, *_MADE_BY_SERVERS)),
+    RecordKind.FUNCTION: frozenset(_NAMES),
+    RecordKind.TABLE: frozenset((*_NAMES, *_MADE_BY_SERVERS)),
+    RecordKind.PARTITION: frozenset((*_NAMES, *_MADE_BY_SERVERS)),
+    RecordKind.TABLE_STATISTICS: frozenset(("colName",)),
+    RecordKind.PARTITION_STATISTICS: frozenset(("colName",)),
+    RecordKind.CONSTRAINT: frozenset((*_NAMES, "fktable_name", *(about.name for about in CONSTRAINTS.values()))),
 }
 
 _USER = ttypes.PrincipalType.USER
 _NATIVE = ttypes.DatabaseType.NATIVE
 
 
-def fields_of(kind: Kind, struct: Any) -> dict[str, Any]:
+def fields_of(kind: RecordKind, struct: Any) -> dict[str, Any]:
     """The fields that are kept of an object, as JSON."""
     left_out = _LEFT_OUT[kind]
     fields = {name: value for name, value in structs.to_json(struct, empty=False).items() if name not in left_out}
     # What is meant where nothing is said: servers differ in whether they say it.
     if fields.get("ownerType") == _USER:
         del fields["ownerType"]
-    if fields.get("type") == _NATIVE and kind is Kind.DATABASE:
+    if fields.get("type") == _NATIVE and kind is RecordKind.DATABASE:
         del fields["type"]
     return fields
 
 
 def constraint_fields(constraints: list[Any]) -> dict[str, Any]:
     """The fields of a constraint: a structure for each of its columns, in their order."""
-    columns = [fields_of(Kind.CONSTRAINT, each) for each in constraints]
+    columns = [fields_of(RecordKind.CONSTRAINT, each) for each in constraints]
     return {"columns": sorted(columns, key=lambda column: (column.get("key_seq", 0), str(column.get("column_name"))))}
 
 
@@ -154,17 +154,17 @@ def struct_of(key: Key, fields: Mapping[str, Any]) -> Any:
     """The structure of an object, its names filled in from its key. ValueError for fields that do not fit."""
     struct = structs.from_json(STRUCTURES[key.kind], fields)
     match key.kind:
-        case Kind.CATALOG:
+        case RecordKind.CATALOG:
             struct.name = key.catalog
-        case Kind.DATABASE:
+        case RecordKind.DATABASE:
             struct.name, struct.catalogName = key.database, key.catalog
-        case Kind.FUNCTION:
+        case RecordKind.FUNCTION:
             struct.functionName, struct.dbName, struct.catName = key.name, key.database, key.catalog
-        case Kind.TABLE | Kind.PARTITION:
+        case RecordKind.TABLE | RecordKind.PARTITION:
             struct.tableName, struct.dbName, struct.catName = key.name, key.database, key.catalog
-        case Kind.TABLE_STATISTICS | Kind.PARTITION_STATISTICS:
+        case RecordKind.TABLE_STATISTICS | RecordKind.PARTITION_STATISTICS:
             struct.colName = key.column
-        case Kind.CONSTRAINT:
+        case RecordKind.CONSTRAINT:
             raise ValueError("a constraint has several structures")
     return struct
 

@@ -30,7 +30,7 @@ class _Pattern:
         return self.has_database(catalog, database) and (self.table is None or bool(self.table.fullmatch(table)))
 
 
-class Selection:
+class ObjectSelection:
     """What `include` selects (everything if it is empty) but not what `exclude` does. InvalidOptionError for a pattern
     of more than three parts.
     """

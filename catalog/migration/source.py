@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from interbed.catalog.metastore.model import DEFAULT_CATALOG, Column
 from interbed.catalog.metastore.partition_names import partition_name
-from interbed.catalog.migration.connection import Connection, GoneError
+from interbed.catalog.migration.connection import GoneError, SourceConnection
 from interbed.catalog.migration.errors import MissingMethodError, RefusedError
 from interbed.catalog.migration.record import CONSTRAINTS, constraints_by_name
 from interbed.thrift_idl.hive_metastore import ttypes
@@ -71,7 +71,7 @@ class Source(Protocol):
 class MetastoreSource:
     """A metastore behind a connection. Older methods are tried first: newer servers still know most of them."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: SourceConnection) -> None:
         self.name = connection.name
         self.notes: list[str] = []
         self._connection = connection

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from interbed.catalog.migration.record import Kind
+from interbed.catalog.migration.record import RecordKind
 
 
-class Outcome(StrEnum):
+class CopyOutcome(StrEnum):
     """What became of an object."""
 
     COPIED = "copied"
@@ -24,25 +24,25 @@ class Outcome(StrEnum):
 class Summary:
     """Counts, and what a person should know: notes, and (object, reason) of what failed."""
 
-    counts: dict[Kind, Counter[Outcome]] = field(default_factory=dict)
+    counts: dict[RecordKind, Counter[CopyOutcome]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     failures: list[tuple[str, str]] = field(default_factory=list)
     seconds: float = 0.0
     dry_run: bool = False
 
-    def count(self, kind: Kind, outcome: Outcome, number: int = 1) -> None:
+    def count(self, kind: RecordKind, outcome: CopyOutcome, number: int = 1) -> None:
         """Add to the counts."""
         if number:
             self.counts.setdefault(kind, Counter())[outcome] += number
 
-    def number(self, kind: Kind, outcome: Outcome) -> int:
+    def number(self, kind: RecordKind, outcome: CopyOutcome) -> int:
         """How many."""
         return self.counts.get(kind, Counter())[outcome]
 
     @property
     def succeeded(self) -> bool:
         """Whether everything was copied or was there already."""
-        return not any(counts[Outcome.FAILED] for counts in self.counts.values())
+        return not any(counts[CopyOutcome.FAILED] for counts in self.counts.values())
 
     def to_json(self) -> dict[str, Any]:
         """For `--json`."""
@@ -58,7 +58,7 @@ class Summary:
         lines = []
         for kind in self._kinds():
             counts = self.counts[kind]
-            told = ", ".join(f"{counts[outcome]:,} {outcome}" for outcome in Outcome if counts[outcome])
+            told = ", ".join(f"{counts[outcome]:,} {outcome}" for outcome in CopyOutcome if counts[outcome])
             lines.append(f"{_plural(kind):<22}{told}")
         lines.extend(f"note: {note}" for note in self.notes)
         lines.extend(f"failed: {name}: {reason}" for name, reason in self.failures)
@@ -67,9 +67,9 @@ class Summary:
         lines.append(f"{total:,} objects {done} in {self.seconds:.1f} s")
         return "\n".join(lines)
 
-    def _kinds(self) -> list[Kind]:
-        return [kind for kind in Kind if kind in self.counts]
+    def _kinds(self) -> list[RecordKind]:
+        return [kind for kind in RecordKind if kind in self.counts]
 
 
-def _plural(kind: Kind) -> str:
+def _plural(kind: RecordKind) -> str:
     return str(kind) if kind.value.endswith("statistics") else f"{kind}s"

@@ -18,7 +18,7 @@ from interbed.catalog.metastore import events
 from interbed.catalog.metastore.column_statistics import ColumnStatistics
 from interbed.catalog.metastore.errors import MetastoreError, NoSuchObjectError
 from interbed.catalog.metastore.events import NotificationEvent
-from interbed.catalog.metastore.model import Catalog, Database, Function, Table
+from interbed.catalog.metastore.model import Function, MetastoreCatalog, MetastoreDatabase, MetastoreTable
 from interbed.catalog.metastore.names import normalized
 from interbed.catalog.metastore.partition_names import partition_name
 from interbed.catalog.metastore.store import Stored, Transaction
@@ -69,9 +69,9 @@ class Target:
     def put_catalog(self, name: str, struct: Any | None, location: str) -> None:
         """Store a catalog; one that the source cannot describe gets this location."""
         wanted = (
-            Catalog(name=name, location=location)
+            MetastoreCatalog(name=name, location=location)
             if struct is None
-            else Catalog(
+            else MetastoreCatalog(
                 name=name,
                 description=struct.description,
                 location=struct.locationUri or location,
@@ -92,7 +92,7 @@ class Target:
 
     def put_database(self, catalog: str, struct: Any) -> None:
         """Store a database, its times and owner as they are."""
-        wanted: Database = dataclasses.replace(convert.database_from_thrift(struct), catalog=catalog)
+        wanted: MetastoreDatabase = dataclasses.replace(convert.database_from_thrift(struct), catalog=catalog)
 
         def work(transaction: Transaction) -> None:
             stored = transaction.databases.find(catalog, wanted.name, for_update=True)
@@ -257,13 +257,13 @@ class Target:
         except MigrationError as error:
             raise MetastoreError(str(error)) from error
 
-    def _home(self, transaction: Transaction, catalog: str, database: str) -> Stored[Database]:
+    def _home(self, transaction: Transaction, catalog: str, database: str) -> Stored[MetastoreDatabase]:
         found = transaction.databases.find(catalog, database, for_child=True)
         if found is None:
             raise NoSuchObjectError(f"database {database} was dropped from {self.name} while it was copied")
         return found
 
-    def _table(self, transaction: Transaction, catalog: str, database: str, table: str) -> Stored[Table]:
+    def _table(self, transaction: Transaction, catalog: str, database: str, table: str) -> Stored[MetastoreTable]:
         found = transaction.tables.find(catalog, database, normalized(table), for_update=True)
         if found is None:
             raise NoSuchObjectError(f"table {database}.{table} was dropped from {self.name} while it was copied")
@@ -306,7 +306,7 @@ def shown_url(url: str) -> str:
     return make_url(url).render_as_string(hide_password=True)
 
 
-def _table(struct: Any, catalog: str, database: str) -> Table:
+def _table(struct: Any, catalog: str, database: str) -> MetastoreTable:
     return dataclasses.replace(convert.table_from_thrift(struct, catalog), catalog=catalog, database=database)
 
 

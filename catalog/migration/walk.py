@@ -5,14 +5,14 @@ from typing import Any, TypeVar
 
 from interbed.catalog.migration.errors import RefusedError
 from interbed.catalog.migration.name_set import NameSet
-from interbed.catalog.migration.record import Key, Kind, constraint_fields, fields_of
-from interbed.catalog.migration.selection import Selection
+from interbed.catalog.migration.record import Key, RecordKind, constraint_fields, fields_of
+from interbed.catalog.migration.selection import ObjectSelection
 from interbed.catalog.migration.source import TABLES_AT_ONCE, Source, partitions_at_once
 
 T = TypeVar("T")
 
 
-def objects(source: Source, selection: Selection) -> Iterator[tuple[Key, dict[str, Any]]]:
+def objects(source: Source, selection: ObjectSelection) -> Iterator[tuple[Key, dict[str, Any]]]:
     """Every selected object with its fields, what contains others before them. RefusedError for one that the source
     will not give.
     """
@@ -21,13 +21,13 @@ def objects(source: Source, selection: Selection) -> Iterator[tuple[Key, dict[st
             continue
         struct = source.catalog(catalog)
         if struct is not None:
-            yield Key(kind=Kind.CATALOG, catalog=catalog), fields_of(Kind.CATALOG, struct)
+            yield Key(kind=RecordKind.CATALOG, catalog=catalog), fields_of(RecordKind.CATALOG, struct)
         for database in source.databases(catalog):
             if selection.database(catalog, database):
                 yield from _of_database(source, selection, catalog, database)
 
 
-def selected_tables(source: Source, selection: Selection, catalog: str, database: str) -> list[str]:
+def selected_tables(source: Source, selection: ObjectSelection, catalog: str, database: str) -> list[str]:
     """The selected tables of a database, in order."""
     return [name for name in source.tables(catalog, database) if selection.table(catalog, database, name)]
 
@@ -39,16 +39,16 @@ def chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
 
 
 def _of_database(
-    source: Source, selection: Selection, catalog: str, database: str
+    source: Source, selection: ObjectSelection, catalog: str, database: str
 ) -> Iterator[tuple[Key, dict[str, Any]]]:
     struct = source.database(catalog, database)
     if struct is None:
         return
-    yield Key(kind=Kind.DATABASE, catalog=catalog, database=database), fields_of(Kind.DATABASE, struct)
+    yield Key(kind=RecordKind.DATABASE, catalog=catalog, database=database), fields_of(RecordKind.DATABASE, struct)
     if selection.functions(catalog, database):
         for name, function in sorted(source.functions(catalog, database).items()):
-            key = Key(kind=Kind.FUNCTION, catalog=catalog, database=database, name=name)
-            yield key, fields_of(Kind.FUNCTION, function)
+            key = Key(kind=RecordKind.FUNCTION, catalog=catalog, database=database, name=name)
+            yield key, fields_of(RecordKind.FUNCTION, function)
     for names in chunks(selected_tables(source, selection, catalog, database), TABLES_AT_ONCE):
         tables, refused = source.table_objects(catalog, database, names)
         if refused:
@@ -59,32 +59,32 @@ def _of_database(
 
 
 def _of_table(
-    source: Source, selection: Selection, catalog: str, database: str, name: str, table: Any
+    source: Source, selection: ObjectSelection, catalog: str, database: str, name: str, table: Any
 ) -> Iterator[tuple[Key, dict[str, Any]]]:
-    yield Key(kind=Kind.TABLE, catalog=catalog, database=database, name=name), fields_of(Kind.TABLE, table)
+    yield Key(kind=RecordKind.TABLE, catalog=catalog, database=database, name=name), fields_of(RecordKind.TABLE, table)
     constraints = selection.constraints(catalog, source.constraints(catalog, database, name))
     for constraint, structs in sorted(constraints.items()):
-        key = Key(kind=Kind.CONSTRAINT, catalog=catalog, database=database, name=name, constraint=constraint)
+        key = Key(kind=RecordKind.CONSTRAINT, catalog=catalog, database=database, name=name, constraint=constraint)
         yield key, constraint_fields(structs)
     for column, statistics in sorted(source.table_statistics(catalog, database, table).items()):
-        key = Key(kind=Kind.TABLE_STATISTICS, catalog=catalog, database=database, name=name, column=column)
-        yield key, fields_of(Kind.TABLE_STATISTICS, statistics)
+        key = Key(kind=RecordKind.TABLE_STATISTICS, catalog=catalog, database=database, name=name, column=column)
+        yield key, fields_of(RecordKind.TABLE_STATISTICS, statistics)
     if not table.partitionKeys:
         return
     with NameSet(source.partition_names(catalog, database, name)) as all_names:
         for names in all_names.batches(partitions_at_once(table)):
             for partition, struct in sorted(source.partitions(catalog, database, table, names).items()):
-                key = Key(kind=Kind.PARTITION, catalog=catalog, database=database, name=name, partition=partition)
-                yield key, fields_of(Kind.PARTITION, struct)
+                key = Key(kind=RecordKind.PARTITION, catalog=catalog, database=database, name=name, partition=partition)
+                yield key, fields_of(RecordKind.PARTITION, struct)
             by_partition = source.partition_statistics(catalog, database, table, names)
             for partition, by_column in sorted(by_partition.items()):
                 for column, statistics in sorted(by_column.items()):
                     key = Key(
-                        kind=Kind.PARTITION_STATISTICS,
+                        kind=RecordKind.PARTITION_STATISTICS,
                         catalog=catalog,
                         database=database,
                         name=name,
                         partition=partition,
                         column=column,
                     )
-                    yield key, fields_of(Kind.PARTITION_STATISTICS, statistics)
+                    yield key, fields_of(RecordKind.PARTITION_STATISTICS, statistics)

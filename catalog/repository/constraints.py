@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Connection, delete, select, update
 from sqlalchemy.orm import aliased
 
-from interbed.catalog.metastore.model import Constraint, ConstraintKind, TableName
+from interbed.catalog.metastore.model import Constraint, ConstraintKind, QualifiedTableName
 from interbed.catalog.metastore.store import Stored
 from interbed.catalog.repository.documents import constraint_document, constraint_from
 from interbed.catalog.repository.insert import insert_unless_taken
@@ -104,12 +104,14 @@ class SqlConstraints:
         for row in self._connection.execute(statement):
             constraint = constraint_from(row.catalog, row.database, row.table, row.name, row.kind, row.document)
             if row.parent_table is not None:
-                parent = TableName(catalog=row.parent_catalog, database=row.parent_database, table=row.parent_table)
+                parent = QualifiedTableName(
+                    catalog=row.parent_catalog, database=row.parent_database, table=row.parent_table
+                )
                 constraint = _with_parent(constraint, parent)
             found.append(Stored(id=row.id, value=constraint))
         return found
 
 
-def _with_parent(constraint: Constraint, parent: TableName) -> Constraint:
+def _with_parent(constraint: Constraint, parent: QualifiedTableName) -> Constraint:
     # The document remembers what the table was called when the key was made.
     return constraint if constraint.parent == parent else dataclasses.replace(constraint, parent=parent)

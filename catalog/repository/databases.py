@@ -4,7 +4,7 @@ import json
 
 from sqlalchemy import Connection, bindparam, delete, select, update
 
-from interbed.catalog.metastore.model import Catalog, Database
+from interbed.catalog.metastore.model import MetastoreCatalog, MetastoreDatabase
 from interbed.catalog.metastore.store import Stored
 from interbed.catalog.repository.documents import database_document, database_from
 from interbed.catalog.repository.insert import insert_unless_taken
@@ -28,7 +28,7 @@ class SqlCatalogs:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def find(self, name: str, *, for_update: bool = False, for_child: bool = False) -> Catalog | None:
+    def find(self, name: str, *, for_update: bool = False, for_child: bool = False) -> MetastoreCatalog | None:
         """The catalog, or None."""
         statement = select(CatalogRow.__table__).where(CatalogRow.name == name)
         if for_update:
@@ -38,7 +38,7 @@ class SqlCatalogs:
         row = self._connection.execute(statement).one_or_none()
         if row is None:
             return None
-        return Catalog(
+        return MetastoreCatalog(
             name=row.name,
             description=row.description,
             location=row.location,
@@ -50,7 +50,7 @@ class SqlCatalogs:
         """All names, in order."""
         return sorted(self._connection.scalars(select(CatalogRow.name)))
 
-    def add(self, catalog: Catalog) -> bool:
+    def add(self, catalog: MetastoreCatalog) -> bool:
         """Store a new catalog; False if the name is taken."""
         statement = insert_unless_taken(self._connection, CatalogRow, CatalogRow.name).values(
             name=catalog.name,
@@ -61,7 +61,7 @@ class SqlCatalogs:
         )
         return self._connection.execute(statement).one_or_none() is not None
 
-    def replace(self, catalog: Catalog) -> None:
+    def replace(self, catalog: MetastoreCatalog) -> None:
         """Store a new description and location."""
         self._connection.execute(
             update(CatalogRow)
@@ -74,7 +74,7 @@ class SqlCatalogs:
         self._connection.execute(delete(CatalogRow).where(CatalogRow.name == name))
 
 
-def _parameters(catalog: Catalog) -> str | None:
+def _parameters(catalog: MetastoreCatalog) -> str | None:
     return json.dumps(dict(catalog.parameters)) if catalog.parameters else None
 
 
@@ -88,7 +88,7 @@ class SqlDatabases:
 
     def find(
         self, catalog: str, name: str, *, for_update: bool = False, for_child: bool = False
-    ) -> Stored[Database] | None:
+    ) -> Stored[MetastoreDatabase] | None:
         """The database with its row id, or None."""
         statement = _FIND_FOR_UPDATE if for_update else _FIND_FOR_CHILD if for_child else _FIND
         row = statement.row(self._connection, {"catalog": catalog, "name": name})
@@ -98,14 +98,14 @@ class SqlDatabases:
         """All names of the catalog, in order."""
         return sorted(self._connection.scalars(select(DatabaseRow.name).where(DatabaseRow.catalog == catalog)))
 
-    def add(self, database: Database) -> int | None:
+    def add(self, database: MetastoreDatabase) -> int | None:
         """Store a new database; None if the name is taken."""
         statement = insert_unless_taken(self._connection, DatabaseRow, DatabaseRow.id).values(
             catalog=database.catalog, name=database.name, document=database_document(database)
         )
         return self._connection.execute(statement).scalar_one_or_none()
 
-    def replace(self, database_id: int, database: Database) -> None:
+    def replace(self, database_id: int, database: MetastoreDatabase) -> None:
         """Store the database anew; its name stays."""
         self._connection.execute(
             update(DatabaseRow).where(DatabaseRow.id == database_id).values(document=database_document(database))

@@ -12,20 +12,20 @@ from interbed.catalog.metastore.model import (
     Column,
     Constraint,
     ConstraintKind,
-    Database,
     Function,
-    Partition,
+    MetastoreDatabase,
+    MetastorePartition,
+    MetastoreTable,
+    QualifiedTableName,
     SerDe,
     Skew,
     StorageDescriptor,
-    Table,
-    TableName,
 )
 
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True).encode
 
 
-def database_document(database: Database) -> str:
+def database_document(database: MetastoreDatabase) -> str:
     """Everything but catalog and name."""
     return _encode(
         _present(
@@ -40,12 +40,12 @@ def database_document(database: Database) -> str:
     )
 
 
-def database_from(catalog: str, name: str, document: str) -> Database:
+def database_from(catalog: str, name: str, document: str) -> MetastoreDatabase:
     """The database of a row."""
-    return Database(catalog=catalog, name=name, **json.loads(document))
+    return MetastoreDatabase(catalog=catalog, name=name, **json.loads(document))
 
 
-def table_document(table: Table) -> str:
+def table_document(table: MetastoreTable) -> str:
     """Everything but catalog, database, name and type."""
     return _encode(
         _present(
@@ -63,15 +63,15 @@ def table_document(table: Table) -> str:
     )
 
 
-def table_from(catalog: str, database: str, name: str, table_type: str, document: str) -> Table:
+def table_from(catalog: str, database: str, name: str, table_type: str, document: str) -> MetastoreTable:
     """The table of a row."""
     fields = json.loads(document)
     fields["storage"] = _storage_from(fields.get("storage"))
     fields["partition_keys"] = _columns_from(fields.get("partition_keys", ()))
-    return Table(catalog=catalog, database=database, name=name, table_type=table_type, **fields)
+    return MetastoreTable(catalog=catalog, database=database, name=name, table_type=table_type, **fields)
 
 
-def partition_document(partition: Partition) -> str:
+def partition_document(partition: MetastorePartition) -> str:
     """The whole partition."""
     return _encode(
         _present(
@@ -84,12 +84,12 @@ def partition_document(partition: Partition) -> str:
     )
 
 
-def partition_from(document: str) -> Partition:
+def partition_from(document: str) -> MetastorePartition:
     """The partition of a row."""
     fields = json.loads(document)
     fields["values"] = tuple(fields.get("values", ()))
     fields["storage"] = _storage_from(fields.get("storage"))
-    return Partition(**fields)
+    return MetastorePartition(**fields)
 
 
 def function_document(function: Function) -> str:
@@ -139,7 +139,7 @@ def constraint_from(catalog: str, database: str, table: str, name: str, kind: in
     fields["parent_columns"] = tuple(fields.get("parent_columns", ()))
     if "parent" in fields:
         parent_catalog, parent_database, parent_table = fields["parent"]
-        fields["parent"] = TableName(catalog=parent_catalog, database=parent_database, table=parent_table)
+        fields["parent"] = QualifiedTableName(catalog=parent_catalog, database=parent_database, table=parent_table)
     return Constraint(catalog=catalog, database=database, table=table, name=name, kind=ConstraintKind(kind), **fields)
 
 

@@ -5,7 +5,7 @@ import zlib
 from typing import Any
 
 from interbed.catalog.metastore.events import EventBody
-from interbed.catalog.metastore.model import Catalog, Database, Function, Table
+from interbed.catalog.metastore.model import Function, MetastoreCatalog, MetastoreDatabase, MetastoreTable
 from interbed.catalog.repository.documents import (
     constraint_document,
     constraint_from,
@@ -75,20 +75,20 @@ def unpacked_body(packed: bytes) -> EventBody:
     )
 
 
-def _catalog(fields: Any) -> Catalog | None:
+def _catalog(fields: Any) -> MetastoreCatalog | None:
     if fields is None:
         return None
     name, description, location, create_time, parameters = fields
-    return Catalog(
+    return MetastoreCatalog(
         name=name, description=description, location=location, create_time=create_time, parameters=parameters
     )
 
 
-def _database(fields: Any) -> Database | None:
+def _database(fields: Any) -> MetastoreDatabase | None:
     return None if fields is None else database_from(*fields)
 
 
-def _table(fields: Any) -> Table | None:
+def _table(fields: Any) -> MetastoreTable | None:
     return None if fields is None else table_from(*fields)
 
 

@@ -49,7 +49,7 @@ class Touch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Changes:
+class GenerationChanges:
     """The generation now, and what was touched since the one that was asked about; None for anything at all."""
 
     generation: int
@@ -67,7 +67,7 @@ class Generations(Protocol):
         """Ask for what has happened after a generation. GenerationError."""
         ...
 
-    def answer(self) -> Changes | None:
+    def answer(self) -> GenerationChanges | None:
         """The answer; None if it has not come in whole. GenerationError."""
         ...
 
@@ -91,12 +91,12 @@ class SqliteGenerations:
         """Remember the question."""
         self._last = last
 
-    def answer(self) -> Changes | None:
+    def answer(self) -> GenerationChanges | None:
         """Look."""
         try:
             # Mostly nothing has changed, which a lookup of one row tells.
             if self._connection.execute(_CURRENT).fetchone() == (self._last,):
-                return Changes(generation=self._last, touched=())
+                return GenerationChanges(generation=self._last, touched=())
             rows = self._connection.execute(_SQLITE_STATEMENT, (self._last,)).fetchall()
         except sqlite3.Error as error:
             raise GenerationError(str(error)) from error
@@ -154,7 +154,7 @@ class PostgresGenerations:
         except self._errors as error:
             raise GenerationError(str(error)) from error
 
-    def answer(self) -> Changes | None:
+    def answer(self) -> GenerationChanges | None:
         """Take what has come."""
         try:
             self._link.consume_input()
@@ -185,21 +185,21 @@ def open_generations(url: URL) -> Generations:
     return PostgresGenerations(url)
 
 
-def _changes(last: int, rows: Sequence[Sequence[Any]]) -> Changes:
+def _changes(last: int, rows: Sequence[Sequence[Any]]) -> GenerationChanges:
     if not rows:
         raise GenerationError("the database has no notification log")
     generation = int(rows[0][0])
     if generation == last:
-        return Changes(generation=generation, touched=())
+        return GenerationChanges(generation=generation, touched=())
     # Events are dense. If some are missing they have expired, or are too many.
     numbers = [int(row[1]) for row in rows if row[1] is not None]
     if numbers != list(range(last + 1, generation + 1)):
-        return Changes(generation=generation, touched=None)
+        return GenerationChanges(generation=generation, touched=None)
     touched = [
         Touch(type=kind, catalog=catalog, database=database, table=table, previous=_previous(previous))
         for _, _, kind, catalog, database, table, previous in rows
     ]
-    return Changes(generation=generation, touched=touched)
+    return GenerationChanges(generation=generation, touched=touched)
 
 
 def _previous(text: str | None) -> tuple[str, str, str] | None:

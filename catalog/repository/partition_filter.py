@@ -14,7 +14,7 @@ from interbed.catalog.metastore.filters.tree import (
     Absent,
     AllOf,
     Compared,
-    Like,
+    LikePattern,
     Named,
     OneOf,
     PartitionFilter,
@@ -39,7 +39,7 @@ class FilterSql:
             return self._compared(part)
         if isinstance(part, OneOf):
             return self._one_of(self._column(part.position), sorted(part.operands), part.negated)
-        if isinstance(part, Like):
+        if isinstance(part, LikePattern):
             return self._like(self._column(part.position), part.pattern, part.negated)
         if isinstance(part, Named):
             return self._like("name", part.pattern, negated=False)

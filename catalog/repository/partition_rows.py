@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, overload
 
 from interbed.catalog.metastore.filters.partition_values import kind_of_type, search_form
-from interbed.catalog.metastore.model import Column, Partition, StorageDescriptor
+from interbed.catalog.metastore.model import Column, MetastorePartition, StorageDescriptor
 from interbed.catalog.metastore.partition_names import parsed_name
 from interbed.catalog.metastore.warehouse import child
 from interbed.catalog.repository.models.partitions import KEY_COLUMNS
@@ -21,38 +21,40 @@ STORED_COLUMNS = "name, storage_id, value_list, location, create_time, last_acce
 StoredFields = Sequence[Any]
 
 
-class Partitions(Sequence[Partition]):
+class PartitionSequence(Sequence[MetastorePartition]):
     """Partitions that are made of their rows as they are asked for: a list of a million of them stays small."""
 
     __slots__ = ("_make", "_rows")
 
-    def __init__(self, rows: Sequence[StoredFields], make: Callable[[StoredFields], Partition]) -> None:
+    def __init__(self, rows: Sequence[StoredFields], make: Callable[[StoredFields], MetastorePartition]) -> None:
         self._rows = rows
         self._make = make
 
     def __len__(self) -> int:
         return len(self._rows)
 
-    def __iter__(self) -> Iterator[Partition]:
+    def __iter__(self) -> Iterator[MetastorePartition]:
         return map(self._make, self._rows)
 
     @overload
-    def __getitem__(self, index: int) -> Partition: ...
+    def __getitem__(self, index: int) -> MetastorePartition: ...
     @overload
-    def __getitem__(self, index: slice) -> "Partitions": ...
-    def __getitem__(self, index: int | slice) -> "Partition | Partitions":
+    def __getitem__(self, index: slice) -> "PartitionSequence": ...
+    def __getitem__(self, index: int | slice) -> "MetastorePartition | PartitionSequence":
         if isinstance(index, slice):
-            return Partitions(self._rows[index], self._make)
+            return PartitionSequence(self._rows[index], self._make)
         return self._make(self._rows[index])
 
 
-def partition_of(fields: StoredFields, root: str | None, storages: Mapping[int, StorageDescriptor]) -> Partition:
+def partition_of(
+    fields: StoredFields, root: str | None, storages: Mapping[int, StorageDescriptor]
+) -> MetastorePartition:
     """The partition of a row with STORED_COLUMNS in a set with this location."""
     name, storage_id, value_list, location, create_time, last_access_time, parameters = fields
     storage = None
     if storage_id is not None:
         storage = with_location(storages[storage_id], read_location(root, name, location))
-    return Partition(
+    return MetastorePartition(
         values=tuple(json.loads(value_list)) if value_list is not None else name_values(name),
         create_time=create_time,
         last_access_time=last_access_time,
@@ -62,7 +64,12 @@ def partition_of(fields: StoredFields, root: str | None, storages: Mapping[int, 
 
 
 def row_of(
-    set_id: int, keys: Sequence[Column], root: str | None, name: str, partition: Partition, storage_id: int | None
+    set_id: int,
+    keys: Sequence[Column],
+    root: str | None,
+    name: str,
+    partition: MetastorePartition,
+    storage_id: int | None,
 ) -> dict[str, Any]:
     """The columns of a partition's row."""
     forms = [search_form(kind_of_type(key.type), value) for key, value in zip(keys, partition.values, strict=True)]

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, bindparam, delete, insert, select, text, upda
 from sqlalchemy.exc import IntegrityError
 
 from interbed.catalog.metastore.filters.tree import EVERYTHING, PartitionFilter
-from interbed.catalog.metastore.model import Column, Partition, StorageDescriptor
+from interbed.catalog.metastore.model import Column, MetastorePartition, StorageDescriptor
 from interbed.catalog.metastore.store import Stored
 from interbed.catalog.repository.documents import partition_document, partition_from, table_from
 from interbed.catalog.repository.insert import insert_unless_taken
@@ -28,7 +28,7 @@ from interbed.catalog.repository.models import (
 from interbed.catalog.repository.partition_filter import FilterSql
 from interbed.catalog.repository.partition_rows import (
     STORED_COLUMNS,
-    Partitions,
+    PartitionSequence,
     StoredFields,
     is_elsewhere,
     moved_text,
@@ -85,7 +85,7 @@ class SqlPartitions:
         self._connection = connection
         self._postgresql = connection.dialect.name == "postgresql"
 
-    def find(self, table_id: int, name: str, *, for_update: bool = False) -> Stored[Partition] | None:
+    def find(self, table_id: int, name: str, *, for_update: bool = False) -> Stored[MetastorePartition] | None:
         """The partition with its row id, or None."""
         statement = text(_FIND + (" FOR UPDATE OF p" if for_update and self._postgresql else ""))
         row = self._connection.execute(statement, {"table_id": table_id, "name": name}).one_or_none()
@@ -100,7 +100,7 @@ class SqlPartitions:
         limit: int | None = None,
         *,
         where: PartitionFilter = EVERYTHING,
-    ) -> Sequence[Partition]:
+    ) -> Sequence[MetastorePartition]:
         """The partitions of these names (all if None) that a filter selects, ordered by name, at most `limit`."""
         found = self._set(table_id)
         if found is None:
@@ -108,7 +108,7 @@ class SqlPartitions:
         set_id, root = found
         rows = self._rows(STORED_COLUMNS, set_id, names, where, limit)
         storages = self._storages(rows)
-        return Partitions(rows, lambda row: partition_of(row, root, storages))
+        return PartitionSequence(rows, lambda row: partition_of(row, root, storages))
 
     def names(self, table_id: int, limit: int | None = None, *, where: PartitionFilter = EVERYTHING) -> list[str]:
         """The names of the partitions that a filter selects, in order, at most `limit`."""
@@ -146,7 +146,7 @@ class SqlPartitions:
         counted: int = self._connection.execute(statement, {"set_id": found[0], **condition.parameters}).scalar_one()
         return counted
 
-    def add(self, table_id: int, partitions: Iterable[tuple[str, Partition]]) -> list[str]:
+    def add(self, table_id: int, partitions: Iterable[tuple[str, MetastorePartition]]) -> list[str]:
         """Store new partitions; returns the names that were taken, whose partitions are not stored."""
         wanted = list(partitions)
         taken = self.present(table_id, [name for name, _ in wanted])
@@ -158,7 +158,7 @@ class SqlPartitions:
             self._connection.execute(insert(PartitionRow), rows)
         return [name for name, _ in wanted if name in taken]
 
-    def replace(self, partition_id: int, name: str, partition: Partition) -> bool:
+    def replace(self, partition_id: int, name: str, partition: MetastorePartition) -> bool:
         """Store the partition anew, perhaps under another name; False if that is taken."""
         table_id: Any = self._connection.execute(_TABLE_OF, {"id": partition_id}).scalar_one()
         try:
@@ -168,7 +168,7 @@ class SqlPartitions:
             return False
         return True
 
-    def replace_all(self, table_id: int, changed: Sequence[tuple[int, str, Partition]]) -> None:
+    def replace_all(self, table_id: int, changed: Sequence[tuple[int, str, MetastorePartition]]) -> None:
         """Store partitions of one table anew, each with its row id and its name, which is not taken by another."""
         rows = self._new_rows(table_id, [(name, partition) for _, name, partition in changed])
         if rows:
@@ -304,7 +304,7 @@ class SqlPartitions:
             (set_id, location) if set_id is not None else self._connection.execute(_SET, {"table_id": table_id}).one()
         )
 
-    def _new_rows(self, table_id: int, partitions: Sequence[tuple[str, Partition]]) -> list[dict[str, Any]]:
+    def _new_rows(self, table_id: int, partitions: Sequence[tuple[str, MetastorePartition]]) -> list[dict[str, Any]]:
         """The rows of partitions, whose storage descriptors are stored if they are not yet."""
         if not partitions:
             return []
@@ -389,7 +389,7 @@ class SqlPartitions:
     def _storage_id(self, set_id: int, storage: StorageDescriptor | None, known: dict[str, int]) -> int | None:
         if storage is None:
             return None
-        document = partition_document(Partition(values=(), storage=storage))
+        document = partition_document(MetastorePartition(values=(), storage=storage))
         if document not in known:
             digest = hashlib.sha256(document.encode()).hexdigest()
             find = select(PartitionStorageRow.id).where(

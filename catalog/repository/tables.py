@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, delete, select, update
 from sqlalchemy.exc import IntegrityError
 
-from interbed.catalog.metastore.model import Table, TableMeta
+from interbed.catalog.metastore.model import MetastoreTable, TableMeta
 from interbed.catalog.metastore.store import Stored
 from interbed.catalog.repository.documents import table_document, table_from
 from interbed.catalog.repository.insert import insert_statement
@@ -70,7 +70,9 @@ class SqlTables:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def find(self, catalog: str, database: str, name: str, *, for_update: bool = False) -> Stored[Table] | None:
+    def find(
+        self, catalog: str, database: str, name: str, *, for_update: bool = False
+    ) -> Stored[MetastoreTable] | None:
         """The table with its row id, or None."""
         statement = _FIND_FOR_UPDATE if for_update else _FIND
         row = statement.row(self._connection, {"catalog": catalog, "database": database, "name": name})
@@ -79,14 +81,14 @@ class SqlTables:
         number, found, table_type, document = row
         return Stored(id=number, value=table_from(catalog, database, found, table_type, document))
 
-    def lock(self, table_id: int) -> Stored[Table] | None:
+    def lock(self, table_id: int) -> Stored[MetastoreTable] | None:
         """The table of a row, kept from change by others until the end of the transaction."""
         row = self._connection.execute(_LOCK, {"table_id": table_id}).one_or_none()
         if row is None:
             return None
         return Stored(id=row.id, value=table_from(row.catalog, row.database, row.name, row.table_type, row.document))
 
-    def select(self, catalog: str, database: str, names: Sequence[str] | None = None) -> list[Table]:
+    def select(self, catalog: str, database: str, names: Sequence[str] | None = None) -> list[MetastoreTable]:
         """The tables of these names that exist (all if None), ordered by name."""
         keys = {"catalog": catalog, "database": database}
         if names is None:
@@ -122,7 +124,7 @@ class SqlTables:
         ]
         return sorted(metas, key=lambda meta: (meta.database, meta.name))
 
-    def add(self, database_id: int, table: Table) -> int | None:
+    def add(self, database_id: int, table: MetastoreTable) -> int | None:
         """Store a new table; None if the name is taken."""
         row = _INSERT.row(
             self._connection,
@@ -136,7 +138,7 @@ class SqlTables:
         )
         return None if row is None else int(row[0])
 
-    def replace(self, table_id: int, database_id: int, table: Table) -> bool:
+    def replace(self, table_id: int, database_id: int, table: MetastoreTable) -> bool:
         """Store the table anew, perhaps elsewhere; False if that name is taken, which ends the transaction."""
         try:
             _REPLACE.change(

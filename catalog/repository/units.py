@@ -35,7 +35,7 @@ class LateError(Exception):
     """A unit of work has waited too long for its turn and was not begun."""
 
 
-class Session(Generic[S]):
+class DatabaseSession(Generic[S]):
     """An open connection with what runs on it."""
 
     __slots__ = ("_connection", "raw", "transaction")
@@ -63,7 +63,7 @@ class Readers(Generic[S]):
         self._transaction = transaction
         self._count_max = count_max
         self._slots = threading.BoundedSemaphore(count_max)
-        self._idle: list[Session[S]] = []
+        self._idle: list[DatabaseSession[S]] = []
         self._in_use = 0
 
     @property
@@ -85,7 +85,7 @@ class Readers(Generic[S]):
             try:
                 session = self._idle.pop()
             except IndexError:
-                session = Session(self._engine, self._transaction)
+                session = DatabaseSession(self._engine, self._transaction)
             try:
                 session.raw.execute("BEGIN")
                 return work(session.transaction)
@@ -131,7 +131,7 @@ class Writer(Generic[S]):
     def __init__(self, engine: Engine, transaction: Callable[[Connection], S]) -> None:
         self._engine = engine
         self._transaction = transaction
-        self._session: Session[S] | None = None
+        self._session: DatabaseSession[S] | None = None
         self._guard = threading.Lock()
         self._queue: deque[_Unit] = deque()
         self._is_writing = False
@@ -233,9 +233,9 @@ class Writer(Generic[S]):
             return False
         return True
 
-    def _open(self) -> Session[S]:
+    def _open(self) -> DatabaseSession[S]:
         if self._session is None:
-            self._session = Session(self._engine, self._transaction)
+            self._session = DatabaseSession(self._engine, self._transaction)
         return self._session
 
 

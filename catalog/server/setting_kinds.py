@@ -38,7 +38,7 @@ _QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]*)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind(Generic[T]):
+class SettingKind(Generic[T]):
     """How a setting is read. `parse` raises ValueError for text that is none of the `allowed`; `choices` are the
     allowed words where there are few.
     """
@@ -48,12 +48,12 @@ class Kind(Generic[T]):
     choices: tuple[str, ...] = ()
 
 
-def optional(kind: Kind[T]) -> Kind[T | None]:
+def optional(kind: SettingKind[T]) -> SettingKind[T | None]:
     """The same, or nothing: an empty text turns the feature off."""
-    return Kind(allowed=f"{kind.allowed}, or nothing", parse=lambda text: kind.parse(text) if text else None)
+    return SettingKind(allowed=f"{kind.allowed}, or nothing", parse=lambda text: kind.parse(text) if text else None)
 
 
-def choice(*words: str) -> Kind[Any]:
+def choice(*words: str) -> SettingKind[Any]:
     """One of a few words, in any case."""
 
     def parse(text: str) -> str:
@@ -62,10 +62,10 @@ def choice(*words: str) -> Kind[Any]:
                 return word
         raise ValueError
 
-    return Kind(allowed=" or ".join(words), parse=parse, choices=words)
+    return SettingKind(allowed=" or ".join(words), parse=parse, choices=words)
 
 
-def integer(least: int, most: int, what: str) -> Kind[int]:
+def integer(least: int, most: int, what: str) -> SettingKind[int]:
     """A whole number within bounds."""
 
     def parse(text: str) -> int:
@@ -74,7 +74,7 @@ def integer(least: int, most: int, what: str) -> Kind[int]:
             raise ValueError
         return number
 
-    return Kind(allowed=f"{what} from {least} to {most}", parse=parse)
+    return SettingKind(allowed=f"{what} from {least} to {most}", parse=parse)
 
 
 def parse_seconds(text: str) -> float:
@@ -114,9 +114,9 @@ def _parse_bool(text: str) -> bool:
     return {"true": True, "false": False}[text.strip().lower()]
 
 
-TEXT = Kind(allowed="a text that is not empty", parse=_parse_text)
-PATH = Kind(allowed="a path", parse=lambda text: Path(_parse_text(text)))
+TEXT = SettingKind(allowed="a text that is not empty", parse=_parse_text)
+PATH = SettingKind(allowed="a path", parse=lambda text: Path(_parse_text(text)))
 PORT = integer(0, 65535, "a port")
-SECONDS = Kind(allowed="a time above 0, such as 300, 300s, 5min or 1d", parse=_parse_positive_seconds)
-BYTES = Kind(allowed="a size, such as 67108864 or 64MB", parse=_parse_bytes)
-BOOLEAN = Kind(allowed="true or false", parse=_parse_bool, choices=("true", "false"))
+SECONDS = SettingKind(allowed="a time above 0, such as 300, 300s, 5min or 1d", parse=_parse_positive_seconds)
+BYTES = SettingKind(allowed="a size, such as 67108864 or 64MB", parse=_parse_bytes)
+BOOLEAN = SettingKind(allowed="true or false", parse=_parse_bool, choices=("true", "false"))

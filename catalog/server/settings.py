@@ -25,7 +25,7 @@ from interbed.catalog.server.setting_kinds import (
     PORT,
     SECONDS,
     TEXT,
-    Kind,
+    SettingKind,
     choice,
     integer,
     optional,
@@ -46,7 +46,7 @@ class SettingsError(InvalidOptionError):
     """A setting is unknown or has a value that it does not take; nothing was started."""
 
 
-def _about(text: str, kind: Kind[Any]) -> Mapping[str, Any]:
+def _about(text: str, kind: SettingKind[Any]) -> Mapping[str, Any]:
     return {"help": text, "kind": kind}
 
 
@@ -145,7 +145,7 @@ class Setting:
     """One field of ServerSettings, as the command line and the documentation show it."""
 
     name: str
-    kind: Kind[Any]
+    kind: SettingKind[Any]
     default: Any
     help: str
 

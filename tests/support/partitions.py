@@ -6,7 +6,7 @@ from datetime import date, timedelta
 from sqlalchemy import text
 
 from interbed.catalog.metastore.filters.partition_values import kind_of_type, search_form
-from interbed.catalog.metastore.model import Column, Partition, StorageDescriptor
+from interbed.catalog.metastore.model import Column, MetastorePartition, StorageDescriptor
 from interbed.catalog.metastore.partition_names import partition_name
 from interbed.catalog.repository.session import SqlStore
 
@@ -43,7 +43,7 @@ def fill(store: SqlStore, database: str, table: str, partitions: int) -> int:
             serde=stored.value.storage.serde,
             parameters={},
         )
-        partition = Partition(values=chosen, create_time=1_700_000_000, storage=storage)
+        partition = MetastorePartition(values=chosen, create_time=1_700_000_000, storage=storage)
         transaction.partitions.add(stored.id, [(partition_name(keys, chosen), partition)])
         connection = transaction.partitions._connection
         row = connection.execute(

@@ -24,7 +24,7 @@ from interbed.catalog.metastore.filters.tree import (
     Absent,
     AllOf,
     Compared,
-    Like,
+    LikePattern,
     PartitionFilter,
     any_of,
     like_pattern,
@@ -201,7 +201,7 @@ class _Builder(Transformer[Token, Any]):
         negative, (literal,) = _split_not(rest)
         if key.kind is not KeyKind.TEXT or isinstance(literal, int):
             raise FilterError(_UNSUPPORTED)
-        return Like(position=key.position, pattern=like_pattern(literal), negated=negative)
+        return LikePattern(position=key.position, pattern=like_pattern(literal), negated=negative)
 
     def like_reversed(self, _: str | int, key: _Key) -> PartitionFilter:
         raise FilterError("Value should be on the RHS for LIKE operator : Key <" + key._column.name + ">")

@@ -17,10 +17,10 @@ from lark import Lark, Token, Transformer, v_args
 from lark.exceptions import LarkError, VisitError
 
 from interbed.catalog.metastore.errors import FilterError
-from interbed.catalog.metastore.model import Table
+from interbed.catalog.metastore.model import MetastoreTable
 from interbed.catalog.metastore.names import shortened
 
-TablePredicate = Callable[[Table], bool]
+TablePredicate = Callable[[MetastoreTable], bool]
 
 FIELD_OWNER = "hive_filter_field_owner__"
 FIELD_PARAMETERS = "hive_filter_field_params__"
@@ -127,14 +127,14 @@ def _comparison(name: str, comparison: str, literal: str | int) -> TablePredicat
         except ValueError as error:
             raise FilterError(f"{FIELD_LAST_ACCESS} is compared with a number, not with {literal!r}") from error
 
-    def predicate(table: Table) -> bool:
+    def predicate(table: MetastoreTable) -> bool:
         found = value(table)
         return found is not None and compare(found, wanted)
 
     return predicate
 
 
-def _reader(name: str) -> Callable[[Table], str | int | None]:
+def _reader(name: str) -> Callable[[MetastoreTable], str | int | None]:
     if name == FIELD_OWNER:
         return lambda table: table.owner
     if name == FIELD_LAST_ACCESS:

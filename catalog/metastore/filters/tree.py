@@ -33,7 +33,7 @@ class OneOf:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Like:
+class LikePattern:
     """The key's text matches a pattern: literal texts with ANY_TEXT and ANY_CHARACTER between them."""
 
     position: int
@@ -70,7 +70,7 @@ class AnyOf:
     parts: tuple["PartitionFilter", ...] = ()
 
 
-PartitionFilter = Compared | OneOf | Like | Absent | Named | AllOf | AnyOf
+PartitionFilter = Compared | OneOf | LikePattern | Absent | Named | AllOf | AnyOf
 
 EVERYTHING = AllOf()
 
@@ -143,8 +143,8 @@ def opposite(part: PartitionFilter) -> PartitionFilter:
         return Compared(position=part.position, operator=_OPPOSITES[part.operator], operand=part.operand)
     if isinstance(part, OneOf):
         return OneOf(position=part.position, operands=part.operands, negated=not part.negated)
-    if isinstance(part, Like):
-        return Like(position=part.position, pattern=part.pattern, negated=not part.negated)
+    if isinstance(part, LikePattern):
+        return LikePattern(position=part.position, pattern=part.pattern, negated=not part.negated)
     if isinstance(part, Absent):
         return Absent(position=part.position, negated=not part.negated)
     if isinstance(part, AllOf):

@@ -21,7 +21,7 @@ from interbed.catalog.metastore.errors import (
     OutcomeUnknownError,
 )
 from interbed.catalog.metastore.filters.partition_expression import required_filter
-from interbed.catalog.metastore.model import PARAMETER_DDL_TIME, Partition, StorageDescriptor, Table
+from interbed.catalog.metastore.model import PARAMETER_DDL_TIME, MetastorePartition, MetastoreTable, StorageDescriptor
 from interbed.catalog.metastore.moves import Mover, carry_out
 from interbed.catalog.metastore.names import shortened
 from interbed.catalog.metastore.partition_names import NAME_BYTES_MAX, partition_name, values_of_name
@@ -59,8 +59,8 @@ class PartitionService(PartitionReads):
         self._clock = clock
 
     def add(
-        self, key: TableKey, partitions: Sequence[Partition], *, if_not_exists: bool = False
-    ) -> tuple[Table, list[Partition]]:
+        self, key: TableKey, partitions: Sequence[MetastorePartition], *, if_not_exists: bool = False
+    ) -> tuple[MetastoreTable, list[MetastorePartition]]:
         """Add partitions, all or none, and make their directories. Returns those that were added, complete.
 
         With `if_not_exists` those that are there already are passed over, otherwise AlreadyExistsError.
@@ -79,7 +79,9 @@ class PartitionService(PartitionReads):
             taken = set(self._store.write(lambda transaction: self._add(transaction, key, new, if_not_exists)))
         return table, [partition for name, partition in new if name not in taken]
 
-    def append(self, key: TableKey, values: Sequence[str] | None, name: str | None = None) -> tuple[Table, Partition]:
+    def append(
+        self, key: TableKey, values: Sequence[str] | None, name: str | None = None
+    ) -> tuple[MetastoreTable, MetastorePartition]:
         """Add a partition that is like its table, by values or by name."""
         if values is None:
             table, _ = self._looked_at(key, ())
@@ -87,10 +89,10 @@ class PartitionService(PartitionReads):
                 values = values_in_name(table.partition_keys, name or "")
             except NoSuchObjectError as error:
                 raise InvalidObjectError(str(error)) from error
-        table, added = self.add(key, [Partition(values=tuple(values))])
+        table, added = self.add(key, [MetastorePartition(values=tuple(values))])
         return table, added[0]
 
-    def alter(self, key: TableKey, changed: Sequence[Partition]) -> None:
+    def alter(self, key: TableKey, changed: Sequence[MetastorePartition]) -> None:
         """Store partitions anew, all or none, each known by its values. InvalidOperationError if one does not exist."""
 
         def work(transaction: Transaction) -> None:
@@ -121,7 +123,7 @@ class PartitionService(PartitionReads):
         if changed:
             self._store.write(work)
 
-    def rename(self, key: TableKey, values: Sequence[str], changed: Partition) -> None:
+    def rename(self, key: TableKey, values: Sequence[str], changed: MetastorePartition) -> None:
         """Give a partition other values; its directory moves along if the table owns it and it lies where the name
         says.
 
@@ -163,7 +165,7 @@ class PartitionService(PartitionReads):
     ) -> None:
         """Drop one partition, by values or by name, with its data if the table owns it. NoSuchObjectError."""
 
-        def work(transaction: Transaction) -> tuple[Table, Partition]:
+        def work(transaction: Transaction) -> tuple[MetastoreTable, MetastorePartition]:
             table = self._table_to_change(transaction, key)
             keys = table.value.partition_keys
             wanted = values if values is not None else values_in_name(keys, name or "")
@@ -177,7 +179,7 @@ class PartitionService(PartitionReads):
     def drop_names(self, key: TableKey, names: Sequence[str], *, delete_data: bool, if_exists: bool) -> Found:
         """Drop the partitions of these names, all or none. NoSuchObjectError if one is missing, unless `if_exists`."""
 
-        def work(transaction: Transaction) -> tuple[Table, list[Partition]]:
+        def work(transaction: Transaction) -> tuple[MetastoreTable, list[MetastorePartition]]:
             table = self._table_to_change(transaction, key)
             keys = table.value.partition_keys
             if not if_exists:
@@ -202,9 +204,9 @@ class PartitionService(PartitionReads):
         NoSuchObjectError if one selects none, unless `if_exists`.
         """
 
-        def work(transaction: Transaction) -> tuple[Table, list[Partition]]:
+        def work(transaction: Transaction) -> tuple[MetastoreTable, list[MetastorePartition]]:
             table = self._table_to_change(transaction, key)
-            found: dict[tuple[str, ...], Partition] = {}
+            found: dict[tuple[str, ...], MetastorePartition] = {}
             for expression in expressions:
                 where = required_filter(expression, table.value.partition_keys)
                 selected = list(transaction.partitions.select(table.id, where=where))
@@ -248,10 +250,10 @@ class PartitionService(PartitionReads):
             lambda transaction: transaction.partitions.purge() if limit is None else transaction.partitions.purge(limit)
         )
 
-    def _looked_at(self, key: TableKey, partitions: Sequence[Partition]) -> tuple[Table, set[str]]:
+    def _looked_at(self, key: TableKey, partitions: Sequence[MetastorePartition]) -> tuple[MetastoreTable, set[str]]:
         """The table, and the names of those partitions that it has."""
 
-        def work(transaction: Transaction) -> tuple[Table, set[str]]:
+        def work(transaction: Transaction) -> tuple[MetastoreTable, set[str]]:
             table = find_table(transaction, key)
             names = [_checked_name(table.value, each) for each in partitions]
             return table.value, transaction.partitions.present(table.id, names) if names else set()
@@ -261,11 +263,11 @@ class PartitionService(PartitionReads):
         except NoSuchObjectError as error:
             raise InvalidObjectError(_NO_TABLE) from error
 
-    def _table_to_change(self, transaction: Transaction, key: TableKey) -> Stored[Table]:
+    def _table_to_change(self, transaction: Transaction, key: TableKey) -> Stored[MetastoreTable]:
         # Holding the table keeps a drop or a rename of it from passing between our reads and writes.
         return find_table(transaction, key, for_update=True)
 
-    def _completed(self, table: Table, partition: Partition) -> tuple[str, Partition]:
+    def _completed(self, table: MetastoreTable, partition: MetastorePartition) -> tuple[str, MetastorePartition]:
         """The partition's name, and it with a location and times."""
         name = _checked_name(table, partition)
         storage = partition.storage
@@ -280,7 +282,11 @@ class PartitionService(PartitionReads):
         return name, dataclasses.replace(partition, storage=storage, parameters=parameters, create_time=now)
 
     def _add(
-        self, transaction: Transaction, key: TableKey, new: Sequence[tuple[str, Partition]], if_not_exists: bool
+        self,
+        transaction: Transaction,
+        key: TableKey,
+        new: Sequence[tuple[str, MetastorePartition]],
+        if_not_exists: bool,
     ) -> list[str]:
         try:
             table = self._table_to_change(transaction, key)
@@ -294,13 +300,15 @@ class PartitionService(PartitionReads):
             transaction.events.append(events.add_partition(table.value, added))
         return taken
 
-    def _remove(self, transaction: Transaction, table: Stored[Table], dropped: Sequence[Partition]) -> None:
+    def _remove(
+        self, transaction: Transaction, table: Stored[MetastoreTable], dropped: Sequence[MetastorePartition]
+    ) -> None:
         keys = table.value.partition_keys
         transaction.partitions.remove(table.id, [partition_name(keys, each.values) for each in dropped])
         if dropped:
             transaction.events.append(events.drop_partition(table.value, dropped))
 
-    def _merged(self, old: Partition, changed: Partition) -> Partition:
+    def _merged(self, old: MetastorePartition, changed: MetastorePartition) -> MetastorePartition:
         storage = changed.storage if changed.storage is not None else old.storage
         if storage is not None and storage.location is None and old.storage is not None:
             storage = dataclasses.replace(storage, location=old.storage.location)
@@ -313,11 +321,11 @@ class PartitionService(PartitionReads):
         self,
         transaction: Transaction,
         mover: Mover,
-        stored: Stored[Table],
-        old: Partition,
-        new: Partition,
+        stored: Stored[MetastoreTable],
+        old: MetastorePartition,
+        new: MetastorePartition,
         names: tuple[str, str],
-    ) -> Partition:
+    ) -> MetastorePartition:
         table = stored.value
         location = old.storage.location if old.storage is not None else None
         if table.location is None or location is None or new.storage is None or table.is_external:
@@ -329,7 +337,7 @@ class PartitionService(PartitionReads):
         mover.move(transaction, stored.id, location, target, partition_name=names[1])
         return dataclasses.replace(new, storage=dataclasses.replace(new.storage, location=target))
 
-    def _delete_data(self, table: Table, partitions: Sequence[Partition], delete_data: bool) -> None:
+    def _delete_data(self, table: MetastoreTable, partitions: Sequence[MetastorePartition], delete_data: bool) -> None:
         if not delete_data or not owns_data(table):
             return
         for partition in partitions:
@@ -344,7 +352,7 @@ class PartitionService(PartitionReads):
                 files.remove_empty_parents(location, below=table.location)
 
 
-def _checked_name(table: Table, partition: Partition) -> str:
+def _checked_name(table: MetastoreTable, partition: MetastorePartition) -> str:
     """The partition's name, if it can be stored. InvalidPartitionError, MetastoreError."""
     name = partition_name(table.partition_keys, partition.values)
     if not table.partition_keys:

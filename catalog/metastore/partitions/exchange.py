@@ -11,7 +11,7 @@ from interbed.catalog.metastore import events
 from interbed.catalog.metastore import warehouse as files
 from interbed.catalog.metastore.errors import MetastoreError, NoSuchObjectError
 from interbed.catalog.metastore.filters.tree import filter_of_values
-from interbed.catalog.metastore.model import Column, Partition, Table
+from interbed.catalog.metastore.model import Column, MetastorePartition, MetastoreTable
 from interbed.catalog.metastore.moves import Mover
 from interbed.catalog.metastore.names import shortened
 from interbed.catalog.metastore.partition_names import escaped, partition_name
@@ -56,7 +56,9 @@ def exchange_partitions(
     return target.value, moved
 
 
-def _both(transaction: Transaction, source: TableKey, target: TableKey) -> tuple[Stored[Table], Stored[Table]]:
+def _both(
+    transaction: Transaction, source: TableKey, target: TableKey
+) -> tuple[Stored[MetastoreTable], Stored[MetastoreTable]]:
     """Both tables, held; always in the same order, so that two exchanges do not wait for one another."""
     found = {}
     for key in sorted({source, target}):
@@ -85,7 +87,7 @@ def _leading_values(keys: Sequence[Column], spec: Mapping[str, str]) -> list[str
     return values
 
 
-def _relocated(partition: Partition, name: str, source: str, target: str) -> Partition:
+def _relocated(partition: MetastorePartition, name: str, source: str, target: str) -> MetastorePartition:
     if partition.storage is None:
         return partition
     if not files.same_location(partition.storage.location, child(source, name)):
@@ -96,7 +98,7 @@ def _relocated(partition: Partition, name: str, source: str, target: str) -> Par
     return dataclasses.replace(partition, storage=dataclasses.replace(partition.storage, location=child(target, name)))
 
 
-def _columns(table: Table) -> Sequence[Column]:
+def _columns(table: MetastoreTable) -> Sequence[Column]:
     return table.storage.columns if table.storage is not None else ()
 
 

@@ -9,7 +9,7 @@ from interbed.catalog.metastore.errors import InvalidPartitionError, MetastoreEr
 from interbed.catalog.metastore.filters.expression import parse_filter
 from interbed.catalog.metastore.filters.partition_expression import parse_expression
 from interbed.catalog.metastore.filters.tree import EVERYTHING, filter_of_values
-from interbed.catalog.metastore.model import Column, Partition, Table
+from interbed.catalog.metastore.model import Column, MetastorePartition, MetastoreTable
 from interbed.catalog.metastore.names import normalized, shortened
 from interbed.catalog.metastore.partition_names import parsed_name, partition_name, values_of_name
 from interbed.catalog.metastore.store import Store, Stored, Transaction
@@ -18,7 +18,7 @@ from interbed.catalog.metastore.tables.rules import table_not_found
 TableKey = tuple[str, str, str]
 """Catalog, database and table, as a client wrote them."""
 
-Found = tuple[Table, Sequence[Partition]]
+Found = tuple[MetastoreTable, Sequence[MetastorePartition]]
 """A table and some of its partitions. A long list is made as it is gone through, once."""
 
 
@@ -28,19 +28,19 @@ class PartitionReads:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def get(self, key: TableKey, values: Sequence[str]) -> tuple[Table, Partition]:
+    def get(self, key: TableKey, values: Sequence[str]) -> tuple[MetastoreTable, MetastorePartition]:
         """The partition with these values. NoSuchObjectError; InvalidPartitionError for a wrong number of values."""
 
-        def work(transaction: Transaction) -> tuple[Table, Partition]:
+        def work(transaction: Transaction) -> tuple[MetastoreTable, MetastorePartition]:
             table = find_table(transaction, key)
             return table.value, find_partition(transaction, table, values).value
 
         return self._store.read(work)
 
-    def get_by_name(self, key: TableKey, name: str) -> tuple[Table, Partition]:
+    def get_by_name(self, key: TableKey, name: str) -> tuple[MetastoreTable, MetastorePartition]:
         """The partition of this name. NoSuchObjectError."""
 
-        def work(transaction: Transaction) -> tuple[Table, Partition]:
+        def work(transaction: Transaction) -> tuple[MetastoreTable, MetastorePartition]:
             table = find_table(transaction, key)
             values = values_in_name(table.value.partition_keys, name)
             return table.value, find_partition(transaction, table, values).value
@@ -182,7 +182,7 @@ class PartitionReads:
         return self._store.read(work)
 
 
-def find_table(transaction: Transaction, key: TableKey, *, for_update: bool = False) -> Stored[Table]:
+def find_table(transaction: Transaction, key: TableKey, *, for_update: bool = False) -> Stored[MetastoreTable]:
     """The table of a key. NoSuchObjectError."""
     catalog, database, name = key
     found = transaction.tables.find(catalog, normalized(database), normalized(name), for_update=for_update)
@@ -191,7 +191,9 @@ def find_table(transaction: Transaction, key: TableKey, *, for_update: bool = Fa
     return found
 
 
-def find_partition(transaction: Transaction, table: Stored[Table], values: Sequence[str]) -> Stored[Partition]:
+def find_partition(
+    transaction: Transaction, table: Stored[MetastoreTable], values: Sequence[str]
+) -> Stored[MetastorePartition]:
     """The partition with these values. NoSuchObjectError, InvalidPartitionError."""
     name = partition_name(table.value.partition_keys, values)
     stored = None if "\0" in name else transaction.partitions.find(table.id, name)
@@ -223,7 +225,7 @@ def canonical_names(keys: Sequence[Column], names: Sequence[str]) -> list[str]:
     return [name for name in canonical if "\0" not in name]
 
 
-def name_of_spec(table: Table, spec: dict[str, str]) -> str:
+def name_of_spec(table: MetastoreTable, spec: dict[str, str]) -> str:
     """The name of the partition with these values by key. InvalidPartitionError with Hive's text."""
     if len(spec) != len(table.partition_keys):
         raise InvalidPartitionError(

@@ -9,7 +9,13 @@ from interbed.catalog.metastore import warehouse as files
 from interbed.catalog.metastore.column_statistics import emptied, statistics_to_keep
 from interbed.catalog.metastore.constraints import forget_columns
 from interbed.catalog.metastore.errors import InvalidObjectError, InvalidOperationError, MetastoreError
-from interbed.catalog.metastore.model import PARAMETER_DDL_TIME, Column, Database, StorageDescriptor, Table
+from interbed.catalog.metastore.model import (
+    PARAMETER_DDL_TIME,
+    Column,
+    MetastoreDatabase,
+    MetastoreTable,
+    StorageDescriptor,
+)
 from interbed.catalog.metastore.moves import Mover, carry_out
 from interbed.catalog.metastore.names import is_valid_table_name, normalized, shortened
 from interbed.catalog.metastore.store import Store, Stored, Transaction
@@ -25,7 +31,7 @@ from interbed.catalog.metastore.tables.rules import (
 from interbed.catalog.metastore.warehouse import Warehouse
 
 
-class TableChanges:
+class TableAlterations:
     """Alter, rename and truncate."""
 
     def __init__(self, store: Store, warehouse: Warehouse, *, clock: Callable[[], float] = time.time) -> None:
@@ -34,7 +40,7 @@ class TableChanges:
         self._clock = clock
 
     def alter(
-        self, catalog: str, database: str, name: str, changed: Table, context: Mapping[str, str] | None = None
+        self, catalog: str, database: str, name: str, changed: MetastoreTable, context: Mapping[str, str] | None = None
     ) -> None:
         """Store the table anew; with another name or database it is renamed, and a managed table's default directory
         with it. Changed columns go to its partitions if the context says CASCADE.
@@ -97,7 +103,9 @@ class TableChanges:
 
         self._store.write(work)
 
-    def _replace(self, transaction: Transaction, stored: Stored[Table], changed: Table, mover: Mover) -> Table:
+    def _replace(
+        self, transaction: Transaction, stored: Stored[MetastoreTable], changed: MetastoreTable, mover: Mover
+    ) -> MetastoreTable:
         old = stored.value
         renamed = (old.database, old.name) != (changed.database, changed.name)
         new = self._completed(old, changed, renamed)
@@ -117,7 +125,7 @@ class TableChanges:
             raise _taken(new)
         return new
 
-    def _completed(self, old: Table, changed: Table, renamed: bool) -> Table:
+    def _completed(self, old: MetastoreTable, changed: MetastoreTable, renamed: bool) -> MetastoreTable:
         storage = changed.storage if changed.storage is not None else old.storage
         if storage is not None:
             location = self._warehouse.qualified(storage.location) if storage.location else old.location
@@ -133,7 +141,7 @@ class TableChanges:
             create_time=old.create_time,
         )
 
-    def _moves_with_name(self, old: Table, new: Table, database: Database) -> bool:
+    def _moves_with_name(self, old: MetastoreTable, new: MetastoreTable, database: MetastoreDatabase) -> bool:
         return (
             not old.is_view
             and not old.is_external
@@ -142,8 +150,13 @@ class TableChanges:
         )
 
     def _moved(
-        self, transaction: Transaction, stored: Stored[Table], new: Table, database: Database, mover: Mover
-    ) -> Table:
+        self,
+        transaction: Transaction,
+        stored: Stored[MetastoreTable],
+        new: MetastoreTable,
+        database: MetastoreDatabase,
+        mover: Mover,
+    ) -> MetastoreTable:
         assert stored.value.location is not None
         assert new.storage is not None
         old_location = stored.value.location
@@ -152,18 +165,18 @@ class TableChanges:
         transaction.partitions.move_location(stored.id, old_location, new_location)
         return dataclasses.replace(new, storage=dataclasses.replace(new.storage, location=new_location))
 
-    def _database_id(self, transaction: Transaction, table: Table) -> int:
+    def _database_id(self, transaction: Transaction, table: MetastoreTable) -> int:
         found = transaction.databases.find(table.catalog, table.database, for_child=True)
         if found is None:
             raise MetastoreError(f"The database {table.database} does not exist")
         return found.id
 
 
-def _taken(new: Table) -> InvalidOperationError:
+def _taken(new: MetastoreTable) -> InvalidOperationError:
     return InvalidOperationError(f"new table {new.database}.{new.name} already exists")
 
 
-def _check(changed: Table) -> None:
+def _check(changed: MetastoreTable) -> None:
     if not is_valid_table_name(changed.name):
         raise InvalidOperationError(f"{shortened(changed.name)} is not a valid object name")
     try:
@@ -172,5 +185,5 @@ def _check(changed: Table) -> None:
         raise InvalidOperationError(str(error)) from error
 
 
-def _columns(table: Table) -> tuple[Column, ...]:
+def _columns(table: MetastoreTable) -> tuple[Column, ...]:
     return (table.storage or StorageDescriptor()).columns

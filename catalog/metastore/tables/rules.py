@@ -9,7 +9,7 @@ from interbed.catalog.metastore.model import (
     PARAMETER_EXTERNAL,
     PARAMETER_EXTERNAL_PURGE,
     Column,
-    Table,
+    MetastoreTable,
 )
 from interbed.catalog.metastore.names import is_valid_table_name, shortened
 
@@ -20,14 +20,14 @@ CASCADE = "CASCADE"
 """The environment context's key by which changed columns go to the partitions, too."""
 
 
-def check_table(table: Table) -> None:
+def check_table(table: MetastoreTable) -> None:
     """InvalidObjectError if the table's name or columns cannot be stored."""
     if not is_valid_table_name(table.name):
         raise InvalidObjectError(f"{shortened(table.name)} is not a valid object name")
     check_columns(table)
 
 
-def check_columns(table: Table) -> None:
+def check_columns(table: MetastoreTable) -> None:
     """InvalidObjectError if a column has no name or type, or two columns or keys have the same name."""
     columns = (table.storage.columns if table.storage is not None else ()) + table.partition_keys
     seen: set[str] = set()
@@ -41,7 +41,7 @@ def check_columns(table: Table) -> None:
         seen.add(column.name.lower())
 
 
-def check_expected_parameter(table: Table, changed: Table, context: Mapping[str, str]) -> None:
+def check_expected_parameter(table: MetastoreTable, changed: MetastoreTable, context: Mapping[str, str]) -> None:
     """The compare of compare-and-swap, which must also set a new value: MetastoreError otherwise. The text, with its
     slip, is Hive's: clients match on it.
     """
@@ -72,13 +72,13 @@ def same_keys(left: Sequence[Column], right: Sequence[Column]) -> bool:
     return [(key.name.lower(), key.type) for key in left] == [(key.name.lower(), key.type) for key in right]
 
 
-def owns_data(table: Table) -> bool:
+def owns_data(table: MetastoreTable) -> bool:
     """Whether dropping the table with its data deletes files."""
     purges = table.parameters.get(PARAMETER_EXTERNAL_PURGE, "").upper() == "TRUE"
     return not table.is_view and (not table.is_external or purges)
 
 
-def data_locations(table: Table, partition_locations: Iterable[str]) -> list[str]:
+def data_locations(table: MetastoreTable, partition_locations: Iterable[str]) -> list[str]:
     """The directories to delete with the table: its own, and those of partitions that lie elsewhere."""
     if table.location is None or not owns_data(table):
         return []

@@ -19,14 +19,14 @@ from interbed.catalog.metastore.errors import (
 from interbed.catalog.metastore.model import (
     PARAMETER_DDL_TIME,
     Constraint,
-    Database,
+    MetastoreDatabase,
+    MetastoreTable,
     StorageDescriptor,
-    Table,
     TableMeta,
 )
 from interbed.catalog.metastore.names import matching, normalized, shortened
 from interbed.catalog.metastore.store import Store, Stored, Transaction
-from interbed.catalog.metastore.tables.alter import TableChanges
+from interbed.catalog.metastore.tables.alter import TableAlterations
 from interbed.catalog.metastore.tables.rules import (
     EXPECTED_PARAMETER_KEY,
     EXPECTED_PARAMETER_VALUE,
@@ -50,13 +50,13 @@ __all__ = [
 logger = logging.getLogger(__name__)
 
 
-class TableService(TableChanges):
+class TableService(TableAlterations):
     """The calls about tables and views."""
 
     def __init__(self, store: Store, warehouse: Warehouse, *, clock: Callable[[], float] = time.time) -> None:
         super().__init__(store, warehouse, clock=clock)
 
-    def create(self, table: Table, constraints: Sequence[Constraint] = ()) -> Table:
+    def create(self, table: MetastoreTable, constraints: Sequence[Constraint] = ()) -> MetastoreTable:
         """Create a table, and its directory unless it is a view, with its constraints. Returns it as stored.
 
         InvalidObjectError for a bad name, bad columns, bad constraints or an unknown database, AlreadyExistsError,
@@ -64,7 +64,7 @@ class TableService(TableChanges):
         """
         check_table(table)
 
-        def prepare(transaction: Transaction) -> Table:
+        def prepare(transaction: Transaction) -> MetastoreTable:
             # A place of its own may need directories above it, which must not stay behind when the table exists.
             if table.location and transaction.tables.find(table.catalog, table.database, table.name) is not None:
                 raise _already_exists(table)
@@ -82,12 +82,12 @@ class TableService(TableChanges):
             raise
         return complete
 
-    def translated(self, table: Table) -> Table:
+    def translated(self, table: MetastoreTable) -> MetastoreTable:
         """The table as `create` would store it, without storing it. InvalidObjectError as there."""
         check_table(table)
         return self._store.read(lambda transaction: self._prepared(transaction, table))
 
-    def get(self, catalog: str, database: str, name: str) -> Table:
+    def get(self, catalog: str, database: str, name: str) -> MetastoreTable:
         """The table; NoSuchObjectError if there is none of that name."""
         key = (catalog, normalized(database), normalized(name))
         found = self._store.read(lambda transaction: transaction.tables.find(*key))
@@ -95,22 +95,22 @@ class TableService(TableChanges):
             raise table_not_found(database, name)
         return found.value
 
-    def select(self, catalog: str, database: str, names: Sequence[str]) -> list[Table]:
+    def select(self, catalog: str, database: str, names: Sequence[str]) -> list[MetastoreTable]:
         """The tables of these names that exist, ordered by name. UnknownDatabaseError if any names are given."""
         if not names:
             return []
         keys = [normalized(name) for name in names]
 
-        def work(transaction: Transaction) -> list[Table]:
+        def work(transaction: Transaction) -> list[MetastoreTable]:
             _check_database(transaction, catalog, database)
             return transaction.tables.select(catalog, normalized(database), keys)
 
         return self._store.read(work)
 
-    def matching(self, catalog: str, database: str, pattern: str | None) -> list[Table]:
+    def matching(self, catalog: str, database: str, pattern: str | None) -> list[MetastoreTable]:
         """The tables whose names a pattern selects, ordered by name. UnknownDatabaseError."""
 
-        def work(transaction: Transaction) -> list[Table]:
+        def work(transaction: Transaction) -> list[MetastoreTable]:
             _check_database(transaction, catalog, database)
             names = matching(transaction.tables.names(catalog, normalized(database)), pattern)
             return transaction.tables.select(catalog, normalized(database), names)
@@ -155,13 +155,13 @@ class TableService(TableChanges):
             if meta.database in databases and meta.name in names and (not types or meta.table_type in types)
         ]
 
-    def drop(self, catalog: str, database: str, name: str, *, delete_data: bool) -> Table:
+    def drop(self, catalog: str, database: str, name: str, *, delete_data: bool) -> MetastoreTable:
         """Drop a table; the data of a managed one too if `delete_data`. NoSuchObjectError. Returns the table that
         was.
         """
         key = (catalog, normalized(database), normalized(name))
 
-        def work(transaction: Transaction) -> tuple[Table, list[str], str | None]:
+        def work(transaction: Transaction) -> tuple[MetastoreTable, list[str], str | None]:
             stored = transaction.tables.find(*key, for_update=True)
             if stored is None:
                 raise table_not_found(database, name)
@@ -184,7 +184,7 @@ class TableService(TableChanges):
                     files.delete_directory(location)
         return table
 
-    def _prepared(self, transaction: Transaction, table: Table) -> Table:
+    def _prepared(self, transaction: Transaction, table: MetastoreTable) -> MetastoreTable:
         """The table as it is stored: with its type, times and, unless it is a view, a location."""
         database = _database_for(transaction, table).value
         now = int(self._clock())
@@ -208,7 +208,7 @@ class TableService(TableChanges):
             create_time=now,
         )
 
-    def _add(self, transaction: Transaction, table: Table, constraints: Sequence[Constraint]) -> None:
+    def _add(self, transaction: Transaction, table: MetastoreTable, constraints: Sequence[Constraint]) -> None:
         database = _database_for(transaction, table)
         if transaction.tables.add(database.id, table) is None:
             raise _already_exists(table)
@@ -219,11 +219,11 @@ class TableService(TableChanges):
         transaction.events.append(events.create_table(table), *added)
 
 
-def _already_exists(table: Table) -> AlreadyExistsError:
+def _already_exists(table: MetastoreTable) -> AlreadyExistsError:
     return AlreadyExistsError(f"Table {table.name} already exists")
 
 
-def _database_for(transaction: Transaction, table: Table) -> Stored[Database]:
+def _database_for(transaction: Transaction, table: MetastoreTable) -> Stored[MetastoreDatabase]:
     found = transaction.databases.find(table.catalog, table.database, for_child=True)
     if found is None:
         # Hive answers this one with InvalidObjectException, whatever the object.

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from interbed.catalog.metastore.errors import InvalidOperationError, UnknownDatabaseError
-from interbed.catalog.metastore.model import ConstraintKind, Table
+from interbed.catalog.metastore.model import ConstraintKind, MetastoreTable
 from interbed.catalog.metastore.service import Metastore
 from interbed.catalog.metastore.tables.rules import CASCADE, EXPECTED_PARAMETER_KEY, EXPECTED_PARAMETER_VALUE
 from interbed.catalog.server.structs import convert
@@ -190,12 +190,12 @@ class TableHandler:
         catalog, database = split_catalog(dbname)
         self._tables.drop(catalog, database or "", name, delete_data=bool(delete_data))
 
-    def _selected(self, catalog: str, database: str | None, names: list[str] | None) -> list[Table]:
+    def _selected(self, catalog: str, database: str | None, names: list[str] | None) -> list[MetastoreTable]:
         if names is None:
             raise InvalidOperationError(f"{database} cannot find null tables")
         return self._tables.select(catalog, _named_database(database), names)
 
-    def _found(self, dbname: str, name: str, catalog_field: str | None = None) -> Table:
+    def _found(self, dbname: str, name: str, catalog_field: str | None = None) -> MetastoreTable:
         catalog, database = split_catalog(dbname, catalog_field)
         return self._tables.get(catalog, database or "", name)
 
@@ -207,7 +207,7 @@ def _named_database(database: str | None) -> str:
     return database
 
 
-def _extended_info(table: Table, requested: int) -> Any:
+def _extended_info(table: MetastoreTable, requested: int) -> Any:
     """An ExtendedTableInfo structure with the fields that some bits ask for."""
     return ttypes.ExtendedTableInfo(
         tblName=table.name,
@@ -217,7 +217,7 @@ def _extended_info(table: Table, requested: int) -> Any:
     )
 
 
-def _columns(table: Table) -> tuple[Any, ...]:
+def _columns(table: MetastoreTable) -> tuple[Any, ...]:
     return () if table.storage is None else table.storage.columns
 
 

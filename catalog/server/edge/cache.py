@@ -17,7 +17,7 @@ from typing import Any
 from interbed.catalog.metastore.events import EventType
 from interbed.catalog.metastore.model import DEFAULT_CATALOG
 from interbed.catalog.metastore.names import normalized
-from interbed.catalog.repository.generation import Changes, Touch
+from interbed.catalog.repository.generation import GenerationChanges, Touch
 from interbed.catalog.server.edge.dispatch import Answer
 from interbed.catalog.server.structs.convert import split_catalog
 
@@ -135,7 +135,7 @@ class AnswerCache:
             self._bytes += entry.size
         return True
 
-    def apply(self, changes: Changes) -> None:
+    def apply(self, changes: GenerationChanges) -> None:
         """Come to a generation, dropping what was touched on the way."""
         if changes.generation == self.generation:
             return

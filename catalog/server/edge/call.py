@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 
-class Outcome(StrEnum):
+class CallOutcome(StrEnum):
     """How a call ended."""
 
     OK = "ok"
@@ -20,7 +20,7 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Session:
+class ClientSession:
     """A connection: who is on the other side. `user` is what set_ugi said, None before; nobody has checked it.
     `certificate` is the subject of the client's TLS certificate, which was checked.
     """
@@ -36,9 +36,9 @@ class Call:
 
     request_id: str
     method: str
-    session: Session
+    session: ClientSession
     seconds: float
-    outcome: Outcome
+    outcome: CallOutcome
     error: str | None = None
     arguments: Any = None
 
@@ -61,7 +61,7 @@ current_request: ContextVar[str | None] = ContextVar("current_request", default=
 current_method: ContextVar[str | None] = ContextVar("current_method", default=None)
 """The method that this thread serves, for log records."""
 
-current_session: ContextVar[Session | None] = ContextVar("current_session", default=None)
+current_session: ContextVar[ClientSession | None] = ContextVar("current_session", default=None)
 """The session that this thread serves, for log records. A thread serves one connection: it is set at its beginning
 and by set_ugi.
 """

@@ -23,8 +23,8 @@ from interbed.catalog.metastore.errors import MetastoreError, NoSuchObjectError,
 from interbed.catalog.server.edge.call import (
     Call,
     CallObserver,
-    Outcome,
-    Session,
+    CallOutcome,
+    ClientSession,
     current_method,
     current_request,
     current_session,
@@ -82,12 +82,12 @@ class Answer:
     """What came of a message. The bytes of the reply are `before`, the sequence id, `after`; none if it is oneway."""
 
     method: str
-    outcome: Outcome
+    outcome: CallOutcome
     arguments: Any
     before: bytes
     sequence: bytes
     after: bytes
-    session: Session
+    session: ClientSession
     """The session as it is from now on: set_ugi changes it."""
     lasting: bool = False
     """Whether the same call has the same answer until metadata changes: a database that is down will be up again."""
@@ -125,7 +125,9 @@ class Dispatcher:
         """An id for a request, as it stands in logs."""
         return f"{self._process}-{next(self._numbers)}"
 
-    def told(self, method: str, session: Session, started: float, outcome: Outcome, *, arguments: Any = None) -> None:
+    def told(
+        self, method: str, session: ClientSession, started: float, outcome: CallOutcome, *, arguments: Any = None
+    ) -> None:
         """Tell the observers of a call that began at this time of the monotonic clock and was answered elsewhere."""
         if self._observers:
             self._tell(self.next_request_id(), method, session, started, outcome, None, arguments)
@@ -155,7 +157,7 @@ class Dispatcher:
         protocol.readMessageEnd()
         return Request(codec=codec, name=name, kind=kind, sequence=sequence, method=method, arguments=arguments)
 
-    def call(self, request: Request, session: Session) -> Answer:
+    def call(self, request: Request, session: ClientSession) -> Answer:
         """Call the method and return what to answer. Does not raise."""
         started = time.monotonic()
         request_id = self.next_request_id()
@@ -177,9 +179,11 @@ class Dispatcher:
                 variable.reset(token)
         return answer
 
-    def _called(self, codec: Codec, method: _Method, arguments: Any, session: Session) -> tuple[Answer, str | None]:
+    def _called(
+        self, codec: Codec, method: _Method, arguments: Any, session: ClientSession
+    ) -> tuple[Answer, str | None]:
         name = method.name
-        outcome, kind, lasting = Outcome.OK, TMessageType.REPLY, True
+        outcome, kind, lasting = CallOutcome.OK, TMessageType.REPLY, True
         error = None
         try:
             value = method.call(*[getattr(arguments, field) for field in method.argument_names])
@@ -197,16 +201,16 @@ class Dispatcher:
             lasting = isinstance(refusal, NoSuchObjectError | UnknownDatabaseError)
             declared = declared_exception(refusal, method.exceptions)
             if declared is None or method.result is None:
-                outcome, kind = Outcome.FAILED, TMessageType.EXCEPTION
+                outcome, kind = CallOutcome.FAILED, TMessageType.EXCEPTION
                 body = _application_error(codec, TApplicationException.INTERNAL_ERROR, f"{name}: {error}")
             else:
-                outcome = Outcome.REFUSED
+                outcome = CallOutcome.REFUSED
                 result = method.result()
                 setattr(result, *declared)
                 body = codec.encode(result)
         except Exception as failure:
             # The one place where everything is caught: a request must get an answer, and the server must go on.
-            outcome, kind, lasting = Outcome.FAILED, TMessageType.EXCEPTION, False
+            outcome, kind, lasting = CallOutcome.FAILED, TMessageType.EXCEPTION, False
             missing = method.missing_structure(arguments) if isinstance(failure, AttributeError) else None
             if missing is not None:
                 error = f"{name} needs its argument {missing}, which the request does not have"
@@ -219,7 +223,7 @@ class Dispatcher:
         answer.lasting = lasting
         return answer, error
 
-    def _refused(self, request: Request, session: Session) -> Answer:
+    def _refused(self, request: Request, session: ClientSession) -> Answer:
         name, codec = request.name, request.codec
         with self._guard:
             first = name not in self.unknown and len(self.unknown) < UNKNOWN_NAMES_MAX
@@ -229,15 +233,15 @@ class Dispatcher:
             logger.warning("a client called %.100s, which is not served", name)
         message = f"Invalid method name: '{name:.100}'"
         body = _application_error(codec, TApplicationException.UNKNOWN_METHOD, message)
-        return _answer(codec, name, TMessageType.EXCEPTION, Outcome.UNKNOWN, None, body, session)
+        return _answer(codec, name, TMessageType.EXCEPTION, CallOutcome.UNKNOWN, None, body, session)
 
     def _tell(
         self,
         request_id: str,
         method: str,
-        session: Session,
+        session: ClientSession,
         started: float,
-        outcome: Outcome,
+        outcome: CallOutcome,
         error: str | None,
         arguments: Any,
     ) -> None:
@@ -261,7 +265,7 @@ def _set(*values: tuple[ContextVar[Any], Any]) -> list[tuple[ContextVar[Any], An
 
 
 def _answer(
-    codec: Codec, name: str, kind: int, outcome: Outcome, arguments: Any, body: bytes, session: Session
+    codec: Codec, name: str, kind: int, outcome: CallOutcome, arguments: Any, body: bytes, session: ClientSession
 ) -> Answer:
     before, between = codec.header(name, kind)
     return Answer(

@@ -18,7 +18,7 @@ from functools import partial
 
 from interbed.catalog.repository.generation import Generations
 from interbed.catalog.server.edge.cache import AnswerCache
-from interbed.catalog.server.edge.call import Session
+from interbed.catalog.server.edge.call import ClientSession
 from interbed.catalog.server.edge.codec import Codec, IncompleteMessageError, MemorySource
 from interbed.catalog.server.edge.dispatch import Dispatcher
 from interbed.catalog.server.edge.pool import ThreadPool
@@ -28,7 +28,7 @@ from interbed.catalog.server.edge.transport import (
     BAD_INPUT,
     MESSAGE_SECONDS_MAX,
     READ_BYTES,
-    Connection,
+    ClientConnection,
     Framing,
     SocketSource,
     prepare,
@@ -83,7 +83,7 @@ class Loop:
         self._selector = selectors.DefaultSelector()
         self._stopping = threading.Event()
         self._guard = threading.Lock()
-        self._connections: set[Connection] = set()
+        self._connections: set[ClientConnection] = set()
         self._is_full = False
         self._tasks: deque[Callable[[], None]] = deque()
         # Written to, so that the loop wakes up at once.
@@ -153,7 +153,7 @@ class Loop:
             connected.close()
             self._on_closed()
             return
-        connection = Connection(connected, service.framing(), service.codec, Session(peer=peer))
+        connection = ClientConnection(connected, service.framing(), service.codec, ClientSession(peer=peer))
         if service.tls is not None:
             connection.handshake_until = time.monotonic() + HANDSHAKE_SECONDS_MAX
         with self._guard:
@@ -163,14 +163,14 @@ class Loop:
     def _turn(self, timeout: float) -> None:
         for key, _ in self._selector.select(timeout):
             try:
-                if type(key.data) is Connection:
+                if type(key.data) is ClientConnection:
                     self._readable(key.data)
                 else:
                     key.data()
             except Exception:
                 # One connection's trouble must not be all others'.
                 logger.exception("an error of the server")
-                if type(key.data) is Connection:
+                if type(key.data) is ClientConnection:
                     self._drop(key.data)
         if self._recall is not None:
             self._recall.ask()
@@ -230,7 +230,7 @@ class Loop:
                 return
             self.add(connected, service)
 
-    def _closed(self, connection: Connection) -> None:
+    def _closed(self, connection: ClientConnection) -> None:
         """Forget a connection that is not watched; from any thread."""
         connection.link.close()
         with self._guard:
@@ -246,15 +246,15 @@ class Loop:
 
     # Requests
 
-    def _watch(self, connection: Connection) -> None:
+    def _watch(self, connection: ClientConnection) -> None:
         self._selector.register(connection.link, selectors.EVENT_READ, connection)
         connection.watched = True
 
-    def _unwatch(self, connection: Connection) -> None:
+    def _unwatch(self, connection: ClientConnection) -> None:
         self._selector.unregister(connection.link)
         connection.watched = False
 
-    def _readable(self, connection: Connection) -> None:
+    def _readable(self, connection: ClientConnection) -> None:
         if connection.handshake_until is not None:
             self._unwatch(connection)
             self._pool.submit(partial(self._shake_hands, connection))
@@ -287,18 +287,18 @@ class Loop:
                 return
         self._hand_over(connection, data, message, key)
 
-    def _hand_over(self, connection: Connection, data: bytes, message: bytes, key: bytes | None) -> None:
+    def _hand_over(self, connection: ClientConnection, data: bytes, message: bytes, key: bytes | None) -> None:
         if connection.watched:
             self._unwatch(connection)
         connection.busy = True
         self._pool.submit(partial(self._serve_message, connection, data, message, key))
 
-    def _give_back(self, connection: Connection) -> None:
+    def _give_back(self, connection: ClientConnection) -> None:
         """Let the loop wait for the connection's next request; from any thread."""
         connection.busy = False
         self.call_soon(partial(self._take_back, connection))
 
-    def _take_back(self, connection: Connection) -> None:
+    def _take_back(self, connection: ClientConnection) -> None:
         if self._stopping.is_set():
             self._closed(connection)
             return
@@ -306,7 +306,7 @@ class Loop:
         if type(connection.link) is ssl.SSLSocket and connection.link.pending():
             self._readable(connection)
 
-    def _serve_message(self, connection: Connection, data: bytes, message: bytes, key: bytes | None) -> None:
+    def _serve_message(self, connection: ClientConnection, data: bytes, message: bytes, key: bytes | None) -> None:
         """Serve what is probably one whole message; a job of the pool."""
         cache = None if self._recall is None else self._recall.cache
         generation = -1 if cache is None else cache.generation
@@ -335,7 +335,7 @@ class Loop:
             else:
                 self._give_back(connection)
 
-    def _start_conversation(self, connection: Connection, unsent: bytes, data: bytes) -> None:
+    def _start_conversation(self, connection: ClientConnection, unsent: bytes, data: bytes) -> None:
         threading.Thread(
             target=self._converse,
             args=(connection, unsent, data),
@@ -343,7 +343,7 @@ class Loop:
             daemon=True,
         ).start()
 
-    def _converse(self, connection: Connection, unsent: bytes, data: bytes) -> None:
+    def _converse(self, connection: ClientConnection, unsent: bytes, data: bytes) -> None:
         """Serve a connection by waiting for it, until nothing of it is under way; on a thread of its own."""
         try:
             connection.link.settimeout(self._message_seconds)
@@ -371,7 +371,7 @@ class Loop:
             else:
                 self._give_back(connection)
 
-    def _hang_up(self, connection: Connection, error: Exception) -> None:
+    def _hang_up(self, connection: ClientConnection, error: Exception) -> None:
         logger.info("connection from %s ended: %s", connection.session.peer, str(error) or type(error).__name__)
         connection.busy = False
         last_words = connection.framing.refusal(error)
@@ -379,7 +379,7 @@ class Loop:
             say_goodbye(connection.link, last_words)
         self._closed(connection)
 
-    def _shake_hands(self, connection: Connection) -> None:
+    def _shake_hands(self, connection: ClientConnection) -> None:
         """One step of a TLS handshake; a job of the pool."""
         try:
             is_done = step(connection.link)
@@ -418,11 +418,11 @@ class Loop:
         if not connection.watched:
             self._take_back(connection)
 
-    def _park(self, connection: Connection) -> None:
+    def _park(self, connection: ClientConnection) -> None:
         if connection.watched:
             self._unwatch(connection)
 
-    def _drop(self, connection: Connection) -> None:
+    def _drop(self, connection: ClientConnection) -> None:
         self._park(connection)
         self._closed(connection)
 
@@ -458,7 +458,7 @@ class Loop:
         self._wake_writer.close()
 
 
-def _session_of(connection: Connection) -> Session:
+def _session_of(connection: ClientConnection) -> ClientSession:
     """The connection's session, with the user that came with the message, if that carries one."""
     user = connection.framing.user
     if user is not None and user != connection.session.user:

@@ -13,7 +13,7 @@ from functools import partial
 from interbed.catalog.repository.generation import GenerationError, Generations
 from interbed.catalog.server.edge.cache import AnswerCache, Entry
 from interbed.catalog.server.edge.pool import ThreadPool
-from interbed.catalog.server.edge.transport import Connection
+from interbed.catalog.server.edge.transport import ClientConnection
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ class Hit:
 
     __slots__ = ("connection", "entry", "message", "sequence", "started")
 
-    def __init__(self, connection: Connection, message: bytes, entry: Entry, sequence: bytes) -> None:
+    def __init__(self, connection: ClientConnection, message: bytes, entry: Entry, sequence: bytes) -> None:
         self.connection = connection
         self.message = message
         self.entry = entry
@@ -54,7 +54,7 @@ class Recall:
         pool: ThreadPool,
         call_soon: Callable[[Callable[[], None]], None],
         give_back: Callable[[Hit], None],
-        park: Callable[[Connection], None],
+        park: Callable[[ClientConnection], None],
     ) -> None:
         self.cache = cache
         self._open_generations = open_generations
@@ -71,7 +71,7 @@ class Recall:
         self._waiting: list[Hit] = []
         self._next: list[Hit] = []
 
-    def find(self, connection: Connection, message: bytes) -> tuple[bytes | None, bool]:
+    def find(self, connection: ClientConnection, message: bytes) -> tuple[bytes | None, bool]:
         """The key under which an answer to the message may be kept, and whether there is one: then the hit comes back
         after the next `ask`.
         """

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 from thrift.Thrift import TException
 from thrift.transport.TTransport import CReadableTransport, TTransportBase, TTransportException
 
-from interbed.catalog.server.edge.call import Session
+from interbed.catalog.server.edge.call import ClientSession
 from interbed.catalog.server.edge.codec import MESSAGE_BYTES_MAX, Codec, IncompleteMessageError, MemorySource
 
 CONNECTIONS_MAX = 2000
@@ -220,12 +220,12 @@ class FramedFraming:
         return b""
 
 
-class Connection:
+class ClientConnection:
     """A client's connection and what the server knows of it."""
 
     __slots__ = ("busy", "codec", "framing", "handshake_until", "link", "session", "watched")
 
-    def __init__(self, connected: socket.socket, framing: Framing, codec: Codec, session: Session) -> None:
+    def __init__(self, connected: socket.socket, framing: Framing, codec: Codec, session: ClientSession) -> None:
         self.link = connected
         self.framing = framing
         self.codec = codec

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from interbed.catalog.server.edge.call import Call, Outcome
+from interbed.catalog.server.edge.call import Call, CallOutcome
 from interbed.catalog.server.operate.logs import call_fields, shortened
 from interbed.catalog.server.structs.convert import split_catalog
 
@@ -84,7 +84,7 @@ class AuditLog:
 
     def observed(self, call: Call) -> None:
         """Look at a call."""
-        if not is_change(call.method) or call.outcome is Outcome.UNKNOWN:
+        if not is_change(call.method) or call.outcome is CallOutcome.UNKNOWN:
             return
         line: dict[str, Any] = {
             "time": datetime.now(UTC).isoformat(timespec="milliseconds"),

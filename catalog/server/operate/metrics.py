@@ -28,7 +28,7 @@ from prometheus_client.multiprocess import MultiProcessCollector, mark_process_d
 from prometheus_client.process_collector import ProcessCollector
 
 import interbed
-from interbed.catalog.server.edge.call import Call, Outcome
+from interbed.catalog.server.edge.call import Call, CallOutcome
 from interbed.catalog.server.operate.logs import shortened
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -118,7 +118,7 @@ class ServerMetrics:
 
     def observed(self, call: Call) -> None:
         """Count a call."""
-        if call.outcome is Outcome.UNKNOWN:
+        if call.outcome is CallOutcome.UNKNOWN:
             self._unknown.labels(self._bounded(call.method)).inc()
             return
         counters = self._of_method.get(call.method)
@@ -127,7 +127,7 @@ class ServerMetrics:
             self._of_method[call.method] = counters
         counters[0].inc()
         counters[1].observe(call.seconds)
-        if call.outcome is not Outcome.OK:
+        if call.outcome is not CallOutcome.OK:
             self._errors.labels(call.method, str(call.outcome)).inc()
 
     def watch(

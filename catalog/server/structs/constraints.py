@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from interbed.catalog.metastore.model import Constraint, ConstraintKind, TableName
+from interbed.catalog.metastore.model import Constraint, ConstraintKind, QualifiedTableName
 from interbed.catalog.metastore.names import normalized
 from interbed.catalog.server.structs.convert import split_catalog
 from interbed.thrift_idl.hive_metastore import ttypes
@@ -107,7 +107,7 @@ def _foreign_key(rows: Sequence[Any]) -> Constraint:
         enabled=bool(first.enable_cstr),
         validated=bool(first.validate_cstr),
         relied=bool(first.rely_cstr),
-        parent=TableName(
+        parent=QualifiedTableName(
             catalog=parent_catalog, database=normalized(parent_database), table=normalized(first.pktable_name)
         ),
         parent_columns=tuple(normalized(row.pkcolumn_name) for row in rows),

@@ -12,15 +12,15 @@ from interbed.catalog.metastore.lock_model import LockComponent, LockLevel, Lock
 from interbed.catalog.metastore.model import (
     DEFAULT_CATALOG,
     MANAGED_TABLE,
-    Catalog,
     Column,
-    Database,
     Function,
-    Partition,
+    MetastoreCatalog,
+    MetastoreDatabase,
+    MetastorePartition,
+    MetastoreTable,
     SerDe,
     Skew,
     StorageDescriptor,
-    Table,
     TableMeta,
 )
 from interbed.catalog.metastore.names import normalized
@@ -42,9 +42,9 @@ def split_catalog(name: str | None, catalog: str | None = None) -> tuple[str, st
     return normalized(catalog) or DEFAULT_CATALOG, name
 
 
-def catalog_from_thrift(thrift: Any) -> Catalog:
+def catalog_from_thrift(thrift: Any) -> MetastoreCatalog:
     """From a Catalog structure."""
-    return Catalog(
+    return MetastoreCatalog(
         name=normalized(thrift.name),
         description=thrift.description,
         location=thrift.locationUri or "",
@@ -53,7 +53,7 @@ def catalog_from_thrift(thrift: Any) -> Catalog:
     )
 
 
-def catalog_to_thrift(catalog: Catalog) -> Any:
+def catalog_to_thrift(catalog: MetastoreCatalog) -> Any:
     """A Catalog structure."""
     return ttypes.Catalog(
         name=catalog.name,
@@ -64,10 +64,10 @@ def catalog_to_thrift(catalog: Catalog) -> Any:
     )
 
 
-def database_from_thrift(thrift: Any) -> Database:
+def database_from_thrift(thrift: Any) -> MetastoreDatabase:
     """From a Database structure."""
     catalog, name = split_catalog(thrift.name, thrift.catalogName)
-    return Database(
+    return MetastoreDatabase(
         catalog=catalog,
         name=_own_name(name),
         description=thrift.description,
@@ -80,10 +80,10 @@ def database_from_thrift(thrift: Any) -> Database:
     )
 
 
-def database_from_request(request: Any) -> Database:
+def database_from_request(request: Any) -> MetastoreDatabase:
     """From a CreateDatabaseRequest, which holds the same fields."""
     catalog, name = split_catalog(request.databaseName, request.catalogName)
-    return Database(
+    return MetastoreDatabase(
         catalog=catalog,
         name=_own_name(name),
         description=request.description,
@@ -96,7 +96,7 @@ def database_from_request(request: Any) -> Database:
     )
 
 
-def database_to_thrift(database: Database) -> Any:
+def database_to_thrift(database: MetastoreDatabase) -> Any:
     """A Database structure."""
     return ttypes.Database(
         name=database.name,
@@ -113,10 +113,10 @@ def database_to_thrift(database: Database) -> Any:
     )
 
 
-def table_from_thrift(thrift: Any, catalog: str | None = None) -> Table:
+def table_from_thrift(thrift: Any, catalog: str | None = None) -> MetastoreTable:
     """From a Table structure; `catalog` is what the request says elsewhere."""
     name_catalog, database = split_catalog(thrift.dbName, thrift.catName or catalog)
-    return Table(
+    return MetastoreTable(
         catalog=name_catalog,
         database=normalized(database),
         name=_own_name(thrift.tableName),
@@ -134,7 +134,7 @@ def table_from_thrift(thrift: Any, catalog: str | None = None) -> Table:
     )
 
 
-def table_to_thrift(table: Table) -> Any:
+def table_to_thrift(table: MetastoreTable) -> Any:
     """A Table structure."""
     return ttypes.Table(
         tableName=table.name,
@@ -222,9 +222,9 @@ def storage_to_thrift(storage: StorageDescriptor) -> Any:
     )
 
 
-def partition_from_thrift(thrift: Any) -> Partition:
+def partition_from_thrift(thrift: Any) -> MetastorePartition:
     """From a Partition structure; its database and table are the request's."""
-    return Partition(
+    return MetastorePartition(
         values=tuple(thrift.values or ()),
         create_time=thrift.createTime or 0,
         last_access_time=thrift.lastAccessTime or 0,
@@ -233,7 +233,7 @@ def partition_from_thrift(thrift: Any) -> Partition:
     )
 
 
-def partition_to_thrift(partition: Partition, table: Table) -> Any:
+def partition_to_thrift(partition: MetastorePartition, table: MetastoreTable) -> Any:
     """A Partition structure."""
     return ttypes.Partition(
         values=list(partition.values),

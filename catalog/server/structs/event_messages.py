@@ -9,7 +9,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from interbed.catalog.metastore.events import EventBody, EventType, NotificationEvent
-from interbed.catalog.metastore.model import Catalog, ConstraintKind, Database, Function, Partition, Table
+from interbed.catalog.metastore.model import (
+    ConstraintKind,
+    Function,
+    MetastoreCatalog,
+    MetastoreDatabase,
+    MetastorePartition,
+    MetastoreTable,
+)
 from interbed.catalog.server.structs import convert
 from interbed.catalog.server.structs.constraints import constraints_to_thrift
 from interbed.catalog.server.structs.object_json import from_names, to_json
@@ -219,7 +226,7 @@ _WRITERS: dict[str, Callable[[NotificationEvent, EventBody], dict[str, Any]]] = 
 }
 
 
-def _named(event: NotificationEvent, table: Table | None) -> dict[str, Any]:
+def _named(event: NotificationEvent, table: MetastoreTable | None) -> dict[str, Any]:
     return {"db": event.database, "table": event.table, "tableType": "" if table is None else table.table_type}
 
 
@@ -227,29 +234,29 @@ def _truncated(body: EventBody) -> str:
     return "true" if body.details.get("truncated") else "false"
 
 
-def _first(partitions: Sequence[Partition]) -> Partition | None:
+def _first(partitions: Sequence[MetastorePartition]) -> MetastorePartition | None:
     return partitions[0] if partitions else None
 
 
-def _key_values(table: Table | None, partition: Partition | None) -> dict[str, str]:
+def _key_values(table: MetastoreTable | None, partition: MetastorePartition | None) -> dict[str, str]:
     if table is None or partition is None:
         return {}
     return {key.name: value for key, value in zip(table.partition_keys, partition.values, strict=False)}
 
 
-def _catalog_json(catalog: Catalog | None) -> str | None:
+def _catalog_json(catalog: MetastoreCatalog | None) -> str | None:
     return None if catalog is None else to_json(convert.catalog_to_thrift(catalog))
 
 
-def _database_json(database: Database | None) -> str | None:
+def _database_json(database: MetastoreDatabase | None) -> str | None:
     return None if database is None else to_json(convert.database_to_thrift(database))
 
 
-def _table_json(table: Table | None) -> str | None:
+def _table_json(table: MetastoreTable | None) -> str | None:
     return None if table is None else to_json(convert.table_to_thrift(table))
 
 
-def _partition_json(partition: Partition | None, table: Table | None) -> str | None:
+def _partition_json(partition: MetastorePartition | None, table: MetastoreTable | None) -> str | None:
     return None if partition is None or table is None else to_json(convert.partition_to_thrift(partition, table))
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from interbed.catalog.metastore.errors import MetastoreError
-from interbed.catalog.metastore.model import Partition, StorageDescriptor, Table
+from interbed.catalog.metastore.model import MetastorePartition, MetastoreTable, StorageDescriptor
 from interbed.catalog.metastore.partitions.reads import Found, TableKey
 from interbed.catalog.metastore.warehouse import child
 from interbed.catalog.server.structs.convert import partition_from_thrift, split_catalog, storage_to_thrift
@@ -35,7 +35,7 @@ class PartitionStructs:
     partitions share (columns, serde) is converted once, for they share it in memory, too.
     """
 
-    def __init__(self, table: Table, request: Any = None) -> None:
+    def __init__(self, table: MetastoreTable, request: Any = None) -> None:
         self._table = table
         self._skips_columns = bool(getattr(request, "skipColumnSchemaForPartition", None))
         included = getattr(request, "includeParamKeyPattern", None)
@@ -46,7 +46,7 @@ class PartitionStructs:
             self._projection = Projection(spec)
         self._last: tuple[StorageDescriptor, Any] | None = None
 
-    def of(self, partition: Partition) -> Any:
+    def of(self, partition: MetastorePartition) -> Any:
         """A Partition structure."""
         structure = ttypes.Partition(
             values=list(partition.values),
@@ -151,9 +151,9 @@ def partition_specs(found: Found, projection: Projection | None = None) -> list[
     return specs
 
 
-def partitions_of_specs(specs: Iterable[Any]) -> list[Partition]:
+def partitions_of_specs(specs: Iterable[Any]) -> list[MetastorePartition]:
     """The partitions of PartitionSpec structures. MetastoreError for one that holds none."""
-    found: list[Partition] = []
+    found: list[MetastorePartition] = []
     for spec in specs:
         if spec.partitionList is not None:
             found.extend(partition_from_thrift(each) for each in spec.partitionList.partitions or ())

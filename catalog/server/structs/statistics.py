@@ -11,7 +11,7 @@ from interbed.catalog.metastore.column_statistics import (
     unscaled_bytes,
 )
 from interbed.catalog.metastore.errors import MetastoreError
-from interbed.catalog.metastore.model import Table
+from interbed.catalog.metastore.model import MetastoreTable
 from interbed.catalog.metastore.names import normalized, shortened
 from interbed.thrift_idl.hive_metastore import ttypes
 
@@ -61,7 +61,9 @@ def statistics_objects(columns: Sequence[ColumnStatistics]) -> list[Any]:
     ]
 
 
-def statistics_struct(table: Table, partition: str | None, columns: Sequence[ColumnStatistics], engine: str) -> Any:
+def statistics_struct(
+    table: MetastoreTable, partition: str | None, columns: Sequence[ColumnStatistics], engine: str
+) -> Any:
     """A ColumnStatistics structure of a table, or of its partition of this name."""
     return ttypes.ColumnStatistics(
         statsDesc=ttypes.ColumnStatisticsDesc(

@@ -12,7 +12,7 @@ from interbed.catalog.metastore.filters.tree import (
     AllOf,
     AnyOf,
     Compared,
-    Like,
+    LikePattern,
     OneOf,
     PartitionFilter,
     filter_of_values,
@@ -74,8 +74,8 @@ def text_is(value: str) -> Compared:
         ('n != "__HIVE_DEFAULT_PARTITION__"', Absent(position=1, negated=True)),
         ('dt = "__HIVE_DEFAULT_PARTITION__"', text_is("__HIVE_DEFAULT_PARTITION__")),
         (r'dt = "a\"b\c"', text_is('a"b\\c')),
-        ("dt like 'a.b.*'", Like(position=0, pattern=("\\a.b", "%"))),
-        (r"dt not like '%a\_b_'", Like(position=0, pattern=("%", "\\a_b", "_"), negated=True)),
+        ("dt like 'a.b.*'", LikePattern(position=0, pattern=("\\a.b", "%"))),
+        (r"dt not like '%a\_b_'", LikePattern(position=0, pattern=("%", "\\a_b", "_"), negated=True)),
     ],
 )
 def test_filters_parse_to_trees(text: str, tree: PartitionFilter) -> None:

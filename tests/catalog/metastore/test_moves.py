@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from interbed.catalog.metastore.errors import InvalidOperationError
-from interbed.catalog.metastore.model import Column, Partition, StorageDescriptor, Table
+from interbed.catalog.metastore.model import Column, MetastorePartition, MetastoreTable, StorageDescriptor
 from interbed.catalog.metastore.moves import Mover, carry_out, settle_all
 from interbed.catalog.metastore.service import Metastore
 from interbed.catalog.metastore.store import Transaction
@@ -53,14 +53,14 @@ def metastore(store: SqlStore, tmp_path: Path) -> Metastore:
     started = Metastore(store, f"file:{tmp_path}/warehouse")
     started.databases.bootstrap()
     started.tables.create(
-        Table(
+        MetastoreTable(
             database="default",
             name="old",
             storage=StorageDescriptor(columns=COLUMNS),
             partition_keys=(Column(name="dt", type="string"),),
         )
     )
-    started.partitions.add(("hive", "default", "old"), [Partition(values=("1",))])
+    started.partitions.add(("hive", "default", "old"), [MetastorePartition(values=("1",))])
     (tmp_path / "warehouse" / "old" / "part-0").write_text("data")
     return started
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from interbed.catalog.metastore.errors import FilterError
 from interbed.catalog.metastore.filters.table_filter import compile_table_filter
-from interbed.catalog.metastore.model import Table
+from interbed.catalog.metastore.model import MetastoreTable
 
 OWNER = "hive_filter_field_owner__"
 ACCESS = "hive_filter_field_last_access__"
@@ -38,7 +38,7 @@ PARAMETER = "hive_filter_field_params__"
     ],
 )
 def test_a_filter_selects_by_owner_parameter_and_last_access(text: str, selected: bool) -> None:
-    table = Table(database="d", name="t", owner="me", last_access_time=30, parameters={"a.b-c": "1"})
+    table = MetastoreTable(database="d", name="t", owner="me", last_access_time=30, parameters={"a.b-c": "1"})
     assert compile_table_filter(text)(table) is selected
 
 
@@ -64,14 +64,14 @@ def test_what_cannot_be_understood_is_refused(text: str) -> None:
 def test_no_pattern_takes_long() -> None:
     predicate = compile_table_filter(f"{OWNER} like '{'.*a' * 30}b'")
     started = time.monotonic()
-    assert not predicate(Table(database="d", name="t", owner="a" * 5000))
+    assert not predicate(MetastoreTable(database="d", name="t", owner="a" * 5000))
     assert time.monotonic() - started < 30
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.text(alphabet="ab.*x", max_size=12), st.text(alphabet="abx", max_size=8))
 def test_like_knows_runs_and_single_characters_alone(pattern: str, owner: str) -> None:
-    found = compile_table_filter(f'{OWNER} like "{pattern}"')(Table(database="d", name="t", owner=owner))
+    found = compile_table_filter(f'{OWNER} like "{pattern}"')(MetastoreTable(database="d", name="t", owner=owner))
     assert found is _matches(pattern, owner)
 
 

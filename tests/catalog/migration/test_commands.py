@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from interbed.catalog.migration.record import Kind
+from interbed.catalog.migration.record import RecordKind
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.catalog.migration.commands import run, run_json
 from tests.catalog.migration.filled import PARTITIONS, fill, fill_constraints, fill_statistics
@@ -72,7 +72,7 @@ def test_an_export_comes_back_line_for_line(exported: Path, target: str) -> None
     assert json.loads(lines[0]) == {"type": "export", "format": 1}
     assert json.loads(lines[-1]) == {"type": "end", "objects": len(lines) - 2}
     kinds = {json.loads(line)["type"] for line in lines}
-    assert kinds == {"export", "end", *Kind}
+    assert kinds == {"export", "end", *RecordKind}
     run("import", "--from", exported, "--db", target)
     assert run("export", "--db", target).splitlines() == lines
     assert "no differences" in run("verify", "--from", exported, "--to", target)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interbed.catalog.migration.compare import different_fields
-from interbed.catalog.migration.record import CONSTRAINTS, STRUCTURES, Key, Kind, fields_of, struct_of
+from interbed.catalog.migration.record import CONSTRAINTS, STRUCTURES, Key, RecordKind, fields_of, struct_of
 from interbed.catalog.migration.structs import from_json, to_json
 from interbed.thrift_idl.hive_metastore import ttypes
 
@@ -92,18 +92,18 @@ def test_fields_that_do_not_fit_are_named(fields: dict[str, Any], message: str) 
 
 @given(tables)
 def test_what_a_server_makes_up_and_what_it_leaves_out_makes_no_difference(table: ttypes.Table) -> None:
-    kept = fields_of(Kind.TABLE, table)
+    kept = fields_of(RecordKind.TABLE, table)
     filled = from_json(ttypes.Table, to_json(table))
     filled.catName, filled.ownerType, filled.writeId, filled.id = "hive", ttypes.PrincipalType.USER, 7, 9
     filled.privileges, filled.temporary = ttypes.PrincipalPrivilegeSet(), False
     filled.parameters = table.parameters or {}
-    assert list(different_fields(kept, fields_of(Kind.TABLE, filled))) == []
-    key = Key(kind=Kind.TABLE, catalog="hive", database=table.dbName, name=table.tableName)
-    assert fields_of(Kind.TABLE, struct_of(key, kept)) == kept
+    assert list(different_fields(kept, fields_of(RecordKind.TABLE, filled))) == []
+    key = Key(kind=RecordKind.TABLE, catalog="hive", database=table.dbName, name=table.tableName)
+    assert fields_of(RecordKind.TABLE, struct_of(key, kept)) == kept
 
 
 def test_every_kind_of_object_has_a_structure() -> None:
-    assert {*STRUCTURES, Kind.CONSTRAINT} == set(Kind)
+    assert {*STRUCTURES, RecordKind.CONSTRAINT} == set(RecordKind)
     for about in CONSTRAINTS.values():
         assert all(hasattr(about.structure(), name) for name in (about.database, about.table, about.name))
 

@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 
 from interbed.catalog.metastore import events
 from interbed.catalog.metastore.model import (
-    Catalog,
     Column,
     Constraint,
     ConstraintKind,
-    Database,
     Function,
-    Partition,
+    MetastoreCatalog,
+    MetastoreDatabase,
+    MetastorePartition,
+    MetastoreTable,
+    QualifiedTableName,
     StorageDescriptor,
-    Table,
-    TableName,
 )
 from interbed.catalog.metastore.store import Transaction
 from interbed.catalog.repository import schema
@@ -77,7 +77,7 @@ def test_events_are_chosen_by_names_and_types(store: SqlStore) -> None:
             _created("a"),
             _created("b"),
             events.drop_table(_table("a")),
-            events.create_database(Database(name="other", location="file:/o")),
+            events.create_database(MetastoreDatabase(name="other", location="file:/o")),
         )
     )
 
@@ -150,14 +150,14 @@ _storages = st.builds(
     parameters=st.dictionaries(_texts, _texts, max_size=2),
 )
 _tables = st.builds(
-    Table,
+    MetastoreTable,
     database=_texts,
     name=_texts,
     storage=_storages,
     partition_keys=st.lists(_columns, max_size=2).map(tuple),
     parameters=st.dictionaries(_texts, _texts, max_size=3),
 )
-_partitions = st.builds(Partition, values=st.lists(_texts, max_size=2).map(tuple), storage=_storages)
+_partitions = st.builds(MetastorePartition, values=st.lists(_texts, max_size=2).map(tuple), storage=_storages)
 _constraints = st.builds(
     Constraint,
     database=_texts,
@@ -167,13 +167,13 @@ _constraints = st.builds(
     columns=st.lists(_texts, max_size=2).map(tuple),
     enabled=st.booleans(),
     expression=st.none() | _texts,
-    parent=st.none() | st.builds(TableName, database=_texts, table=_texts),
+    parent=st.none() | st.builds(QualifiedTableName, database=_texts, table=_texts),
     update_rule=st.integers(0, 5),
 )
 _bodies = st.builds(
     events.EventBody,
-    catalog=st.none() | st.builds(Catalog, name=_texts, location=_texts),
-    database=st.none() | st.builds(Database, name=_texts, location=st.none() | _texts),
+    catalog=st.none() | st.builds(MetastoreCatalog, name=_texts, location=_texts),
+    database=st.none() | st.builds(MetastoreDatabase, name=_texts, location=st.none() | _texts),
     table=st.none() | _tables,
     table_before=st.none() | _tables,
     partitions=st.lists(_partitions, max_size=2).map(tuple),
@@ -197,8 +197,8 @@ def _ids_after(store: SqlStore, last: int) -> list[int]:
     return [event.id for event in store.read(lambda transaction: transaction.events.after(last))]
 
 
-def _table(name: str) -> Table:
-    return Table(database="d", name=name)
+def _table(name: str) -> MetastoreTable:
+    return MetastoreTable(database="d", name=name)
 
 
 def _created(name: str) -> events.NotificationEvent:

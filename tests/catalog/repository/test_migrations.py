@@ -10,7 +10,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
 
-from interbed.catalog.metastore.model import Column, StorageDescriptor, Table
+from interbed.catalog.metastore.model import Column, MetastoreTable, StorageDescriptor
 from interbed.catalog.metastore.service import Metastore
 from interbed.catalog.repository import schema
 from interbed.catalog.repository.models import Base
@@ -49,7 +49,7 @@ def test_a_filled_database_goes_down_and_up_again(store: SqlStore, tmp_path: Pat
     metastore = Metastore(store, f"file:{tmp_path / 'warehouse'}")
     metastore.databases.bootstrap()
     columns = (Column(name="id", type="int"),)
-    metastore.tables.create(Table(database="default", name="t", storage=StorageDescriptor(columns=columns)))
+    metastore.tables.create(MetastoreTable(database="default", name="t", storage=StorageDescriptor(columns=columns)))
     schema.downgrade(store.engine, "base")
     assert set(inspect(store.engine).get_table_names()) <= {"alembic_version"}
     schema.upgrade(store.engine)
@@ -64,7 +64,7 @@ def test_names_that_an_older_version_has_no_room_for_are_not_cut(store: SqlStore
     columns = (Column(name="id", type="int"),)
     long_name = "t" * 256
     location = f"file:{tmp_path / 'elsewhere'}"
-    table = Table(
+    table = MetastoreTable(
         database="default",
         name=long_name,
         table_type="EXTERNAL_TABLE",

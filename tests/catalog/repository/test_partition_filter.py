@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from interbed.catalog.metastore.model import Column, Partition, StorageDescriptor, Table
+from interbed.catalog.metastore.model import Column, MetastorePartition, MetastoreTable, StorageDescriptor
 from interbed.catalog.metastore.partition_names import partition_name
 from interbed.catalog.metastore.service import Metastore
 from interbed.catalog.repository import schema
@@ -229,10 +229,12 @@ _tables = iter(range(1_000_000))
 def filled(metastore: Metastore, values: Sequence[Sequence[str]]) -> tuple[str, str, str]:
     """A new table with these partitions."""
     name = f"t{next(_tables)}"
-    metastore.tables.create(Table(database="default", name=name, partition_keys=KEYS, table_type="VIRTUAL_VIEW"))
+    metastore.tables.create(
+        MetastoreTable(database="default", name=name, partition_keys=KEYS, table_type="VIRTUAL_VIEW")
+    )
     key = ("hive", "default", name)
     storage = StorageDescriptor(columns=(Column(name="id", type="int"),))
-    metastore.partitions.add(key, [Partition(values=tuple(row), storage=storage) for row in values])
+    metastore.partitions.add(key, [MetastorePartition(values=tuple(row), storage=storage) for row in values])
     return key
 
 

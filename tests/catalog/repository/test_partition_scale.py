@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from interbed.catalog.metastore.filters.expression import parse_filter
-from interbed.catalog.metastore.model import Column, StorageDescriptor, Table
+from interbed.catalog.metastore.model import Column, MetastoreTable, StorageDescriptor
 from interbed.catalog.metastore.service import Metastore
 from interbed.catalog.repository import schema
 from interbed.catalog.repository.partition_filter import FilterSql
@@ -64,7 +64,7 @@ def metastore(store: SqlStore, tmp_path_factory: pytest.TempPathFactory) -> Meta
     made = Metastore(store, f"file:{tmp_path_factory.mktemp('warehouse')}")
     made.databases.bootstrap()
     storage = StorageDescriptor(columns=(Column(name="id", type="int"),))
-    made.tables.create(Table(database="default", name="t", partition_keys=COLUMNS, storage=storage))
+    made.tables.create(MetastoreTable(database="default", name="t", partition_keys=COLUMNS, storage=storage))
     assert fill(store, "default", "t", PARTITIONS) == len(DAYS) * HOURS * len(REGIONS) > 0.98 * PARTITIONS
     return made
 

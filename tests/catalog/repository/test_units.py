@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from interbed.catalog.metastore.errors import MetastoreError
-from interbed.catalog.metastore.model import Catalog
+from interbed.catalog.metastore.model import MetastoreCatalog
 from interbed.catalog.metastore.store import Transaction
 from interbed.catalog.repository import schema
 from interbed.catalog.repository.session import DatabaseError, SqlStore
@@ -166,5 +166,5 @@ def _run(*functions: Callable[[], None]) -> None:
     assert not errors
 
 
-def _catalog(name: str, description: str = "") -> Catalog:
-    return Catalog(name=name, description=description, location="file:/x")
+def _catalog(name: str, description: str = "") -> MetastoreCatalog:
+    return MetastoreCatalog(name=name, description=description, location="file:/x")

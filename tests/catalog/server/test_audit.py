@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from interbed.catalog.server.edge.call import Call, Outcome, Session
+from interbed.catalog.server.edge.call import Call, CallOutcome, ClientSession
 from interbed.catalog.server.operate.audit import AuditLog, is_change, subject
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore, ttypes
 from tests.support.metastore import table
@@ -15,12 +15,12 @@ from tests.support.metastore import table
 PARTITION = ttypes.Partition(dbName="d", tableName="t", values=["1", "x"])
 
 
-def call(method: str, outcome: Outcome = Outcome.OK, error: str | None = None, **arguments: Any) -> Call:
+def call(method: str, outcome: CallOutcome = CallOutcome.OK, error: str | None = None, **arguments: Any) -> Call:
     """A call of a method of the interface with these arguments."""
     return Call(
         request_id="r-1",
         method=method,
-        session=Session(peer="127.0.0.1:5", user="ann"),
+        session=ClientSession(peer="127.0.0.1:5", user="ann"),
         seconds=0.25,
         outcome=outcome,
         error=error,
@@ -102,7 +102,7 @@ def test_a_line_tells_who_did_what_from_where_and_how_it_ended(tmp_path: Path) -
     file = tmp_path / "audit.jsonl"
     log = AuditLog(file)
     log.observed(call("drop_table", dbname="d", name="t"))
-    log.observed(call("drop_table", Outcome.REFUSED, "d.none does not exist", dbname="d", name="none"))
+    log.observed(call("drop_table", CallOutcome.REFUSED, "d.none does not exist", dbname="d", name="none"))
     log.observed(call("get_table", dbname="d", tbl_name="t"))
     log.close()
     lines = [json.loads(line) for line in file.read_text().splitlines()]

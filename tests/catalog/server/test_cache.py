@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from interbed.catalog.metastore.events import EventType
-from interbed.catalog.repository.generation import Changes, Touch
+from interbed.catalog.repository.generation import GenerationChanges, Touch
 from interbed.catalog.server.edge.cache import AnswerCache
-from interbed.catalog.server.edge.call import Outcome, Session
+from interbed.catalog.server.edge.call import CallOutcome, ClientSession
 from interbed.catalog.server.edge.dispatch import Answer
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore as Service
 from interbed.thrift_idl.hive_metastore import ttypes
@@ -96,7 +96,7 @@ def test_an_event_drops_what_it_may_have_changed_and_no_more(touch: Touch, dropp
 
 
 def test_events_that_are_missing_or_a_generation_that_went_back_drop_everything() -> None:
-    for changes in (Changes(generation=9, touched=None), Changes(generation=2, touched=())):
+    for changes in (GenerationChanges(generation=9, touched=None), GenerationChanges(generation=2, touched=())):
         cache = _cache_at(5)
         cache.keep(b"key", _answer(*TABLE[:1], **TABLE[1]), 5)
         cache.apply(changes)
@@ -123,7 +123,7 @@ def test_failures_and_changes_are_not_kept() -> None:
 
 def test_memory_is_bounded_and_the_least_recently_used_go_first() -> None:
     cache = AnswerCache(100_000)
-    cache.apply(Changes(generation=1, touched=None))
+    cache.apply(GenerationChanges(generation=1, touched=None))
     assert not cache.keep(b"large", _answer("get_table", body=b"x" * 20_000, dbname="d", tbl_name="t"), 1)
     for number in range(1000):
         cache.keep(b"%d" % number, _answer("get_table", body=b"x" * 1000, dbname="d", tbl_name=f"t{number}"), 1)
@@ -317,12 +317,12 @@ def _metric(log: Path, name: str) -> float:
 
 def _cache_at(generation: int) -> AnswerCache:
     cache = AnswerCache(1 << 20)
-    cache.apply(Changes(generation=generation, touched=None))
+    cache.apply(GenerationChanges(generation=generation, touched=None))
     return cache
 
 
-def _changes(generation: int, *touched: Touch) -> Changes:
-    return Changes(generation=generation, touched=touched)
+def _changes(generation: int, *touched: Touch) -> GenerationChanges:
+    return GenerationChanges(generation=generation, touched=touched)
 
 
 def _touch(kind: str, database: str, name: str) -> Touch:
@@ -332,11 +332,11 @@ def _touch(kind: str, database: str, name: str) -> Touch:
 def _answer(method: str, *, body: bytes = b"body", **arguments: Any) -> Answer:
     return Answer(
         method=method,
-        outcome=Outcome.OK,
+        outcome=CallOutcome.OK,
         arguments=getattr(Service, f"{method}_args")(**arguments),
         before=b"head",
         sequence=b"",
         after=body,
-        session=Session(peer="here"),
+        session=ClientSession(peer="here"),
         lasting=True,
     )

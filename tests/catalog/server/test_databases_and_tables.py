@@ -8,7 +8,7 @@ import pytest
 from hmsclient.genthrift.hive_metastore import ttypes as foreign
 
 from interbed.catalog.hive.client import HiveMetastoreClient
-from interbed.catalog.hive.connection import Connection
+from interbed.catalog.hive.connection import MetastoreConnection
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.support.metastore import MetastoreUnderTest, foreign_client, table
 
@@ -259,7 +259,7 @@ def test_columns_are_checked(metastore: MetastoreUnderTest, client: HiveMetastor
 def test_hive_4_requests_with_a_catalog_prefix_get_the_same_answers(
     metastore: MetastoreUnderTest, client: HiveMetastoreClient, database: str
 ) -> None:
-    connection = Connection("127.0.0.1", metastore.port, 30.0, "tester")
+    connection = MetastoreConnection("127.0.0.1", metastore.port, 30.0, "tester")
     try:
         new = connection.client
         assert new.get_database(f"@hive#{database}").name == database

@@ -16,7 +16,7 @@ from interbed.catalog.metastore.lock_model import LockComponent, LockLevel, Lock
 from interbed.catalog.metastore.locks import LockService
 from interbed.catalog.repository import schema
 from interbed.catalog.repository.session import SqlStore
-from interbed.catalog.server.edge.call import Call, Outcome, Session
+from interbed.catalog.server.edge.call import Call, CallOutcome, ClientSession
 from interbed.catalog.server.operate.health import HealthServer
 from interbed.catalog.server.operate.metrics import UNKNOWN_METHODS_MAX, CacheFigures, PoolFigures
 from interbed.catalog.server.operate.observers import Operating, metrics_for, observers_for
@@ -46,9 +46,9 @@ def samples(text: str) -> dict[tuple[str, ...], float]:
     }
 
 
-def call(method: str, seconds: float = 0.003, outcome: Outcome = Outcome.OK) -> Call:
+def call(method: str, seconds: float = 0.003, outcome: CallOutcome = CallOutcome.OK) -> Call:
     """A call that has ended."""
-    return Call(request_id="r", method=method, session=Session(peer="p"), seconds=seconds, outcome=outcome)
+    return Call(request_id="r", method=method, session=ClientSession(peer="p"), seconds=seconds, outcome=outcome)
 
 
 class Running:
@@ -135,9 +135,9 @@ def test_calls_are_counted_in_a_form_that_prometheus_reads(running: Running) -> 
     for observer in running.observers:
         for _ in range(3):
             observer.observed(call("get_table", 0.003))
-        observer.observed(call("get_table", 2.0, Outcome.REFUSED))
-        observer.observed(call("drop_table", 0.1, Outcome.FAILED))
-        observer.observed(call("open_txns", outcome=Outcome.UNKNOWN))
+        observer.observed(call("get_table", 2.0, CallOutcome.REFUSED))
+        observer.observed(call("drop_table", 0.1, CallOutcome.FAILED))
+        observer.observed(call("open_txns", outcome=CallOutcome.UNKNOWN))
     running.metrics.watch(
         connections=lambda: 2,
         pool=lambda: PoolFigures(in_use=2, idle=3),
@@ -191,7 +191,7 @@ def test_locks_are_told_as_the_database_knows_them(running: Running) -> None:
 
 def test_names_of_unknown_methods_do_not_fill_the_memory(running: Running) -> None:
     for number in range(UNKNOWN_METHODS_MAX + 50):
-        running.metrics.observed(call(f"m{number}" + "x" * 1000, outcome=Outcome.UNKNOWN))
+        running.metrics.observed(call(f"m{number}" + "x" * 1000, outcome=CallOutcome.UNKNOWN))
     found = samples(get(running.address, "/metrics")[2])
     names = [key for key in found if key[0] == "interbed_unknown_method_calls_total"]
     assert len(names) == UNKNOWN_METHODS_MAX + 1

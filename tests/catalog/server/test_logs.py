@@ -7,7 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from interbed.catalog.server.edge.call import Call, Outcome, Session, current_method, current_request, current_session
+from interbed.catalog.server.edge.call import (
+    Call,
+    CallOutcome,
+    ClientSession,
+    current_method,
+    current_request,
+    current_session,
+)
 from interbed.catalog.server.operate.logs import SlowCallLog, configure_logging
 
 
@@ -27,7 +34,7 @@ def request_of_ann() -> Iterator[None]:
     tokens = [
         (current_request, current_request.set("r-7")),
         (current_method, current_method.set("get_table")),
-        (current_session, current_session.set(Session(peer="10.0.0.1:4", user="ann"))),
+        (current_session, current_session.set(ClientSession(peer="10.0.0.1:4", user="ann"))),
     ]
     yield
     for variable, token in tokens:
@@ -80,9 +87,9 @@ def test_slow_calls_are_logged_and_quick_ones_are_not(stream: io.StringIO) -> No
             Call(
                 request_id="r-9",
                 method="get_all_tables",
-                session=Session(peer="10.0.0.1:4"),
+                session=ClientSession(peer="10.0.0.1:4"),
                 seconds=seconds,
-                outcome=Outcome.OK,
+                outcome=CallOutcome.OK,
             )
         )
     line = json.loads(stream.getvalue())
