@@ -371,7 +371,7 @@ class HiveMetastoreClient:
         try:
             return str(self._pool.read(lambda client: client.get_config_value(name, default)))
         except _REFUSALS as error:
-            raise self._refused(f"tell {name}", error) from error
+            raise self._refused(f"get the configuration value {name}", error) from error
 
     def _database_not_found(self, name: str) -> DatabaseNotFoundError:
         return DatabaseNotFoundError(f"Database {name} does not exist in {self.uri}")

@@ -47,11 +47,11 @@ class Entries:
         return self.locations.of_database(database) or self.new_database_location(database.name)
 
     def new_database_location(self, name: str) -> str:
-        """Where a new database's tables live unless it is told otherwise."""
+        """Where the tables of a new database live by default."""
         return f"{self.warehouse_uri}/{name}{DB_SUFFIX}"
 
     def new_table_location(self, identifier: Identifier) -> str:
-        """Where a new table lives unless it is told otherwise."""
+        """Where a new table lives by default."""
         return f"{self.database_location(self.database(identifier.database)).rstrip('/')}/{identifier.table}"
 
     def table(self, identifier: Identifier) -> Any:

@@ -86,7 +86,7 @@ class HiveCatalogLock:
             self._unlock(lock_id)
             raise LockError(
                 f"could not lock table {self._database}.{self._table} within {self._acquire_timeout_seconds:g} s"
-                f"{holder}; the metastore's show_locks tells more"
+                f"{holder}; see the metastore's show_locks"
             )
         self._lock_id = lock_id
         self._lost = None

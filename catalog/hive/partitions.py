@@ -39,7 +39,7 @@ class MetastorePartitions:
         return [self._spec(name) for name in names]
 
     def create(self, entry: Any, specs: Sequence[Spec], *, if_not_exists: bool = True) -> None:
-        """Add entries; `entry` is the table's. PartitionExistsError for one that exists, unless told to ignore it."""
+        """Add entries; `entry` is the table's. PartitionExistsError for one that exists, unless it may."""
         now = int(time.time())
         self._client.add_partitions(
             self._database,

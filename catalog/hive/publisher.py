@@ -1,7 +1,7 @@
 """Publishing a snapshot of a table that a Hive metastore knows: under its lock, with a pointer in its parameters.
 
 The snapshot file decides, because foreign writers of Paimon's format move no pointer. The pointer spares readers the
-look-ups and tells people who look into the metastore; it is verified on reading and only ever moved forward.
+look-ups and is shown to people who look into the metastore; it is verified on reading and only ever moved forward.
 
 After the lock is given back, partitions that are new to the metastore are registered, as Paimon does after a commit. By
 then the snapshot stands: what fails is logged, and the next commit to the partition or a repair makes up for it.
@@ -63,7 +63,7 @@ class LockSettings:
 class HivePublisher:
     """Creates snapshot files under the table's lock, then moves the pointer; see SnapshotPublisher.
 
-    `schema` is the one that the table was opened with: by it a table that was dropped and made anew is told apart.
+    `schema` is the one that the table was opened with: it shows whether the table was dropped and created anew.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class HivePublisher:
                 try:
                     self._client.alter_table(database, name, table, properties=properties, expected_parameter=expected)
                 except (TableModifiedError, CallStateUnknownError):
-                    # Another writer was faster, or the reply got lost: the entry tells which.
+                    # Another writer was faster, or the reply got lost: the entry shows which.
                     continue
                 return
             _log.warning(

@@ -41,13 +41,13 @@ _FIXED_PARAMETERS = {"table_type": "PAIMON", "storage_handler": STORAGE_HANDLER}
 
 
 def check_columns(schema: TableSchema) -> None:
-    """Raise InvalidInputError for columns that a metastore can't tell apart, for it folds their names."""
+    """Raise InvalidInputError for columns that a metastore can't distinguish, because it ignores the case of names."""
     seen: dict[str, str] = {}
     for name in schema.names:
         other = seen.setdefault(name.lower(), name)
         if other != name:
             raise InvalidInputError(
-                f"The columns {other!r} and {name!r} differ in case only, which a Hive metastore does not tell apart."
+                f"The columns {other!r} and {name!r} differ in case only, which a Hive metastore does not distinguish."
             )
 
 

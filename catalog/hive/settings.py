@@ -1,4 +1,4 @@
-"""What a Hive catalog was told, by its options and by `hive-site.xml`; an option wins over the file, as with Paimon.
+"""The settings of a Hive catalog, from its options and from `hive-site.xml`; an option wins, as with Paimon.
 
 Names of hive-site.xml are taken in the form of Hive 2 (`hive.metastore.…`) and of the standalone metastore
 (`metastore.…`), and as options of the catalog, too.

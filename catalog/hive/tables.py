@@ -65,7 +65,7 @@ class HiveTables:
             directory = entries.path(location)
             schemas = schema_manager(directory, entries.file_io)
             existing = schemas.latest()
-            # With rows the call is repeated when its outcome is not known; the schema tells its own table.
+            # With rows the call is repeated when its outcome is unknown; the schema shows whether the table is its own.
             repeated = fill is not None and existing is not None and not schemas.is_gone(schema)
             if entries.has_table(identifier):
                 if repeated:

@@ -1,4 +1,4 @@
-"""Informational constraints: stored with their table and told to whoever asks, never enforced.
+"""Informational constraints: stored with their table and returned to clients, never enforced.
 
 Names are kept in lower case and are unique within a table; a constraint without one gets one. A constraint goes with
 its table, a foreign key also with the table that it refers to, and any constraint with a column that it needs.

@@ -79,7 +79,7 @@ class DatabaseService:
         settle_all(self._store)
 
     def identity(self) -> str:
-        """The UUID that tells this metastore from others. MetastoreError before `bootstrap`."""
+        """The UUID that identifies this metastore. MetastoreError before `bootstrap`."""
         found = self._store.read(lambda transaction: transaction.properties.get(IDENTITY_PROPERTY))
         if found is None:
             raise MetastoreError("the metastore has no identity yet: it was never started")
@@ -188,7 +188,7 @@ class DatabaseService:
                 raise InvalidOperationError(f"Database {key} is not empty. One or more tables exist.")
             if functions and not cascade:
                 raise InvalidOperationError(f"Database {key} is not empty. One or more functions exist.")
-            # Functions go first, as the notification log of Hive tells it.
+            # Functions are dropped first, in the order of Hive's notification log.
             for function in functions:
                 found = transaction.functions.find(catalog, key, function.name)
                 if found is not None:

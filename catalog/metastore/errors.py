@@ -1,4 +1,4 @@
-"""What the metastore's rules refuse, one class for each kind of answer that a client can tell apart.
+"""What the metastore's rules refuse, one class for each kind of answer that a client can distinguish.
 
     MetastoreError                the request failed inside the server; nothing was changed
       NoSuchObjectError           a catalog, database, table, partition or function of that name does not exist

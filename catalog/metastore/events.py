@@ -1,4 +1,4 @@
-"""Notification events: what changed, told in the transaction that changed it.
+"""Notification events: what changed, recorded in the transaction that changed it.
 
 Whoever writes metadata appends at least one event, as the last thing that its unit of work does: appending takes the
 log's counter, which others wait for until the transaction ends, so that ids are dense and become visible in order.
@@ -199,7 +199,7 @@ def drop_partition(table: MetastoreTable, partitions: Sequence[MetastorePartitio
 def insert(
     table: MetastoreTable, partition: MetastorePartition | None, *, files: Sequence[str] = (), replace: bool = False
 ) -> NotificationEvent:
-    """A client tells that it wrote data files into the table, or into one partition of it."""
+    """A client reports that it wrote data files into the table, or into one partition of it."""
     return _of_table(
         EventType.INSERT,
         table,

@@ -12,7 +12,7 @@ from interbed.catalog.metastore.store import Store, Transaction
 from interbed.catalog.metastore.tables.rules import table_not_found
 
 EVENTS_TTL_SECONDS = 86_400
-"""How long events are kept unless told otherwise; Hive keeps them for a day, too."""
+"""How long events are kept by default; a day, as in Hive."""
 
 EVENTS_MAX = 10_000
 """Events in one answer. A client asks on after the last one that it got."""
@@ -91,7 +91,7 @@ class NotificationService:
         table: str,
         inserts: Sequence[tuple[Sequence[str], Sequence[str], bool]],
     ) -> list[int]:
-        """A client tells what it wrote: (values of the partition, files, whether they replace others) for each
+        """A client reports what it wrote: (values of the partition, files, whether they replace others) for each
         partition. Returns the ids of the events. NoSuchObjectError.
         """
         key = (catalog, normalized(database), normalized(table))

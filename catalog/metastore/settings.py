@@ -36,7 +36,7 @@ _VALUES: Mapping[str, str] = {
 
 
 class ConfigValues:
-    """What clients are told of the configuration: the values above, and those in effect."""
+    """The configuration as clients see it: the values above, and those in effect."""
 
     def __init__(self, effective: Mapping[str, str] | None = None) -> None:
         self._values = {**_VALUES, **(effective or {})}

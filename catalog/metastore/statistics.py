@@ -64,9 +64,9 @@ class StatisticsService:
             now = int(self._clock())
             for update in of_table:
                 _check_columns(table.value, update.columns)
-            told = [self._update_table(transaction, table, update, merge, engine, now) for update in of_table]
-            told.extend(self._update_partitions(transaction, table, of_partitions, merge, engine, now))
-            transaction.events.append(*told)
+            changes = [self._update_table(transaction, table, update, merge, engine, now) for update in of_table]
+            changes.extend(self._update_partitions(transaction, table, of_partitions, merge, engine, now))
+            transaction.events.append(*changes)
 
         if updates:
             self._store.write(work)
@@ -184,7 +184,7 @@ class StatisticsService:
         transaction.statistics.put_of_partitions(
             table.id, engine, [(ids[name], each) for name, statistics in new.items() for each in statistics]
         )
-        told = []
+        changes = []
         changed = []
         for partition in transaction.partitions.select(table.id, list(new)):
             name = partition_name(keys, partition.values)
@@ -192,9 +192,9 @@ class StatisticsService:
             after = dataclasses.replace(partition, parameters=with_accurate_columns(partition.parameters, columns))
             changed.append((ids[name], name, after))
             described = _described(table.value, name, new[name], engine)
-            told.append(events.update_partition_column_statistics(table.value, after, described))
+            changes.append(events.update_partition_column_statistics(table.value, after, described))
         transaction.partitions.replace_all(table.id, changed)
-        return told
+        return changes
 
     def _delete_of_table(
         self, transaction: Transaction, table: Stored[MetastoreTable], columns: Sequence[str] | None, engine: str
@@ -207,8 +207,8 @@ class StatisticsService:
             raise NoSuchObjectError(_unknown(table.value, None, columns))
         changed = dataclasses.replace(table.value, parameters=without_accurate_columns(table.value.parameters, columns))
         transaction.tables.replace(table.id, _database_id(transaction, table.value), changed)
-        told = [events.delete_table_column_statistics(changed, each, engine) for each in columns or (None,)]
-        transaction.events.append(*told)
+        changes = [events.delete_table_column_statistics(changed, each, engine) for each in columns or (None,)]
+        transaction.events.append(*changes)
 
     def _delete_of_partitions(
         self,
@@ -228,18 +228,18 @@ class StatisticsService:
                 )
         if not transaction.statistics.remove_of_partitions(list(ids.values()), engine, columns):
             raise NoSuchObjectError(_unknown(table.value, ", ".join(canonical[:3]), columns))
-        told: list[events.NotificationEvent] = []
+        changes: list[events.NotificationEvent] = []
         changed = []
         for partition in transaction.partitions.select(table.id, canonical):
             name = partition_name(keys, partition.values)
             parameters = without_accurate_columns(partition.parameters, columns)
             changed.append((ids[name], name, dataclasses.replace(partition, parameters=parameters)))
-            told.extend(
+            changes.extend(
                 events.delete_partition_column_statistics(table.value, partition, name, each, engine)
                 for each in columns or (None,)
             )
         transaction.partitions.replace_all(table.id, changed)
-        transaction.events.append(*told)
+        transaction.events.append(*changes)
 
 
 def _table(transaction: Transaction, key: TableKey, *, for_update: bool = False) -> Stored[MetastoreTable]:

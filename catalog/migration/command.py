@@ -46,7 +46,7 @@ _SOURCE_HELP = (
 @click.group()
 def metastore() -> None:
     """Move metadata between metastores. Directories and files of tables are never touched."""
-    # thrift tells of every address that does not answer; so do our errors, once.
+    # thrift logs every address that does not answer; our errors name it once.
     logging.getLogger("thrift").setLevel(logging.CRITICAL)
 
 
@@ -62,7 +62,7 @@ def metastore() -> None:
 )
 @_include
 @_exclude
-@click.option("--dry-run", is_flag=True, help="Tell what would be copied; change nothing.")
+@click.option("--dry-run", is_flag=True, help="Print what would be copied; change nothing.")
 @click.option(
     "--resume",
     is_flag=True,
@@ -105,7 +105,7 @@ def import_(
             if target is not None and not resume and not dry_run and target.has_tables():
                 raise MigrationError(
                     f"{target.name} has tables already. With --resume the import goes on where it ended, and updates "
-                    "what has changed since (--changed report only tells of it)"
+                    "what has changed since (--changed report only prints it)"
                 )
             with ProgressDisplay("importing") as progress:
                 summary = Copy(
@@ -170,12 +170,12 @@ def export(*, origin: str | None, include: Sequence[str], exclude: Sequence[str]
         ProgressDisplay("exporting") as progress,
     ):
 
-        def told() -> Iterator[Any]:
+        def records() -> Iterator[Any]:
             for key, fields in objects(source, selection):
                 yield key, fields
                 progress.advance(key.kind, 1)
 
-        write_lines(told(), sys.stdout)
+        write_lines(records(), sys.stdout)
         for note in source.notes:
             click.echo(f"note: {note}", err=True)
 
@@ -188,14 +188,14 @@ def _print_lines(
         found += 1
         if each.field is None:
             if each.left == PRESENT and each.right is None:
-                told = f"is missing from {right.name}"
+                problem = f"is missing from {right.name}"
             elif each.right == PRESENT and each.left is None:
-                told = f"is missing from {left.name}"
+                problem = f"is missing from {left.name}"
             else:
-                told = f"cannot be compared: {each.left} | {each.right}"
+                problem = f"cannot be compared: {each.left} | {each.right}"
         else:
-            told = f"{each.field}: {_text(each.left)} | {_text(each.right)}"
-        click.echo(f"{each.key.kind} {each.key} {told}")
+            problem = f"{each.field}: {_text(each.left)} | {_text(each.right)}"
+        click.echo(f"{each.key.kind} {each.key} {problem}")
     for source in (left, right):
         for note in source.notes:
             click.echo(f"note: {note}")

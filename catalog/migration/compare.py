@@ -42,11 +42,11 @@ PRESENT = "present"
 """What stands for an object that the other side lacks."""
 
 Compared = Callable[[RecordKind, int], None]
-"""Told how many objects of a kind were looked at."""
+"""Called with how many objects of a kind were compared."""
 
 
 class SourceComparison:
-    """A comparison of two sources. `compared` is told of progress."""
+    """A comparison of two sources. `compared` is called with the progress."""
 
     def __init__(
         self, left: Source, right: Source, selection: ObjectSelection, compared: Compared = lambda kind, count: None

@@ -2,7 +2,7 @@
 
 Its state is what the target already has: each object is compared first, and written if it is missing or differs. So
 an import that ended half-way is simply run again, and one that is run again later brings the target up to date.
-What the target has and the source has not is left alone; `compare` tells of it.
+What the target has and the source has not is left alone; `compare` reports it.
 """
 
 import logging
@@ -32,7 +32,7 @@ FAILURES_TOLD_MAX = 1000
 """Failures that are named; more are only counted."""
 
 Progress = Callable[[RecordKind, int, str], None]
-"""Told of a kind, how many objects of it were dealt with, and the table or database at hand."""
+"""Called with a kind, how many objects of it were processed, and the current table or database."""
 
 
 class Copy:
@@ -280,7 +280,7 @@ class Copy:
         return set()
 
     def _guarded(self, key: Key, work: Callable[P, None], *arguments: P.args, **keywords: P.kwargs) -> None:
-        """Do a piece of work; if the source refuses to tell something for it, that is a failure of this key alone."""
+        """Do a piece of work; if the source refuses to answer for it, that is a failure of this key alone."""
         try:
             work(*arguments, **keywords)
         except RefusedError as error:

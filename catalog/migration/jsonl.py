@@ -5,8 +5,8 @@
     {"type": "partition", "catalog": "hive", "database": "shop", "name": "orders", "partition": "dt=1", "fields": {…}}
     {"type": "end", "objects": 2}
 
-The types are those of record.Kind, the fields those of Hive's structures (record.py). The last line tells a whole file
-from one that was cut off. The order of the lines in between does not matter.
+The types are those of record.Kind, the fields those of Hive's structures (record.py). The last line shows
+that the file is whole and was not cut off. The order of the lines in between does not matter.
 """
 
 import json

@@ -158,7 +158,7 @@ class MetastoreSource:
         return found
 
     def table_statistics(self, catalog: str, database: str, table: Any) -> dict[str, Any]:
-        """The statistics of the table's own columns, without the time of their making: no method tells it of all."""
+        """The statistics of the table's own columns, without the time of their making: no method returns it for all."""
         columns = column_names(table)
         if not columns:
             return {}
@@ -267,7 +267,7 @@ class MetastoreSource:
             except MissingMethodError:
                 self._missing.add(method)
                 if noted and method == calls[-1][0]:
-                    self.notes.append(f"{self.name} does not know {method}; what it would tell was left out")
+                    self.notes.append(f"{self.name} does not know {method}; what it would return was left out")
         return None
 
 

@@ -58,12 +58,12 @@ class Summary:
         lines = []
         for kind in self._kinds():
             counts = self.counts[kind]
-            told = ", ".join(f"{counts[outcome]:,} {outcome}" for outcome in CopyOutcome if counts[outcome])
-            lines.append(f"{_plural(kind):<22}{told}")
+            counted = ", ".join(f"{counts[outcome]:,} {outcome}" for outcome in CopyOutcome if counts[outcome])
+            lines.append(f"{_plural(kind):<22}{counted}")
         lines.extend(f"note: {note}" for note in self.notes)
         lines.extend(f"failed: {name}: {reason}" for name, reason in self.failures)
         total = sum(sum(counts.values()) for counts in self.counts.values())
-        done = "would be copied as told above" if self.dry_run else "looked at"
+        done = "would be copied as listed above" if self.dry_run else "looked at"
         lines.append(f"{total:,} objects {done} in {self.seconds:.1f} s")
         return "\n".join(lines)
 

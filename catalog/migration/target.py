@@ -115,16 +115,16 @@ class Target:
 
         def work(transaction: Transaction) -> None:
             home = self._home(transaction, catalog, database)
-            told: list[NotificationEvent] = []
+            changes: list[NotificationEvent] = []
             for function in wanted:
                 stored = transaction.functions.find(catalog, database, function.name, for_update=True)
                 if stored is None:
                     transaction.functions.add(home.id, function)
                 else:
                     transaction.functions.replace(stored.id, home.id, function)
-                    told.append(events.drop_function(stored.value))
-                told.append(events.create_function(function))
-            transaction.events.append(*told)
+                    changes.append(events.drop_function(stored.value))
+                changes.append(events.create_function(function))
+            transaction.events.append(*changes)
 
         self._store.write(work)
 
@@ -134,20 +134,20 @@ class Target:
 
         def work(transaction: Transaction) -> None:
             home = self._home(transaction, catalog, database)
-            told: list[NotificationEvent] = []
+            changes: list[NotificationEvent] = []
             for table in wanted:
                 stored = transaction.tables.find(catalog, database, table.name, for_update=True)
                 if stored is not None and not same_keys(stored.value.partition_keys, table.partition_keys):
                     transaction.tables.remove(stored.id)
-                    told.append(events.drop_table(stored.value))
+                    changes.append(events.drop_table(stored.value))
                     stored = None
                 if stored is None:
                     transaction.tables.add(home.id, table)
-                    told.append(events.create_table(table))
+                    changes.append(events.create_table(table))
                 else:
                     transaction.tables.replace(stored.id, home.id, table)
-                    told.append(events.alter_table(stored.value, table))
-            transaction.events.append(*told)
+                    changes.append(events.alter_table(stored.value, table))
+            transaction.events.append(*changes)
 
         self._store.write(work)
 
@@ -158,28 +158,28 @@ class Target:
         def work(transaction: Transaction) -> None:
             home = self._table(transaction, catalog, database, table)
             taken = set(transaction.partitions.add(home.id, wanted.items()))
-            told: list[NotificationEvent] = []
+            changes: list[NotificationEvent] = []
             added = [partition for name, partition in wanted.items() if name not in taken]
             if added:
-                told.append(events.add_partition(home.value, added))
+                changes.append(events.add_partition(home.value, added))
             for name in taken:
                 stored = transaction.partitions.find(home.id, name, for_update=True)
                 if stored is not None:
                     transaction.partitions.replace(stored.id, name, wanted[name])
-                    told.append(events.alter_partition(home.value, stored.value, wanted[name]))
-            transaction.events.append(*told)
+                    changes.append(events.alter_partition(home.value, stored.value, wanted[name]))
+            transaction.events.append(*changes)
 
         self._store.write(work)
 
     def put_table_statistics(self, catalog: str, database: str, table: str, structs: Sequence[Any]) -> None:
-        """Store statistics of a table's columns. No source tells when they were made: now, it will be said."""
+        """Store statistics of a table's columns. No source has their time, so that of this copy is stored."""
         statistics = self._stamped(structs)
-        told = {"statsDesc": _about(catalog, database, table), **_objects(structs)}
+        body = {"statsDesc": _about(catalog, database, table), **_objects(structs)}
 
         def work(transaction: Transaction) -> None:
             home = self._table(transaction, catalog, database, table)
             transaction.statistics.put_of_table(home.id, ENGINE, statistics)
-            transaction.events.append(events.update_table_column_statistics(home.value, told))
+            transaction.events.append(events.update_table_column_statistics(home.value, body))
 
         self._store.write(work)
 
@@ -195,13 +195,13 @@ class Target:
             transaction.statistics.put_of_partitions(
                 home.id, ENGINE, [(ids[name], each) for name in ids for each in statistics[name]]
             )
-            told = []
+            changes = []
             for partition in transaction.partitions.select(home.id, list(ids)):
                 name = partition_name(home.value.partition_keys, partition.values)
                 about = _about(catalog, database, table, name)
                 described = {"statsDesc": about, **_objects(structs[name])}
-                told.append(events.update_partition_column_statistics(home.value, partition, described))
-            transaction.events.append(*told)
+                changes.append(events.update_partition_column_statistics(home.value, partition, described))
+            transaction.events.append(*changes)
 
         self._store.write(work)
 

@@ -34,7 +34,7 @@ _CURRENT = "SELECT value FROM sequences WHERE name = 'event'"
 
 
 class GenerationError(Exception):
-    """The database did not say. Whoever asked goes the long way, which tells its client."""
+    """The database did not say. The caller runs the request itself, which reports the error to its client."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +94,7 @@ class SqliteGenerations:
     def answer(self) -> GenerationChanges | None:
         """Look."""
         try:
-            # Mostly nothing has changed, which a lookup of one row tells.
+            # Mostly nothing has changed, which a lookup of one row shows.
             if self._connection.execute(_CURRENT).fetchone() == (self._last,):
                 return GenerationChanges(generation=self._last, touched=())
             rows = self._connection.execute(_SQLITE_STATEMENT, (self._last,)).fetchall()

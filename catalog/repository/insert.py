@@ -1,4 +1,4 @@
-"""An INSERT that tells a taken name from success without an error, alike on SQLite and PostgreSQL.
+"""An INSERT that distinguishes a taken name from success without an error, alike on SQLite and PostgreSQL.
 
 An error would end PostgreSQL's transaction; looking first would leave a gap for another server.
 """

@@ -89,7 +89,7 @@ def row_of(
 
 
 def name_values(name: str) -> tuple[str, ...]:
-    """The values that a stored name tells, in the order of the keys."""
+    """The values in a stored name, in the order of the keys."""
     return tuple(value for _, value in parsed_name(name))
 
 

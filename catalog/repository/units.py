@@ -2,7 +2,7 @@
 
 Readers have connections of their own, each a state of the database. Writers take turns on one connection. Whoever
 comes while another writes joins a queue, and the next turn runs all of them in one transaction, each within a
-savepoint, so that they share the wait for the disk: nobody is told of success before the commit is on it, and one that
+savepoint, so that they share the wait for the disk: success is reported only when the commit is on it, and one that
 fails takes only its own changes back.
 
 Beginning and ending transactions goes around SQLAlchemy, whose own accounting of them would take longer than the

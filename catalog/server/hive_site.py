@@ -57,24 +57,24 @@ class HiveSiteError(Exception):
 def read(path: Path, wanted: frozenset[str]) -> dict[str, tuple[str, str]]:
     """The settings named in `wanted` that the file holds: name -> (where it stood, text). HiveSiteError."""
     site = _Site(path)
-    told: dict[str, tuple[str, str]] = {}
+    found: dict[str, tuple[str, str]] = {}
     for key, name in _DIRECT.items():
-        site.tell(told, name, key)
-    site.tell(told, "lock_lease_seconds", "txn.timeout", prefixes=("metastore.", "hive."))
+        site.put(found, name, key)
+    site.put(found, "lock_lease_seconds", "txn.timeout", prefixes=("metastore.", "hive."))
     if site.is_true("thrift.framed.transport.enabled"):
-        told["transport"] = (site.source("thrift.framed.transport.enabled"), "framed")
+        found["transport"] = (site.source("thrift.framed.transport.enabled"), "framed")
     if site.is_true("thrift.compact.protocol.enabled"):
-        told["protocol"] = (site.source("thrift.compact.protocol.enabled"), "compact")
-    if "port" not in told:
-        _port_of_uris(site, told)
-    _http(site, told)
+        found["protocol"] = (site.source("thrift.compact.protocol.enabled"), "compact")
+    if "port" not in found:
+        _port_of_uris(site, found)
+    _http(site, found)
     if "db" in wanted:
-        _database(site, told)
+        _database(site, found)
     _refuse_authentication(site, tls_is_set="tls_certificate" not in wanted)
-    used = {source.rpartition(" ")[2] for source, _ in told.values()}
+    used = {source.rpartition(" ")[2] for source, _ in found.values()}
     for key in site.properties.keys() - used:
         logger.debug("%s: %s is not used", path, key)
-    return {name: told[name] for name in told if name in wanted}
+    return {name: found[name] for name in found if name in wanted}
 
 
 class _Site:
@@ -105,13 +105,13 @@ class _Site:
         """Where a full key stands, for messages."""
         return f"{self._path} {key}"
 
-    def tell(
-        self, told: dict[str, tuple[str, str]], name: str, suffix: str, prefixes: tuple[str, ...] = _PREFIXES
+    def put(
+        self, found: dict[str, tuple[str, str]], name: str, suffix: str, prefixes: tuple[str, ...] = _PREFIXES
     ) -> None:
         """Take over a value as it is, unless the setting has one."""
         key = self.key(suffix, prefixes)
-        if key is not None and self.properties[key] and name not in told:
-            told[name] = (self.place(key), self.properties[key])
+        if key is not None and self.properties[key] and name not in found:
+            found[name] = (self.place(key), self.properties[key])
 
 
 def _properties(path: Path) -> Mapping[str, str]:
@@ -139,7 +139,7 @@ def _resolved(value: str, raw: Mapping[str, str]) -> str:
     return value
 
 
-def _port_of_uris(site: _Site, told: dict[str, tuple[str, str]]) -> None:
+def _port_of_uris(site: _Site, found: dict[str, tuple[str, str]]) -> None:
     """The port that the site's clients call, where the server's own is not named."""
     key = site.key("uris") or site.key("thrift.uris")
     if key is None or not site.properties[key]:
@@ -150,20 +150,20 @@ def _port_of_uris(site: _Site, told: dict[str, tuple[str, str]]) -> None:
     except ValueError as error:
         raise HiveSiteError(f"{site.place(key)}: {first!r} is not an address such as thrift://host:9083") from error
     if port is not None:
-        told["port"] = (site.place(key), str(port))
+        found["port"] = (site.place(key), str(port))
 
 
-def _http(site: _Site, told: dict[str, tuple[str, str]]) -> None:
+def _http(site: _Site, found: dict[str, tuple[str, str]]) -> None:
     if (site.get("server.thrift.transport.mode") or "").lower() != "http":
         return
     # In this mode Hive speaks HTTP on its one port; here that is a port of its own.
-    told["http_port"] = told.pop("port", (site.source("server.thrift.transport.mode"), "9083"))
+    found["http_port"] = found.pop("port", (site.source("server.thrift.transport.mode"), "9083"))
     path = site.get("server.thrift.http.path")
     if path:
-        told["http_path"] = (site.source("server.thrift.http.path"), f"/{path.strip('/')}")
+        found["http_path"] = (site.source("server.thrift.http.path"), f"/{path.strip('/')}")
 
 
-def _database(site: _Site, told: dict[str, tuple[str, str]]) -> None:
+def _database(site: _Site, found: dict[str, tuple[str, str]]) -> None:
     key = next((key for key in _URL_KEYS if key in site.properties), None)
     if key is None:
         return
@@ -174,7 +174,7 @@ def _database(site: _Site, told: dict[str, tuple[str, str]]) -> None:
             f"{place}: the site keeps its metadata in {kind or 'nothing'}; interbed uses PostgreSQL or SQLite. Set db, "
             "and bring the metadata over with `interbed metastore import`"
         )
-    told["db"] = (place, _postgres_url(place, jdbc, site.properties))
+    found["db"] = (place, _postgres_url(place, jdbc, site.properties))
 
 
 def _postgres_url(place: str, jdbc: str, properties: Mapping[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""What a catalog server can be told, where it may be told, and what it was told.
+"""The settings of a catalog server: which there are, where they may be given, and which were given.
 
 The sources, weakest first: the defaults below; a Hive site (`--hive-site`, see hive_site.py); a TOML file
 (`--config`) with the names below as its keys; environment variables, `INTERBED_SERVER_` and the name in capitals; the
@@ -191,10 +191,10 @@ def load(
         try:
             # Only what nobody else has said is asked of the site: it is written for another server, and a Derby
             # database in it is no mistake where `db` is set.
-            told = hive_site.read(site, wanted=frozenset(SETTINGS) - values.keys())
+            given = hive_site.read(site, wanted=frozenset(SETTINGS) - values.keys())
         except hive_site.HiveSiteError as error:
             raise SettingsError(str(error)) from error
-        for name, (source, text) in told.items():
+        for name, (source, text) in given.items():
             values[name] = _parsed(name, source, text)
             sources[name] = source
     settings = ServerSettings(**values)
@@ -224,7 +224,7 @@ def without_password(db: str) -> str:
 
 
 def client_values(settings: ServerSettings) -> dict[str, str]:
-    """What clients that ask for Hive's keys are told of these settings. No addresses and nothing secret."""
+    """These settings as answers to clients that ask for Hive's keys. No addresses and nothing secret."""
     values = {
         "txn.timeout": f"{settings.lock_lease_seconds:g}s",
         "warehouse.dir": settings.warehouse,
@@ -236,8 +236,8 @@ def client_values(settings: ServerSettings) -> dict[str, str]:
         "thrift.compact.protocol.enabled": str(settings.protocol == "compact").lower(),
         "use.SSL": str(settings.tls_certificate is not None).lower(),
     }
-    told = {prefix + key: value for key, value in values.items() for prefix in ("metastore.", "hive.metastore.")}
-    return told | {"hive.txn.timeout": values["txn.timeout"]}
+    given = {prefix + key: value for key, value in values.items() for prefix in ("metastore.", "hive.metastore.")}
+    return given | {"hive.txn.timeout": values["txn.timeout"]}
 
 
 def warnings_for(settings: ServerSettings) -> list[str]:

@@ -108,17 +108,17 @@ class PartitionService(PartitionReads):
                 )
             before = transaction.partitions.select(table.id, list(new))
             merged = []
-            told = []
+            changes = []
             for old in before:
                 name = partition_name(keys, old.values)
                 after = self._merged(old, new[name])
                 merged.append((ids[name], name, after))
-                told.append(events.alter_partition(table.value, old, after))
+                changes.append(events.alter_partition(table.value, old, after))
                 keep = statistics_to_keep(old.storage, after.storage)
                 if keep is not None:
                     transaction.statistics.keep_partition_columns(ids[name], keep)
             transaction.partitions.replace_all(table.id, merged)
-            transaction.events.append(*told)
+            transaction.events.append(*changes)
 
         if changed:
             self._store.write(work)

@@ -20,7 +20,7 @@ NAMES_IN_TRANSACTION_MAX = 1000
 def truncate_partitions(
     store: Store, warehouse: Warehouse, clock: Callable[[], float], key: TableKey, names: Sequence[str] | None
 ) -> None:
-    """Delete the data of the partitions of these names, or of all if None, and tell of each.
+    """Delete the data of the partitions of these names, or of all if None, and append an event for each.
 
     MetastoreError if the table does not own its data, NoSuchObjectError if it does not exist. Names that no partition
     has are passed over.
@@ -42,7 +42,7 @@ def truncate_partitions(
 def _truncate(
     store: Store, warehouse: Warehouse, clock: Callable[[], float], key: TableKey, names: Sequence[str]
 ) -> None:
-    # The files go before the log tells of it: a reader that is told too early would see them once more.
+    # Files are deleted before the event is visible: a reader that reacts to it earlier would still see them.
     found = store.read(lambda transaction: transaction.partitions.select(find_table(transaction, key).id, names))
     for partition in found:
         location = partition.storage.location if partition.storage is not None else None
@@ -52,14 +52,14 @@ def _truncate(
     def work(transaction: Transaction) -> None:
         table = find_table(transaction, key, for_update=True)
         ids = transaction.partitions.ids(table.id, names)
-        changed, told = [], []
+        changed, changes = [], []
         for old in transaction.partitions.select(table.id, names):
             name = partition_name(table.value.partition_keys, old.values)
             new = dataclasses.replace(old, parameters=emptied(old.parameters, int(clock())))
             changed.append((ids[name], name, new))
-            told.append(events.alter_partition(table.value, old, new, truncated=True))
+            changes.append(events.alter_partition(table.value, old, new, truncated=True))
         if changed:
             transaction.partitions.replace_all(table.id, changed)
-            transaction.events.append(*told)
+            transaction.events.append(*changes)
 
     store.write(work)

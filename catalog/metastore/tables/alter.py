@@ -55,7 +55,7 @@ class TableAlterations:
                 f"new catalog {shortened(changed.catalog)}"
             )
         key = (catalog, normalized(database), normalized(name))
-        told = context or {}
+        properties = context or {}
 
         def work(transaction: Transaction, mover: Mover) -> None:
             stored = transaction.tables.find(*key, for_update=True)
@@ -66,13 +66,13 @@ class TableAlterations:
             renamed = (stored.value.database, stored.value.name) != (changed.database, changed.name)
             if renamed and transaction.tables.find(changed.catalog, changed.database, changed.name) is not None:
                 raise _taken(changed)
-            check_expected_parameter(stored.value, changed, told)
+            check_expected_parameter(stored.value, changed, properties)
             new = self._replace(transaction, stored, changed, mover)
             forget_columns(transaction, stored.id, stored.value, new)
             keep = statistics_to_keep(stored.value.storage, new.storage)
             if keep is not None:
                 transaction.statistics.keep_table_columns(stored.id, keep)
-            if told.get(CASCADE, "").upper() == "TRUE" and _columns(new) != _columns(stored.value):
+            if properties.get(CASCADE, "").upper() == "TRUE" and _columns(new) != _columns(stored.value):
                 transaction.partitions.replace_columns(stored.id, _columns(new))
             transaction.events.append(events.alter_table(stored.value, new))
 
@@ -86,8 +86,8 @@ class TableAlterations:
             raise table_not_found(database, name)
         if not owns_data(found.value):
             raise MetastoreError(f"Cannot truncate non-managed table {found.value.database}.{found.value.name}.")
-        # The files go before the log tells of it: a reader that is told too early would see them once more. Deleting
-        # may take long, and nobody has to wait for it.
+        # Files are deleted before the event is visible: a reader that reacts to it earlier would still see them.
+        # Deleting may take long, and nobody has to wait for it.
         location = found.value.location
         if location is not None and not self._warehouse.is_protected(location):
             files.empty_directory(location)

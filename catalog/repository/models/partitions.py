@@ -43,7 +43,7 @@ class PartitionRow(Base):
     `key_0` … are the search forms of the first values (partition_values.py), `more_keys` is a JSON list of the
     others'. `location` is absent for the directory of this name below the set's, begins with `./` if it is another
     one below the set's, and is a location of its own otherwise. `value_list` is a JSON list of the values if the name
-    does not tell them.
+    does not contain them.
     """
 
     __tablename__ = "partitions"

@@ -1,4 +1,4 @@
-"""Answers that are kept: to reads of metadata, as the bytes that went out, until a change touches what they tell.
+"""Answers that are kept: to reads of metadata, as the bytes that went out, until a change touches what they contain.
 
 An answer is found by the bytes of the call, all but the sequence id. It stands for the generation of metadata that the
 cache is at (see repository/generation.py); before answers are given out the cache is brought to the generation of the

@@ -1,4 +1,4 @@
-"""One call as the server sees it, told to whoever watches: metrics, the slow-call log, the audit log."""
+"""One call as the server sees it, reported to its observers: metrics, the slow-call log, the audit log."""
 
 from collections.abc import Iterable
 from contextvars import ContextVar
@@ -44,13 +44,13 @@ class Call:
 
 
 class CallObserver(Protocol):
-    """Told of every call, on the thread that served it; must be quick and must not raise."""
+    """Notified of every call, on the thread that served it; must be quick and must not raise."""
 
     def observed(self, call: Call) -> None: ...
 
 
-def tell(observers: Iterable[CallObserver], call: Call) -> None:
-    """Tell all observers."""
+def notify(observers: Iterable[CallObserver], call: Call) -> None:
+    """Notify all observers."""
     for observer in observers:
         observer.observed(call)
 

@@ -61,7 +61,7 @@ class MemorySource(TTransportBase, CReadableTransport):  # type: ignore[misc]
 
 
 class _Skipping:
-    """Passes over what nobody reads without taking it for text: the wire does not tell binaries from strings."""
+    """Passes over what nobody reads without taking it for text: the wire does not distinguish binaries from strings."""
 
     # Versions of thrift differ in whether there is a depth.
     def skip(self, ttype: int, *depth: int) -> None:

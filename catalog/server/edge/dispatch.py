@@ -1,8 +1,8 @@
 """From a message to a method and back: decode the arguments, call the handler, encode the result or the exception.
 
-The generated processor would do, but it swallows errors of its own, cannot tell unknown methods apart and encodes
+The generated processor would do, but it swallows errors of its own, cannot distinguish unknown methods and encodes
 piece by piece. Here the methods are found once: whatever a handler defines under a name of the interface is served,
-everything else is answered UNKNOWN_METHOD. Observers are told of each call when it has ended.
+everything else is answered UNKNOWN_METHOD. Observers are notified of each call when it has ended.
 """
 
 import itertools
@@ -28,7 +28,7 @@ from interbed.catalog.server.edge.call import (
     current_method,
     current_request,
     current_session,
-    tell,
+    notify,
 )
 from interbed.catalog.server.edge.codec import Codec, IncompleteMessageError, MemorySource
 from interbed.catalog.server.structs.errors import declared_exception
@@ -125,10 +125,10 @@ class Dispatcher:
         """An id for a request, as it stands in logs."""
         return f"{self._process}-{next(self._numbers)}"
 
-    def told(
+    def notify_ended(
         self, method: str, session: ClientSession, started: float, outcome: CallOutcome, *, arguments: Any = None
     ) -> None:
-        """Tell the observers of a call that began at this time of the monotonic clock and was answered elsewhere."""
+        """Notify the observers of a call that began at this time of the monotonic clock and was answered elsewhere."""
         if self._observers:
             self._tell(self.next_request_id(), method, session, started, outcome, None, arguments)
 
@@ -246,7 +246,7 @@ class Dispatcher:
         arguments: Any,
     ) -> None:
         if self._observers:
-            tell(
+            notify(
                 self._observers,
                 Call(
                     request_id=request_id,

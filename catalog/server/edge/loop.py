@@ -40,7 +40,7 @@ from interbed.catalog.server.edge.transport import (
 logger = logging.getLogger(__name__)
 
 SHUTDOWN_SECONDS_MAX = 10.0
-"""How long running requests may take after the server was told to end."""
+"""How long running requests may take after the server was asked to stop."""
 
 _TICK_SECONDS = 1.0
 _THREAD_STACK_BYTES = 1024 * 1024
@@ -408,7 +408,7 @@ class Loop:
             return
         if self._recall is not None:
             self._recall.cache.hits += 1
-        self._dispatcher.told(entry.method, session, hit.started, entry.outcome)
+        self._dispatcher.notify_ended(entry.method, session, hit.started, entry.outcome)
         if unsent or connection.framing.is_last:
             if connection.watched:
                 self._unwatch(connection)

@@ -18,10 +18,10 @@ from interbed.catalog.server.edge.transport import ClientConnection
 logger = logging.getLogger(__name__)
 
 ASK_SECONDS_MAX = 5.0
-"""How long the database may take to tell its generation before requests go the long way."""
+"""How long the database may take to return its generation before requests are run in full."""
 
 RECONNECT_SECONDS = 1.0
-"""Time between two tries to reach a database that did not tell its generation."""
+"""Time between two tries to reach a database that did not return its generation."""
 
 
 class Hit:

@@ -178,7 +178,7 @@ class BufferedFraming:
     user = None
 
     def whole(self, data: bytes) -> bytes | None:
-        """Only decoding tells."""
+        """Known only after decoding."""
         return data
 
     def next(self, reader: SocketSource) -> Any:

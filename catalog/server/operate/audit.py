@@ -79,7 +79,7 @@ class AuditLog:
         self._descriptor = -1
         self._guard = threading.Lock()
         if file is not None:
-            # At the start, where a wrong path can still be told to whoever starts the server.
+            # At the start, where a wrong path can still be reported to whoever starts the server.
             self._open(file)
 
     def observed(self, call: Call) -> None:
@@ -143,7 +143,7 @@ def subject(method: str, arguments: Any) -> dict[str, Any]:
         meaning = _KEYS.get(key, plain if key == "name" else None)
         if meaning is None or not isinstance(value, str):
             continue
-        # Fields are told from the outside inwards: what stands further in under the same meaning is the new state.
+        # Fields are collected from the outside inwards: what stands further in under the same meaning is the new state.
         if meaning not in found:
             found[meaning] = value
         elif path and path[-1].startswith(("new", "table", "func", "db", "catalog", "cat")):
@@ -152,23 +152,23 @@ def subject(method: str, arguments: Any) -> dict[str, Any]:
 
 
 def _told(found: dict[str, str], renamed: dict[str, str], partitions: list[str], count: int) -> dict[str, Any]:
-    told: dict[str, Any] = {}
+    target: dict[str, Any] = {}
     if "database" in found:
         catalog, database = split_catalog(found["database"], found.get("catalog"))
-        told = {"catalog": catalog, "database": database}
+        target = {"catalog": catalog, "database": database}
     elif "catalog" in found:
-        told = {"catalog": found["catalog"]}
-    told |= {key: found[key] for key in ("table", "function") if key in found}
+        target = {"catalog": found["catalog"]}
+    target |= {key: found[key] for key in ("table", "function") if key in found}
     other = [found.get("to_database", ""), found.get("to_table", "")]
     if not any(other):
-        changed = {key: value for key, value in renamed.items() if value.lower() != str(told.get(key, "")).lower()}
+        changed = {key: value for key, value in renamed.items() if value.lower() != str(target.get(key, "")).lower()}
         other = [changed.get(key, "") for key in ("catalog", "database", "table", "function")]
     if any(other):
-        told["to"] = shortened(".".join(filter(None, other)))
+        target["to"] = shortened(".".join(filter(None, other)))
     if partitions:
-        told["partitions"] = [shortened(name) for name in partitions[:_PARTITIONS_MAX]]
-        told["partition_count"] = count
-    return {key: shortened(value) if isinstance(value, str) else value for key, value in told.items() if value}
+        target["partitions"] = [shortened(name) for name in partitions[:_PARTITIONS_MAX]]
+        target["partition_count"] = count
+    return {key: shortened(value) if isinstance(value, str) else value for key, value in target.items() if value}
 
 
 def _fields(struct: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str, Any]]:

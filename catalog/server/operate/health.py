@@ -2,7 +2,7 @@
 
 It is the standard library's HTTP server with a thread a connection: three small pages for a probe every few seconds and
 a scraper every few more, for which a framework would be one more dependency to keep safe. It listens on loopback
-unless told otherwise, answers at most REQUESTS_MAX clients at once, and lets none hold a thread for longer than
+by default, answers at most REQUESTS_MAX clients at once, and lets none hold a thread for longer than
 CLIENT_SECONDS_MAX.
 
 Live: the process answers. Ready: the database and the warehouse answer within PROBE_SECONDS_MAX, at least one process

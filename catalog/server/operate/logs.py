@@ -29,7 +29,7 @@ def configure_logging(level: str, form: str, stream: TextIO | None = None) -> No
         else logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s%(request_text)s")
     )
     logging.basicConfig(level=level, handlers=[handler], force=True)
-    # Alembic tells of each step that it does not need.
+    # Alembic logs each step that it skips.
     logging.getLogger("alembic").setLevel(logging.WARNING)
 
 
@@ -96,7 +96,7 @@ def _add_request(record: logging.LogRecord) -> bool:
             if session.user is not None:
                 fields["user"] = shortened(session.user)
     record.request_fields = fields
-    # What a record says itself comes first: an observer is told of calls that have ended.
+    # What a record says itself comes first: an observer is notified of calls that have ended.
     shown = {**fields, **{name: value for name, value in getattr(record, "fields", {}).items() if name in _SHOWN}}
     record.request_text = f" [{' '.join(f'{name}={value}' for name, value in shown.items())}]" if shown else ""
     return True

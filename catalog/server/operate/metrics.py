@@ -78,7 +78,7 @@ class ServerMetrics:
 
     def __init__(self, directory: Path | None = None) -> None:
         self._directory = directory
-        # A second series beside each counter, which tells when it was made.
+        # A second series beside each counter, with the time of its creation.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         if directory is not None:
             # The library chooses at its import how values are kept; nothing has made any yet.

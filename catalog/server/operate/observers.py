@@ -29,7 +29,7 @@ def metrics_for(settings: ServerSettings, directory: Path | None) -> ServerMetri
 
 
 def observers_for(settings: ServerSettings, metrics: ServerMetrics | None) -> list[CallObserver]:
-    """Who is told of every call. MetastoreError if the audit log cannot be written."""
+    """The observers of every call. MetastoreError if the audit log cannot be written."""
     observers: list[CallObserver] = [SlowCallLog(settings.slow_call_seconds)]
     if settings.audit_log is not None:
         try:
@@ -86,7 +86,7 @@ class Operating:
             logger.info(HEALTH_LINE.format(host=f"[{host}]" if ":" in host else host, port=port))
 
     def end_soon(self) -> None:
-        """The server has been told to end: it is not ready any more. Safe in a signal handler."""
+        """The server has been asked to stop: it is not ready any more. Safe in a signal handler."""
         if self._health is not None:
             self._health.end_soon()
 

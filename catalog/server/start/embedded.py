@@ -1,6 +1,6 @@
 """A real catalog server for the length of a `with` block: for tests, demos and notebooks.
 
-It runs in a process of its own, on a free port of 127.0.0.1, and is told to end when the block ends.
+It runs in a process of its own, on a free port of 127.0.0.1, and is stopped when the block ends.
 """
 
 import os
@@ -104,7 +104,7 @@ def start_server(db: str, warehouse: str, *arguments: str, log: Path | None = No
 
 
 def stop_server(running: RunningServer) -> int:
-    """Tell the server to end, kill it if it does not, and return its exit code."""
+    """Ask the server to stop, kill it if it does not, and return its exit code."""
     process = running.process
     process.terminate()
     try:

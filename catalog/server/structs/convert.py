@@ -37,7 +37,7 @@ def split_catalog(name: str | None, catalog: str | None = None) -> tuple[str, st
     """
     if name is not None and name.startswith("@") and "#" in name:
         prefix, _, rest = name[1:].partition("#")
-        # An empty name is written as "!", so that no name at all can be told from it.
+        # An empty name is written as "!", so that it differs from no name at all.
         return normalized(prefix) or DEFAULT_CATALOG, None if rest == "" else "" if rest == "!" else rest
     return normalized(catalog) or DEFAULT_CATALOG, name
 

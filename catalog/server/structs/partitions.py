@@ -110,7 +110,7 @@ def partition_specs(found: Found, projection: Projection | None = None) -> list[
     structs = PartitionStructs(table)
     inside = None if table.location is None else child(table.location, "")
     groups: dict[tuple[int, ...], tuple[StorageDescriptor, list[Any]]] = {}
-    # The groups are told apart by the identity of what they share, which lives as long as one of them does.
+    # The groups are distinguished by the identity of what they share, which lives as long as one of them does.
     kept: list[StorageDescriptor] = []
     elsewhere: list[Any] = []
     for partition in partitions:
