@@ -36,11 +36,11 @@ class MergingCalls(Calls):
             info.schemaJson = json.dumps(struct)
         if target.catalog == NO_CATALOG:
             info.clustering = without_functions(info.clustering)
-        told: TableInfo = info
-        return told
+        result: TableInfo = info
+        return result
 
     def _merged(self, handle: TableHandle, options: Mapping[str, str]) -> TableHandle:
-        """The handle at a schema that takes the rows that it tells of, which is made if need be."""
+        """The handle at a schema that takes the given rows, which is created if need be."""
         if handle.rows is None:
             return handle
         table = self._table_of(handle)

@@ -29,8 +29,8 @@ class StagingCalls(Calls):
         info: Any = table_info(table, staged.table, None)
         handle = replace(TableHandle.from_bytes(info.handle), staged=Staged(replaces=staged.replaces, path=staged.path))
         info.handle = handle.to_bytes()
-        told: TableInfo = info
-        return told
+        result: TableInfo = info
+        return result
 
     def commitStaged(self, handle: bytes) -> None:  # noqa: N802
         self._staged(TableHandle.from_bytes(handle)).commit()

@@ -59,7 +59,7 @@ class TableCalls(Calls):
             # A look into the past shows the columns of that time.
             schema = loaded.store.schemas.schema(snapshot.schema_id)
         if options:
-            # What the session sets is not the table's: SHOW CREATE TABLE does not tell of it.
+            # What the session sets is not the table's: SHOW CREATE TABLE leaves it out.
             own = loaded.store.schemas.schema(loaded.schema.id).options
             schema = replace(schema, options=own)
         if schema is not loaded.schema:
@@ -172,7 +172,7 @@ def global_table_info(reference: Any, table: GlobalTable) -> TableInfo:
 def table_info(
     reference: Any, table: Table, snapshot: Snapshot | None, options: Mapping[str, str] | None = None
 ) -> TableInfo:
-    """A table as Spark is told of it, at a snapshot (None: it has none), with the session's options."""
+    """The description of a table for Spark, at a snapshot (None: it has none), with the session's options."""
     schema = table.schema
     handle = _handle(reference, table, snapshot, options)
     return TableInfo(

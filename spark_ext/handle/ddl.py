@@ -119,22 +119,22 @@ def _schema_changes(given: Any, columns: Mapping[str, DataField]) -> list[Schema
     if given.kind in (ChangeKind.SET_PROPERTY, ChangeKind.REMOVE_PROPERTY):
         return [_option_change(given)]
     path = tuple(given.path)
-    told = ".".join(path)
+    name = ".".join(path)
     match given.kind:
         case ChangeKind.ADD_COLUMN:
             if given.defaultValue is not None:
                 raise NotSupportedError(
-                    f"The column '{told}' can't be added with a default, which rows that exist would not get. Add it, "
+                    f"The column '{name}' can't be added with a default, which rows that exist would not get. Add it, "
                     "then write ALTER COLUMN … SET DEFAULT for the rows to come."
                 )
-            added = type_from_spark(json.loads(given.value), column=told).with_nullable(given.nullable is not False)
+            added = type_from_spark(json.loads(given.value), column=name).with_nullable(given.nullable is not False)
             return [AddColumn(path, added, given.comment, _position(given))]
         case ChangeKind.DROP_COLUMN:
             return [] if given.ifExists and not _exists(path, columns) else [DropColumn(path)]
         case ChangeKind.RENAME_COLUMN:
             return [RenameColumn(path, given.value)]
         case ChangeKind.UPDATE_COLUMN_TYPE:
-            return [UpdateColumnType(path, type_from_spark(json.loads(given.value), column=told))]
+            return [UpdateColumnType(path, type_from_spark(json.loads(given.value), column=name))]
         case ChangeKind.UPDATE_COLUMN_NULLABILITY:
             return [UpdateColumnNullability(path, bool(given.nullable))]
         case ChangeKind.UPDATE_COLUMN_COMMENT:
@@ -144,7 +144,7 @@ def _schema_changes(given: Any, columns: Mapping[str, DataField]) -> list[Schema
         case ChangeKind.UPDATE_COLUMN_DEFAULT:
             return [_default_change(given, path, columns)]
         case _:
-            raise NotSupportedError(f"The change {given.kind} of the column '{told}' is not known.")
+            raise NotSupportedError(f"The change {given.kind} of the column '{name}' is not known.")
 
 
 def _exists(path: tuple[str, ...], columns: Mapping[str, DataField]) -> bool:

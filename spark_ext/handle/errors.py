@@ -68,7 +68,7 @@ def planner_error(error: Exception) -> PlannerError:
 
 
 def message_of(error: BaseException) -> str:
-    """What to tell the user: the message of interbed's own errors, with the class's name for others."""
+    """The text for the user: the message of interbed's own errors, with the class's name for others."""
     if isinstance(error, InterbedError):
         return str(error)
     return f"{type(error).__name__}: {error}"

@@ -1,6 +1,6 @@
 """Columns that a table has beside its own in Spark, read when they are asked for by name.
 
-`__interbed_row` is a row as a whole, by which a MERGE tells what it deletes where the key alone is not enough. Append
+`__interbed_row` is a row as a whole, by which a MERGE records what it deletes where the key alone is not enough. Append
 tables have `__paimon_file_path` and `__paimon_row_index`, which say where a row is, as in Paimon's connector.
 """
 
@@ -45,7 +45,7 @@ def hidden_fields(schema: TableSchema) -> tuple[DataField, ...]:
 
 
 def hidden_columns_of(schema: TableSchema) -> list[HiddenColumn]:
-    """What Spark is told of them."""
+    """Their description for Spark."""
     return [
         HiddenColumn(
             name=f.name,
@@ -58,7 +58,7 @@ def hidden_columns_of(schema: TableSchema) -> list[HiddenColumn]:
 
 
 def needs_old_rows(schema: TableSchema) -> bool:
-    """Whether a statement has to tell all of a row that it deletes: the key alone is not enough for the table's merge.
+    """Whether a statement has to send all of a row that it deletes: the key alone is not enough for the table's merge.
 
     Where it is enough a DELETE reads the key and the columns of its condition only.
     """

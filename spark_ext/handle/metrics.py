@@ -28,7 +28,7 @@ def commit_metrics(
     messages: Iterable[CommitMessage], *, attempts: int, commit_millis: int, copies_rows: bool
 ) -> dict[str, int]:
     """What one commit added and took away. With `copies_rows` new files hold rows that stayed, too, so that the
-    rows that a statement changed can't be told.
+    the number of rows that a statement changed is unknown.
     """
     messages = list(messages)
     new = [file for m in messages for file in m.new_files]

@@ -31,7 +31,7 @@ _UPDATABLE = (MergeEngine.DEDUPLICATE, MergeEngine.PARTIAL_UPDATE)
 
 
 def row_changes_of(name: str, schema: TableSchema) -> RowChanges:
-    """What Spark is told of a table."""
+    """The description of a table for Spark."""
     keys = list(schema.primary_keys)
     if not keys:
         # A file that is written anew is one task's; a deletion vector can be put together from several. New rows have
@@ -46,12 +46,12 @@ def row_changes_of(name: str, schema: TableSchema) -> RowChanges:
         return RowChanges(
             rowId=[FILE_PATH, ROW_INDEX], toldOfRows={}, refusals={}, splitsUpdates=True, clustering=by_file
         )
-    told = {}
+    sent = {}
     if needs_old_rows(schema):
-        told = {DELETE: [n for n in schema.names if n not in keys], MERGE: [OLD_ROW]}
+        sent = {DELETE: [n for n in schema.names if n not in keys], MERGE: [OLD_ROW]}
     return RowChanges(
         rowId=keys,
-        toldOfRows=told,
+        toldOfRows=sent,
         refusals=refusals(name, schema),
         splitsUpdates=False,
         upserts=_upserts(schema),
@@ -103,7 +103,7 @@ def delete_refusal(schema: TableSchema, options: CoreOptions) -> str | None:
         return "by its option 'ignore-delete' the table drops what would delete rows; set it to false first."
     if options.rowkind_field is not None:
         return (
-            f"by its option 'rowkind.field' the column '{options.rowkind_field}' tells what a row does; INSERT rows "
+            f"by its option 'rowkind.field' the column '{options.rowkind_field}' says what a row does; INSERT rows "
             "with '-D' there."
         )
     if options.merge_engine is MergeEngine.AGGREGATION and not options.boolean(

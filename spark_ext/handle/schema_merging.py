@@ -1,4 +1,4 @@
-"""Rows that bring more than the table's columns: new ones, or one that tells what each row does.
+"""Rows that bring more than the table's columns: new ones, or one that says what each row does.
 
 A write that merges its columns into the table's (Paimon's documentation: spark/sql-write, "Write Merge Schema") is
 analysed against the table as it will be. The schema is made when the job is planned, before any task starts: files name
@@ -23,7 +23,7 @@ from interbed.storage.table.option_rules import changed_schema
 _UNTYPED = "void"
 
 KIND_COLUMNS = ("_row_kind_", "_row_kind", "rowkind")
-"""Columns of a DataFrame that tell the kinds of its rows: Paimon's in Spark, ours, and that of an audit log."""
+"""Columns of a DataFrame that hold the kinds of its rows: Paimon's in Spark, ours, and that of an audit log."""
 
 _KIND_TYPES = ("byte", "short", "integer", "long", "string")
 
@@ -73,11 +73,11 @@ def kind_field(schema_json: str, table: TableSchema) -> Any:
     first, *others = found
     if others:
         raise SchemaMismatchError(
-            f"Both '{first['name']}' and '{others[0]['name']}' would tell the kinds of the rows. Drop one of them."
+            f"Both '{first['name']}' and '{others[0]['name']}' would hold the kinds of the rows. Drop one of them."
         )
     if first["type"] not in _KIND_TYPES:
         raise SchemaMismatchError(
-            f"The column '{first['name']}' tells the kinds of the rows, 0 to 3 or +I, -U, +U and -D; it is of type "
+            f"The column '{first['name']}' holds the kinds of the rows, 0 to 3 or +I, -U, +U and -D; it is of type "
             f"{first['type']}. Cast it, or give it another name if it is a column of its own."
         )
     return first

@@ -55,7 +55,7 @@ class TableHandle:
     rows: RowsToCome | None = None
     """Rows that are to be merged into the schema: `schema_json` is the one that comes of it, and need not be there."""
     kind_column: str | None = None
-    """The column of the rows to be written that is none of the table's but tells their kinds."""
+    """The column of the rows to be written that is none of the table's but holds their kinds."""
 
     def to_bytes(self) -> bytes:
         """The handle for the JVM."""

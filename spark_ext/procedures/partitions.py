@@ -24,8 +24,8 @@ def _expire_partitions(call: ProcedureCall) -> Answer:
         max_expires=call.given("max_expires"),
         options=call.options(),
     )
-    told = [(", ".join(f"{key}={value}" for key, value in spec.items()),) for spec in gone]
-    return told or (("No expired partitions.",),)
+    rows = [(", ".join(f"{key}={value}" for key, value in spec.items()),) for spec in gone]
+    return rows or (("No expired partitions.",),)
 
 
 def _mark_partition_done(call: ProcedureCall) -> Answer:

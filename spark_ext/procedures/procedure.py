@@ -82,7 +82,7 @@ Answer = Rows | Job
 
 RESULT = (ResultColumn(name="result", type=ArgumentType.BOOLEAN),)
 DONE: Rows = ((True,),)
-"""What procedures return that have nothing to tell, under the column RESULT."""
+"""What procedures without a result of their own return, under the column RESULT."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The process that forks interbed's Python workers: pyspark.daemon, told to run interbed.spark_ext.process.worker.
+"""The process that forks interbed's Python workers: pyspark.daemon, made to run interbed.spark_ext.process.worker.
 
 Spark starts it with `python -m interbed.spark_ext.process.daemon interbed.spark_ext.process.worker`. PySpark's daemon
 takes a worker module from its arguments only if its name begins with "pyspark", and silently runs its own otherwise; so

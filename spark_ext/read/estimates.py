@@ -1,4 +1,4 @@
-"""What Spark's optimizer is told of a scan: rows, bytes in memory, and of columns what ANALYZE and the files know."""
+"""Estimates of a scan for Spark's optimizer: rows, bytes in memory, and of columns what ANALYZE and the files know."""
 
 import json
 import math

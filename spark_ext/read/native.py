@@ -1,7 +1,7 @@
 """Which splits Spark's own Parquet reader may read: those whose files hold the table's rows as they stand.
 
 The reader knows nothing of merging, schema evolution or Paimon's types; a file qualifies when it needs none of that. It
-tells the positions of rows, by which those that deletion vectors mark are left out.
+reports the positions of rows, by which those that deletion vectors mark are left out.
 """
 
 from collections.abc import Callable, Sequence

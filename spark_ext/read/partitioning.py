@@ -1,6 +1,6 @@
 """How a scan's splits are partitioned, for Spark's storage-partitioned joins: by partition columns, then by bucket.
 
-Spark joins two tables without a shuffle when the splits of both tell the same kind of key.
+Spark joins two tables without a shuffle when the splits of both report the same kind of key.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ def partitioning_of(schema: TableSchema, splits: Sequence[Split]) -> tuple[ScanP
     """The partitioning and the key of each split; None where the splits have no key that Spark can follow.
 
     Splits of a table whose buckets the JVM can't compute, or which was rescaled and has partitions with other numbers
-    of buckets, are not told apart by bucket.
+    of buckets, are not distinguished by bucket.
     """
     partition = schema.partition_fields
     if not all(has_literal(field.type) for field in partition) or any(s.tells_changes or s.branch for s in splits):
@@ -42,9 +42,9 @@ def partitioning_of(schema: TableSchema, splits: Sequence[Split]) -> tuple[ScanP
             values = decode_row(split.partition, types)
             known[place] = literals((*values, place[1]), (*types, _BUCKET)) if by_bucket else literals(values, types)
         keys.append(known[place])
-    told = ScanPartitioning(
+    partitioning = ScanPartitioning(
         columns=[field.name for field in partition],
         bucketCount=count if by_bucket else 0,
         bucketColumns=columns if by_bucket else [],
     )
-    return told, keys
+    return partitioning, keys

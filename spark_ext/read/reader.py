@@ -156,9 +156,9 @@ def as_read(handle: TableHandle, options: Mapping[str, str]) -> TableHandle:
 
 
 def split_for_spark(split: Split, native: NativeFiles | None, *, holds_rows: bool = False) -> ScanSplit:
-    """A split on its way to Spark. `holds_rows` says that the files of any split hold the rows that it tells."""
-    told = replace(split, raw_convertible=not split.deletion_files) if holds_rows else split
-    files = native.of(told) if native is not None else []
+    """A split on its way to Spark. `holds_rows` says that the files of any split hold the rows of the split."""
+    described = replace(split, raw_convertible=not split.deletion_files) if holds_rows else split
+    files = native.of(described) if native is not None else []
     return ScanSplit(
         payload=split.to_bytes(),
         rowCount=split.row_count,

@@ -130,7 +130,7 @@ class LocatedChanges:
 
 
 def encode_marks(marked: Mapping[str, DeletionVector]) -> bytes:
-    """Marked rows as bytes for the driver, which tell themselves from a commit message."""
+    """Marked rows as bytes for the driver, which can be distinguished from a commit message."""
     return MARKS + json.dumps({p: b64encode(v.encode(bitmap64=True)).decode() for p, v in marked.items()}).encode()
 
 

@@ -12,7 +12,7 @@ REPEATED = b"repeated:"
 
 
 class DistinctKeys:
-    """Takes rows and tells in the end whether a key came again; eight bytes of memory a row.
+    """Takes rows and reports in the end whether a key came again; eight bytes of memory a row.
 
     A key is known by 64 bits of its hash. Two keys that share them look like one that came twice, which costs time but
     nothing else: the statement is run again with a look at its target.

@@ -18,7 +18,7 @@ class BucketMode(StrEnum):
     DYNAMIC = "dynamic"
     """A key stays where it was first put, which the partition's hash indexes remember."""
     CROSS_PARTITION = "cross-partition"
-    """As dynamic, but a key may move between partitions; where it is, the data files themselves tell."""
+    """As dynamic, but a key may move between partitions; where it is, only the data files say."""
     POSTPONED = "postponed"
     """Rows wait, unseen, until a compaction takes them to buckets."""
     NONE = "none"

@@ -112,7 +112,7 @@ class TableStore:
         return self._opened(None, {**self.dynamic_options, _BRANCH: name})
 
     def new_index_name(self) -> str:
-        """A name that no index file has; it tells the prefix of data files where that is not the usual one.
+        """A name that no index file has; it contains the prefix of data files where that is not the default.
 
         So the files of a job that gives its data files a prefix of its own can all be found.
         """

@@ -89,7 +89,7 @@ def create_automatic_tags(store: TableStore) -> list[str]:
 
 
 def _automatic(tags: TagManager, period: TagPeriod) -> Mapping[str, datetime]:
-    """The periods of the tags whose names tell one."""
+    """The periods of the tags whose names encode one."""
     return period.of_names(tags.names())
 
 

@@ -128,7 +128,7 @@ class SnapshotExpiry:
         """Expire what the table's options and the arguments, which are stronger, say.
 
         Raises InvalidInputError for arguments that contradict each other, NotSupportedError for a table whose changes
-        are to outlive its snapshots but have no changelog, CorruptFileError when it can't be told what must be kept
+        are to outlive its snapshots but have no changelog, CorruptFileError when it is unknown what must be kept
         (nothing is deleted then).
         """
         options = self.store.options

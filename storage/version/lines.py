@@ -25,7 +25,7 @@ def branch_names(store: TableStore) -> list[str]:
 def all_lines(store: TableStore) -> list[TableStore]:
     """The table on its main branch and on each other.
 
-    Raises CorruptFileError for a branch without a schema: what it needs can't be told.
+    Raises CorruptFileError for a branch without a schema: what it needs is unknown.
     """
     lines = [store.on_branch(MAIN_BRANCH)]
     for name in branch_names(store):
@@ -33,7 +33,7 @@ def all_lines(store: TableStore) -> list[TableStore]:
             lines.append(store.on_branch(name))
         except LookupError as error:
             raise CorruptFileError(
-                f"The branch {name!r} of the table at {store.location} has no schema, so it can't be told which files "
+                f"The branch {name!r} of the table at {store.location} has no schema, so it is unknown which files "
                 "it needs; delete the branch."
             ) from error
     return lines

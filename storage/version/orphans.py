@@ -21,7 +21,7 @@ from interbed.storage.version.lines import all_lines, tagged_snapshots
 from interbed.storage.version.references import References
 
 DEFAULT_AGE_MILLIS = 24 * 3_600_000
-"""Files that are younger stay, unless told otherwise."""
+"""Younger files stay by default."""
 
 _BUCKET_PREFIX = "bucket-"
 _KNOWN_IN_SNAPSHOT_DIRECTORY = ("snapshot-", "EARLIEST", "LATEST", ".commit-turn")
@@ -53,10 +53,10 @@ def remove_orphan_files(
     dry_run: bool = False,
     clock: Callable[[], float] = time.time,
 ) -> OrphansResult:
-    """Delete the orphan files of a table that were written before a time (milliseconds since the epoch), a day ago
-    unless told otherwise.
+    """Delete the orphan files of a table that were written before a time (milliseconds since the epoch), by
+    default a day ago.
 
-    Raises InvalidInputError for a time that is yet to come, CorruptFileError when it can't be told which files are
+    Raises InvalidInputError for a time that is yet to come, CorruptFileError when it is unknown which files are
     needed (nothing is deleted then).
     """
     now = int(clock() * 1000)

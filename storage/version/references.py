@@ -29,7 +29,7 @@ class References:
         return self._paths(merge_entries(self._reader.entries(self._reader.data(snapshot))))
 
     def deleted_data(self, snapshot: Snapshot) -> set[str]:
-        """The data files that the snapshot was the first not to have; none when that can't be told any more.
+        """The data files that the snapshot was the first not to have; none when that is no longer known.
 
         A file that moves to another level is deleted and added by the same snapshot, and stays.
         """
@@ -43,7 +43,7 @@ class References:
         return deleted
 
     def changelog_data(self, snapshot: Snapshot) -> set[str]:
-        """The changelog files of the snapshot; those that can still be told."""
+        """The changelog files of the snapshot; those that are still known."""
         found: set[str] = set()
         try:
             manifests = self._reader.changelog(snapshot)
@@ -55,7 +55,7 @@ class References:
         return found
 
     def changelog_metadata(self, snapshot: Snapshot) -> set[str]:
-        """The changelog's manifest list and manifests; raises CorruptFileError when they can't be told."""
+        """The changelog's manifest list and manifests; raises CorruptFileError when they can't be read."""
         if snapshot.changelog_manifest_list is None:
             return set()
         manifests = self._reader.changelog(snapshot)
@@ -63,7 +63,7 @@ class References:
         return {self._store.paths.manifest(name) for name in names}
 
     def named_changelog_data(self, snapshot: Snapshot) -> set[str]:
-        """Every changelog file of the snapshot; raises CorruptFileError when one can't be told."""
+        """Every changelog file of the snapshot; raises CorruptFileError when one can't be read."""
         return set().union(*(self._paths(self._reader.manifest(m)) for m in self._reader.changelog(snapshot)))
 
     def named_data(self, snapshot: Snapshot, *, changelog: bool, known: set[str]) -> Iterator[str]:

@@ -14,7 +14,7 @@ from interbed.storage.version.tag_success import note_deleted
 def delete_tag(store: TableStore, name: str) -> Tag:
     """Delete the tag, and what only it kept if its snapshot has expired; it is returned.
 
-    Raises TagNotFoundError, and CorruptFileError when it can't be told what must be kept (the tag stays then).
+    Raises TagNotFoundError, and CorruptFileError when it is unknown what must be kept (the tag stays then).
     """
     tags = TagManager(store.file_io, store.paths)
     tag = tags.get(name)

@@ -33,7 +33,7 @@ def write_success_file(store: TableStore, path: str, now_millis: int) -> None:
         try:
             created = int(json.loads(store.file_io.read_bytes(path))["creationTime"])
         except (ValueError, KeyError, TypeError):
-            # Another tool's empty file tells by being there, not by its content.
+            # Another tool's file counts by its existence, not by its content.
             created = now_millis
     content = json.dumps({"creationTime": created, "modificationTime": now_millis}, indent=2)
     store.file_io.overwrite(path, content.encode())

@@ -1,6 +1,6 @@
 """What changed in a table between snapshots: rows with their kinds, in the order in which they became visible.
 
-With a changelog producer the changelog files tell it. Without one the new files do, which hold what was written: an
+With a changelog producer the changelog files contain it. Without one the new files do, which hold what was written: an
 insertion may be an update, and nothing says what a row was before. Source: documentation page
 `primary-key-table/changelog-producer`; the snapshots looked at are those of Paimon's follow-up scanners.
 """
@@ -30,7 +30,8 @@ class ChangeQuery(ArrowRows):
     """What `Table.changes` returns: the changes of some snapshots, both ends included; read when asked for.
 
     `from_snapshot` None is the oldest snapshot, `to_snapshot` None the newest when the query is planned. `mode` says
-    what tells the changes; a comparison (`diff`) is with the snapshot before `from_snapshot` and tells each key once.
+    where the changes are read from; a comparison (`diff`) is with the snapshot before `from_snapshot` and contains
+    each key once.
     """
 
     store: TableStore
@@ -62,7 +63,7 @@ class ChangeQuery(ArrowRows):
 
     @property
     def snapshots(self) -> list[Snapshot]:
-        """The snapshots whose changes are told, oldest first; raises SnapshotNotFoundError for one that has expired."""
+        """The snapshots whose changes are read, oldest first; raises SnapshotNotFoundError for one that has expired."""
         between = self._between
         return [] if between is None else [snapshot_changed(self.store, i, between) for i in between.snapshot_ids]
 

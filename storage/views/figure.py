@@ -20,7 +20,7 @@ INK = "#1f2937"
 MUTED = "#6b7280"
 GRID = "#e5e7eb"
 COLORS = ("#2563eb", "#ea580c", "#059669", "#9333ea", "#dc2626", "#0891b2", "#a16207", "#475569")
-"""Lines are told apart by these, also by most of those who see colours differently."""
+"""Lines are distinguished by these, also by most people with a colour-vision deficiency."""
 
 _STYLE: Any = {
     "axes.edgecolor": MUTED,

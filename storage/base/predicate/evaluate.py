@@ -124,7 +124,7 @@ def _compare(column: Array, op: Op, value: object) -> Array:
 def _member(column: Array, values: Sequence[object]) -> Array:
     present = [v for v in values if v is not None]
     if pa.types.is_floating(column.type):
-        # Arrow's is_in tells 0.0 from -0.0 and takes NaN for equal to NaN.
+        # Arrow's is_in distinguishes 0.0 from -0.0 and takes NaN for equal to NaN.
         found = reduce(_call2("or_kleene"), (_compare(column, Op.EQ, v) for v in present), _false_if_present(column))
     else:
         choices = pa.array([literal(v, column.type) for v in present], column.type)

@@ -76,7 +76,7 @@ def _part(array: "pa.Array[Any]", field: "pa.Field[Any]", path: str, hidden: int
 
 
 def _struct(array: Any, target: pa.StructType, path: str) -> "pa.Array[Any]":
-    # Flattened, a field is null wherever the struct is, and the struct's nulls can be told from its own by count.
+    # Flattened, a field is null wherever the struct is; the count distinguishes the struct's nulls from its own.
     parts = [
         _part(child, field, f"{path}.{field.name}", array.null_count)
         for child, field in zip(array.flatten(), target, strict=True)

@@ -51,7 +51,7 @@ def value_form(kind: IndexKind, data_type: DataType) -> ValueForm | None:
     if data_type.root is TypeRoot.DECIMAL and (data_type.precision or 0) > MAX_LONG_DECIMAL:
         return None
     form = ValueForm.of(data_type)
-    # A range bitmap could not tell apart what timestamps have beyond microseconds.
+    # A range bitmap could not distinguish what timestamps have beyond microseconds.
     return None if form is not None and not form.is_exact and kind is KINDS[range_bitmap.KIND] else form
 
 

@@ -54,7 +54,7 @@ class FileIndexSpec:
 
     @property
     def picks_rows(self) -> bool:
-        """Whether some index tells rows apart, not only files."""
+        """Whether some index selects rows, not only files."""
         return any(c.kind != bloom_filter.KIND for c in self.columns)
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""Reading and writing data files: the protocols of the formats, and how failures of reading are told."""
+"""Reading and writing data files: the protocols of the formats, and how failures of reading are reported."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -6,7 +6,7 @@ a dictionary where values recur, deltas for integers that ascend (keys and seque
 DELTA_BYTE_ARRAY is never used: Java Paimon 1.4.2 reads zeros for pages of it that span two of its batches. Nor is
 DELTA_LENGTH_BYTE_ARRAY, of which it takes a value's length by the value's place in the batch instead of the page.
 
-The same sample tells which numbers hardly shrink when they are compressed (measures, hashes, times of much precision).
+The same sample shows which numbers hardly shrink when they are compressed (measures, hashes, times of much precision).
 They are left as they are: that costs a few per cent of space, and saves most of the time of writing and reading them.
 """
 

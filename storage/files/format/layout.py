@@ -43,7 +43,7 @@ class DataFileLayout:
 
     `fields` are the file's columns, `key_fields` the table's columns that order its rows (none in an append table),
     `sequence_fields` those that say which row of a key is newest before the order of arrival does, `value_fields` all
-    of the table's columns; `ascending` names those by which files are sorted. `kinds` tells format, codec and
+    of the table's columns; `ascending` names those by which files are sorted. `kinds` gives format, codec and
     statistics of each level, `file_indexes` which columns are indexed.
     """
 

@@ -3,8 +3,8 @@
 Columns bear their ids in the type attribute `paimon.id`; TIME is INT milliseconds, CHAR and VARCHAR are STRING, both
 kinds of timestamps have nanoseconds, MULTISET is a map. Source: Paimon's OrcTypeUtil and OrcFileFormat.
 
-Timestamps with local time zone are instants. Paimon's `orc.timestamp-ltz.legacy.type`, which is on unless told
-otherwise, stores what the clock of the JVM's time zone shows instead: the same in a JVM whose time zone is UTC.
+Timestamps with local time zone are instants. Paimon's `orc.timestamp-ltz.legacy.type`, which is on by
+default, stores what the clock of the JVM's time zone shows instead: the same in a JVM whose time zone is UTC.
 """
 
 from collections.abc import Sequence

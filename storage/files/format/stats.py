@@ -7,7 +7,7 @@ unknown is so because Paimon does not find it in files of the format:
 
 - Parquet: anything of nested types, bounds of timestamps of more than 6 fractional digits, which it keeps as INT96;
 - ORC: nothing else;
-- Avro: nothing else, because Paimon collects statistics from the rows there, as ORC's footer and Parquet's tell them.
+- Avro: nothing else, because Paimon collects statistics from the rows there, as in the footers of ORC and Parquet.
   But of Avro files key and system columns count like any others for modes.
 
 Source: specification page `spec/manifest`; Paimon's StatsCollectorFactories and the extractors of the formats.

@@ -2,7 +2,7 @@
 
 An entry has some forty small values, and a table thousands of entries, which a process has to decode before its first
 plan; by way of fastavro's dictionaries that takes several times as long. Many values are those of the entry before, and
-their bytes tell where they end, so that equal bytes are decoded once. Source: Avro specification 1.11, binary encoding;
+their bytes say where they end, so that equal bytes are decoded once. Source: Avro specification 1.11, binary encoding;
 specification page `spec/manifest`.
 """
 

@@ -141,7 +141,7 @@ class FormatOptions(OptionReader):
 
     @property
     def suffix_includes_compression(self) -> bool:
-        """Whether names of data files tell their codec, as in `.zstd.parquet`."""
+        """Whether names of data files contain their codec, as in `.zstd.parquet`."""
         return self.boolean("file.suffix.include.compression", False)
 
     @property

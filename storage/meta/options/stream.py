@@ -53,7 +53,7 @@ OF_ONE_SNAPSHOT = (StartupMode.LATEST_FULL, StartupMode.LATEST, StartupMode.COMP
 
 
 class IncrementalScanMode(StrEnum):
-    """What tells the changes between two snapshots: new files, changelog files, a comparison, or what the table has."""
+    """Where changes between snapshots are read from: new files, changelog files, a comparison, or what there is."""
 
     AUTO = "auto"
     DELTA = "delta"
@@ -120,7 +120,7 @@ class StreamOptions(OptionReader):
 
     @property
     def streaming_read_overwrite(self) -> bool:
-        """Whether streams of a primary-key table tell what overwrites changed."""
+        """Whether streams of a primary-key table contain what overwrites changed."""
         return self.boolean("streaming-read-overwrite", False)
 
     @property
@@ -218,7 +218,7 @@ class StreamOptions(OptionReader):
 
     @property
     def incremental_scan_mode(self) -> IncrementalScanMode:
-        """What tells the changes between two snapshots."""
+        """Where the changes between two snapshots are read from."""
         return self.choice("incremental-between-scan-mode", IncrementalScanMode.AUTO)
 
     @property

@@ -76,7 +76,7 @@ class VersionOptions(OptionReader):
 
     @property
     def tag_create_success_file(self) -> bool:
-        """Whether a file beside them tells that tags were made."""
+        """Whether a success file is written for each automatic tag."""
         return self.boolean("tag.create-success-file", False)
 
     @property

@@ -34,7 +34,7 @@ from interbed.storage.meta.schema.change import (
 )
 from interbed.storage.meta.schema.column_options import naming, renamed
 from interbed.storage.meta.schema.evolution import conform
-from interbed.storage.meta.schema.nested import Fields, edit_field, edit_fields, find, path_of, replaced, told
+from interbed.storage.meta.schema.nested import Fields, dotted, edit_field, edit_fields, find, path_of, replaced
 from interbed.storage.meta.schema.option_changes import KEYS, check_option
 from interbed.storage.meta.schema.table_schema import Schema, TableSchema, validate_schema
 from interbed.storage.meta.schema.widening import is_widening
@@ -123,7 +123,7 @@ def _apply(schema: TableSchema, change: SchemaChange) -> TableSchema:
 def _add(schema: TableSchema, change: AddColumn) -> TableSchema:
     if not change.type.nullable:
         raise InvalidInputError(
-            f"The new column {told(change.name)} can't be NOT NULL: rows that exist already have no value for it."
+            f"The new column {dotted(change.name)} can't be NOT NULL: rows that exist already have no value for it."
         )
     column_id = schema.highest_field_id + 1
     data_type, highest = numbered(change.type, column_id)
@@ -173,7 +173,7 @@ def _drop(schema: TableSchema, path: ColumnPath) -> TableSchema:
     def drop(fields: Fields, name: str) -> Fields:
         find(fields, name, path)
         if len(fields) == 1:
-            raise InvalidInputError(f"The column {told(path)} can't be dropped: it is the only one there.")
+            raise InvalidInputError(f"The column {dotted(path)} can't be dropped: it is the only one there.")
         return tuple(f for f in fields if f.name != name)
 
     fields = edit_fields(schema.fields, path, drop)
@@ -193,7 +193,7 @@ def _move(schema: TableSchema, path: ColumnPath, position: Position) -> TableSch
     def move(fields: Fields, name: str) -> Fields:
         field = find(fields, name, path)
         if position.after == name:
-            raise InvalidInputError(f"The column {told(path)} can't be placed after itself.")
+            raise InvalidInputError(f"The column {dotted(path)} can't be placed after itself.")
         return _placed(tuple(f for f in fields if f.name != name), field, position)
 
     return replace(schema, fields=edit_fields(schema.fields, path, move))
@@ -208,12 +208,12 @@ def _describe(schema: TableSchema, path: ColumnPath, description: str | None) ->
 
 def _set_nullability(schema: TableSchema, path: ColumnPath, nullable: bool) -> TableSchema:
     if nullable and _column_name(path) in schema.primary_keys:
-        raise InvalidInputError(f"The column {told(path)} is part of the primary key and can't admit nulls.")
+        raise InvalidInputError(f"The column {dotted(path)} is part of the primary key and can't admit nulls.")
 
     def change(field: DataField) -> DataField:
         if not nullable and field.type.nullable and schema.core.boolean(NO_NULL_TO_NOT_NULL, True):
             raise InvalidInputError(
-                f"The column {told(path)} can't become NOT NULL: existing rows may hold nulls. If none does, set the "
+                f"The column {dotted(path)} can't become NOT NULL: existing rows may hold nulls. If none does, set the "
                 f"table's option '{NO_NULL_TO_NOT_NULL}' to false."
             )
         return replace(field, type=field.type.with_nullable(nullable))
@@ -233,8 +233,8 @@ def _set_type(schema: TableSchema, path: ColumnPath, new_type: DataType, explici
         allowed = explicit or not schema.core.boolean(NO_EXPLICIT_CASTS, True)
         if not is_widening(field.type, wanted) and not (allowed and _can_cast(field.type, wanted)):
             raise NotSupportedError(
-                f"The column {told(path)} can't be changed from {type_to_json(field.type)} to {type_to_json(wanted)}; "
-                "only a type that holds every value of the old one is possible. Add a new column instead, or set the "
+                f"The column {dotted(path)} can't be changed from {type_to_json(field.type)} to "
+                f"{type_to_json(wanted)}; only a type that holds every value of the old one is possible. Add a new column instead, or set the "
                 f"table's option '{NO_EXPLICIT_CASTS}' to false for a cast that may lose something."
             )
         changed = replace(field, type=wanted)
@@ -247,8 +247,8 @@ def _set_type(schema: TableSchema, path: ColumnPath, new_type: DataType, explici
 def _can_cast(old: DataType, new: DataType) -> bool:
     """Whether readers know the cast.
 
-    Paimon allows those that lose something unless told otherwise; interbed only when told so, because what is lost
-    shows late.
+    Paimon allows those that lose something by default; interbed only when asked to, because the loss is
+    noticed late.
     """
     try:
         conform(pa.array([], type_to_arrow(old)), old, new, column="")
@@ -276,7 +276,7 @@ def _column_name(path: ColumnPath) -> str | None:
 
 def _check_new_name(fields: Fields, name: str, path: ColumnPath) -> None:
     if any(f.name == name for f in fields):
-        raise InvalidInputError(f"There is a column {told((*path_of(path)[:-1], name))} already.")
+        raise InvalidInputError(f"There is a column {dotted((*path_of(path)[:-1], name))} already.")
 
 
 def _placed(rest: Fields, column: DataField, position: Position | None) -> Fields:

@@ -23,7 +23,7 @@ from interbed.storage.base.types.data_type import (
 from interbed.storage.base.types.json import type_to_json
 from interbed.storage.meta.options.write import EXPLICIT_CAST
 from interbed.storage.meta.schema.change import AddColumn, SchemaChange, UpdateColumnType
-from interbed.storage.meta.schema.nested import ELEMENT, VALUE, Fields, told
+from interbed.storage.meta.schema.nested import ELEMENT, VALUE, Fields, dotted
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.schema.widening import is_widening
 
@@ -38,7 +38,7 @@ def _equal(one: DataType, other: DataType) -> bool:
 class MergeRules:
     """How far merging goes.
 
-    `widens` types, and `casts` them where old values may lose something. `takes` tells whether whoever brings the rows
+    `widens` types, and `casts` them where old values may lose something. `takes` says whether whoever brings the rows
     makes values of the table's type (given first) of those of the other, so that the table's stays.
     """
 
@@ -84,7 +84,7 @@ def _of_fields(
         name = field.name if known is None else known.name
         if name.lower() in taken and (taken[name.lower()] == name or known is None):
             raise SchemaMismatchError(
-                f"The rows have both {told((*path, taken[name.lower()]))} and {told(where)}. Rename one of them."
+                f"The rows have both {dotted((*path, taken[name.lower()]))} and {dotted(where)}. Rename one of them."
             )
         taken[name.lower()] = name
         if known is not None:
@@ -93,8 +93,8 @@ def _of_fields(
         clash = next((f for f in base if f.name.lower() == name.lower()), None)
         if clash is not None:
             raise SchemaMismatchError(
-                f"The new column {told(where)} differs from {told((*path, clash.name))}, which there is already, by "
-                "case alone, which metastores and SQL don't tell apart. Rename it."
+                f"The new column {dotted(where)} differs from {dotted((*path, clash.name))}, which exists already, by "
+                "case alone, which metastores and SQL don't distinguish. Rename it."
             )
         # Rows that there are have no value for it.
         yield AddColumn(where, field.type.with_nullable(True), field.description)
@@ -146,11 +146,11 @@ def _fits(given: DataType, base: DataType) -> bool:
 
 def _misfit(base: DataType, given: DataType, path: Path, why: str) -> SchemaMismatchError:
     return SchemaMismatchError(
-        f"The column {told(path)} is {_told_type(base)}, the rows have {_told_type(given)} for it: {why}."
+        f"The column {dotted(path)} is {_quoted_type(base)}, the rows have {_quoted_type(given)} for it: {why}."
     )
 
 
-def _told_type(data_type: DataType) -> str:
+def _quoted_type(data_type: DataType) -> str:
     if isinstance(data_type, AtomicType):
         return str(type_to_json(data_type.with_nullable(True)))
     return type(data_type).__name__.removesuffix("Type").upper()

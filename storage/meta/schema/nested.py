@@ -29,8 +29,8 @@ def path_of(path: ColumnPath) -> tuple[str, ...]:
     return parts
 
 
-def told(path: ColumnPath) -> str:
-    """The path as errors tell it."""
+def dotted(path: ColumnPath) -> str:
+    """The path as errors name it."""
     return repr(".".join(path_of(path)))
 
 
@@ -40,7 +40,7 @@ def find(fields: Fields, name: str, path: ColumnPath) -> DataField:
         if field.name == name:
             return field
     raise InvalidInputError(
-        f"There is no column {told(path)}: {name!r} is none of {', '.join(f.name for f in fields) or 'no fields'}."
+        f"There is no column {dotted(path)}: {name!r} is none of {', '.join(f.name for f in fields) or 'no fields'}."
     )
 
 
@@ -59,7 +59,7 @@ def edit_fields(fields: Fields, path: ColumnPath, edit: EditFields) -> Fields:
             return replace(data_type, fields=in_fields(data_type.fields, rest))
         if len(rest) == 1:
             raise InvalidInputError(
-                f"{told(path)} is no field of a ROW: only its type can be changed, and whether it admits nulls."
+                f"{dotted(path)} is no field of a ROW: only its type can be changed, and whether it admits nulls."
             )
         return with_part(data_type, rest[0], lambda part: in_type(part, rest[1:]), path)
 
@@ -99,13 +99,13 @@ def with_part(data_type: DataType, name: str, edit: Callable[[DataType], DataTyp
             return replace(data_type, value=edit(value))
         case MapType() | MultisetType() if name in (KEY, ELEMENT):
             raise NotSupportedError(
-                f"{told(path)} can't be changed: it is part of a map's key, by which existing entries are found."
+                f"{dotted(path)} can't be changed: it is part of a map's key, by which existing entries are found."
             )
         case ArrayType() | MapType():
             part = ELEMENT if isinstance(data_type, ArrayType) else VALUE
-            raise InvalidInputError(f"There is no column {told(path)}: {name!r} stands where {part!r} has to.")
+            raise InvalidInputError(f"There is no column {dotted(path)}: {name!r} stands where {part!r} has to.")
         case _:
-            raise InvalidInputError(f"There is no column {told(path)}: nothing is nested above {name!r}.")
+            raise InvalidInputError(f"There is no column {dotted(path)}: nothing is nested above {name!r}.")
 
 
 def replaced(fields: Fields, field: DataField, *, old_name: str | None = None) -> Fields:

@@ -24,9 +24,9 @@ def is_replacement(schema: TableSchema) -> bool:
 def replacement_of(current: TableSchema, wanted: TableSchema, *, schema_id: int) -> TableSchema:
     """The schema that replaces the current one by the wanted one, as number `schema_id`.
 
-    A column that keeps its name and its type keeps its id, so that changes read across the replacement tell what it
+    A column that keeps its name and its type keeps its id, so that changes read across the replacement contain what it
     was; others get ids that none ever had. Raises InvalidInputError for other partition columns: the manifests that
-    tell of both would not know which is which.
+    with both would be ambiguous.
     """
     if _partitioning(current) != _partitioning(wanted):
         raise InvalidInputError(

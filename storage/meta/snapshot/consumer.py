@@ -71,7 +71,7 @@ class ConsumerManager:
     def expire(self, before_millis: int) -> list[str]:
         """Forget the consumers whose progress was last noted before that time, since the epoch; their ids.
 
-        Where the store tells no times of files nobody is forgotten.
+        Where the store has no modification times no consumer expires.
         """
         gone = [
             found.name.removeprefix(_PREFIX)

@@ -55,12 +55,12 @@ def create_snapshot(file_io: FileIO, path: str, snapshot: Snapshot) -> bool:
     """Create the snapshot file exclusively and settle what became of it by reading it back where that is unclear.
 
     True when the file is there and is ours, False when it is another writer's. Raises the store's error when the file
-    can't have been created, CommitStateUnknownError when that can't be told.
+    can't have been created, CommitStateUnknownError when that is unknown.
     """
     try:
         if file_io.create_exclusive(path, snapshot.to_json().encode()):
             return True
-        # A store that repeats a request by itself reports our own file as somebody else's: the uuid tells.
+        # A store that repeats a request by itself reports our own file as somebody else's; the uuid decides.
         return bool(_is_ours(file_io, path, snapshot))
     except OSError as error:
         try:

@@ -1,4 +1,4 @@
-"""Periods of automatic tags, and how a tag's name tells which period it closes.
+"""Periods of automatic tags, and how a tag's name encodes the period that it closes.
 
 A daily tag is called `2026-01-31`, an hourly one `2026-01-31 07`, one of a period of a length of its own
 `202601310730`; each by the begin of its period. Source: documentation page `maintenance/manage-tags`, paimon-core's
@@ -81,7 +81,7 @@ class TagPeriod:
         return begin.strftime(self.letters.replace("%Y", f"{begin.year:04}"))
 
     def begin_of(self, name: str) -> datetime | None:
-        """The begin of the period that a tag's name tells; None when the tag was not made automatically."""
+        """The begin of the period in a tag's name; None when the tag was not made automatically."""
         text = name.split(" ")[0] if self.by_day else name
         try:
             begin = datetime.strptime(text, self.letters)
@@ -90,7 +90,7 @@ class TagPeriod:
         return begin if self.name_of(begin) == text else None
 
     def of_names(self, names: Iterable[str]) -> dict[str, datetime]:
-        """The begins of the periods by the names that tell one."""
+        """The begins of the periods, by tag name, of names that encode one."""
         begins = {name: self.begin_of(name) for name in names}
         return {name: begin for name, begin in begins.items() if begin is not None}
 

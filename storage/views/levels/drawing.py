@@ -23,7 +23,7 @@ _FIGURES_WIDTH = 40
 _LEAST_BAR = 20
 _GREATEST_BAR = 100
 _FILLS = "█▒"
-"""Files that lie side by side in a run are told apart by these."""
+"""Files that lie side by side in a run are distinguished by these."""
 _LEVEL_STYLES = ("cyan", "blue", "magenta", "green", "yellow")
 
 

@@ -29,7 +29,7 @@ _GAUGE_MAX = 40
 class TreeFile:
     """A file: its size in bytes, its range of keys as text and from 0 to 1 along the axis, its time of creation.
 
-    `created_millis` is local time without zone, as files have it. `deletes` is None when the file does not tell.
+    `created_millis` is local time without zone, as files have it. `deletes` is None when the file does not record it.
     """
 
     name: str

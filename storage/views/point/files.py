@@ -1,6 +1,6 @@
 """Finding keys in one data file: which of its row groups can have them, and where in those they are.
 
-A Parquet file's row groups are told apart by the statistics of the first key column, and each is decoded as a whole:
+A Parquet file's row groups are selected by the statistics of the first key column, and each is decoded as a whole:
 Arrow reads no single pages. A file of another format counts as one group. What is decoded stays in the cache.
 """
 
@@ -191,7 +191,7 @@ class FileLookup:
         try:
             return pa.array([s.min for s in found], arrow), pa.array([s.max for s in found], arrow)
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError, OverflowError):
-            # Physical values that are not the type's (decimals in bytes, for one) tell nothing here.
+            # Physical values that are not the type's (decimals in bytes, for one) are of no use here.
             return None, None
 
 

@@ -148,7 +148,7 @@ class PointLookup:
             buckets = plan.get(partition, {})
             total = next((b.total_buckets for b in buckets.values()), 0)
             if total < 1:
-                # The bucket of a key is noted elsewhere; key ranges and filters tell most buckets apart as well.
+                # The bucket of a key is noted elsewhere; key ranges and filters rule out most buckets as well.
                 yield from ((bucket, numbers) for bucket in buckets.values())
                 continue
             schema = self._store.schema

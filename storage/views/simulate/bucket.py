@@ -67,7 +67,7 @@ class SimulatedBucket:
         return self._store(records, level=0, sequences=(first_sequence, self._sequence - 1), now_millis=now_millis)
 
     def compact(self, unit: CompactionUnit, *, now_millis: int) -> UnitCost:
-        """Carry a unit out, and tell its cost."""
+        """Carry a unit out, and return its cost."""
         age = {f.file_name: i for i, run in enumerate(self.levels.runs) for f in run.run.files}
         read = written = rewritten = moved = 0
         for step in unit.steps:

@@ -27,7 +27,7 @@ _CURVE_WIDTH = 48
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Simulation:
-    """The outcome of `simulate`; `label` tells several ones apart."""
+    """The outcome of `simulate`; `label` distinguishes several ones."""
 
     label: str
     workload: Workload

@@ -10,7 +10,7 @@ from interbed.storage.lsm.compact.strategy import PickReason
 class Step:
     """The bucket after a commit and its compaction. Sizes in bytes; what was given, flushed and compacted adds up.
 
-    `waited` tells whether the writer had more sorted runs than the stop trigger allows.
+    `waited` says whether the writer had more sorted runs than the stop trigger allows.
     """
 
     commit: int

@@ -1,8 +1,8 @@
-"""Planning a stream: snapshot after snapshot, the splits that tell what it changed.
+"""Planning a stream: snapshot after snapshot, the splits that contain what it changed.
 
 The state of a stream is one number, the next snapshot to look at: `checkpoint` hands it out and `restore` takes it
 back, in the same process or another one. Whether a full read leaves out level 0 depends on the changelog producer:
-where compactions write the changelog, rows of level 0 are told by the changelog that is yet to come. Source:
+where compactions write the changelog, rows of level 0 are left to the changelog that is yet to come. Source:
 paimon-core's DataTableStreamScan.
 """
 
@@ -62,7 +62,7 @@ class StreamScan:
         self._buckets = buckets
         self._clock = clock
         self._rules = ChangeRules.of_stream(store)
-        # No changelog will tell what becomes of rows that wait for their bucket, so they are told as they come.
+        # No changelog will contain rows that wait for their bucket, so they are read as they are written.
         self._tells_postponed = (
             buckets is None
             and bucket_mode(store.schema, store.options) is BucketMode.POSTPONED
@@ -98,7 +98,7 @@ class StreamScan:
         """What comes next, None when there is nothing new.
 
         The first plan may be of the rows of a whole snapshot; all others are of the changes of one snapshot each.
-        Snapshots that change nothing a stream tells are passed over. Raises SnapshotNotFoundError when the next
+        Snapshots that change nothing for a stream are skipped. Raises SnapshotNotFoundError when the next
         snapshot has expired, or when the table has fewer snapshots than the stream has read; InvalidOptionError; what
         TableScan.plan raises.
         """
@@ -188,7 +188,7 @@ class StreamScan:
         return record_splits(self._store, snapshot_id, entries)
 
     def _levels_told(self) -> Callable[[int], bool] | None:
-        """The levels whose rows no later change tells; None for an append table."""
+        """The levels whose rows are in no later change; None for an append table."""
         if not self._store.schema.has_primary_key:
             return None
         producer = self._store.options.changelog_producer
