@@ -234,8 +234,8 @@ def _set_type(schema: TableSchema, path: ColumnPath, new_type: DataType, explici
         if not is_widening(field.type, wanted) and not (allowed and _can_cast(field.type, wanted)):
             raise NotSupportedError(
                 f"The column {dotted(path)} can't be changed from {type_to_json(field.type)} to "
-                f"{type_to_json(wanted)}; only a type that holds every value of the old one is possible. Add a new column instead, or set the "
-                f"table's option '{NO_EXPLICIT_CASTS}' to false for a cast that may lose something."
+                f"{type_to_json(wanted)}; only a type that holds every value of the old one is possible. Add a new "
+                f"column instead, or set the option '{NO_EXPLICIT_CASTS}' to false for a cast that may lose something."
             )
         changed = replace(field, type=wanted)
         _check_default(changed)
