@@ -1,10 +1,13 @@
 """The build hook that compiles the Spark extension's Java sources into the wheel.
 
-It runs javac against the jars of the PySpark of the build environment (``build-system.requires`` names it), packs the
+It runs javac against the jars of the PySpark of the build environment (the hook asks for it there), packs the
 classes into ``interbed-spark.jar`` and, for a standard wheel, adds the jar as
 ``interbed/spark_ext/jvm/interbed-spark.jar``. An editable install finds the jar in ``spark_ext/jvm/``, where it also
 lies for the tests; after a change of a Java source run ``python hatch_build.py``, which does the same outside of a
 build.
+
+Without a JDK a build from source ends with one line that says what to do, before PySpark is downloaded. With
+``INTERBED_BUILD_WITHOUT_JAR=1`` it needs neither, and the result lacks the jar: all of interbed but Spark works.
 
 The jar is reproducible: entries in the order of their names, all with one fixed time.
 
@@ -16,6 +19,7 @@ some file systems), and a file with the link's text in it in their place breaks 
 import hashlib
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -28,6 +32,10 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 JAVA_RELEASE = "17"
 COMPILE_TIMEOUT_SECONDS = 300
+VERSION_TIMEOUT_SECONDS = 60
+# Not in build-system.requires: its 400 MB are of no use to a build that lacks a JDK or leaves the jar out.
+PYSPARK = "pyspark>=4.1,<4.2"
+WITHOUT_JAR = "INTERBED_BUILD_WITHOUT_JAR"
 # The oldest time that a zip entry can carry.
 ZIP_TIME = (1980, 1, 1, 0, 0, 0)
 JAR_PATH = Path("spark_ext/jvm/interbed-spark.jar")
@@ -60,13 +68,34 @@ class SparkJarHook(BuildHookInterface):
 
     PLUGIN_NAME = "custom"
 
+    def dependencies(self) -> list[str]:
+        """What the build environment needs beside hatchling; exits with a message where there is no JDK."""
+        try:
+            if without_jar():
+                return []
+            find_javac()
+        except JarBuildError as error:
+            sys.exit(str(error))
+        return [PYSPARK]
+
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile; ``version`` is "standard" or "editable"."""
-        jar = build_jar(Path(self.root))
+        """Compile; ``version`` is "standard" or "editable". Exits with a message where that fails."""
+        try:
+            jar = None if without_jar() else build_jar(Path(self.root))
+        except JarBuildError as error:
+            sys.exit(str(error))
         if version == "editable":
             link_folders(Path(self.root))
-        else:
+        elif jar is not None:
             build_data["force_include"][str(jar)] = JAR_IN_WHEEL
+
+
+def without_jar() -> bool:
+    """Whether the environment asks for a build without the jar. Raises JarBuildError for an unknown value."""
+    value = os.environ.get(WITHOUT_JAR, "")
+    if value not in ("", "0", "1"):
+        raise JarBuildError(f"{WITHOUT_JAR} is {value!r}; it takes 1 (build without the Spark extension's jar) or 0.")
+    return value == "1"
 
 
 def link_folders(root: Path) -> None:
@@ -86,7 +115,7 @@ def build_jar(root: Path) -> Path:
     sources = sorted(source for folder in SOURCE_FOLDERS for source in (root / folder).rglob("*.java"))
     if not sources:
         raise JarBuildError(f"No Java sources in {' or '.join(str(root / folder) for folder in SOURCE_FOLDERS)}.")
-    javac = _find_javac()
+    javac = find_javac()
     jars = _pyspark_jars()
     # Listed one by one: in an argument file javac does not expand a wildcard.
     class_path = os.pathsep.join(_escaped(jar) for jar in sorted(jars.glob("*.jar")))
@@ -149,17 +178,29 @@ def _entry(name: str) -> zipfile.ZipInfo:
     return entry
 
 
-def _find_javac() -> str:
+def find_javac() -> str:
+    """The javac to compile with, of JAVA_HOME or on the PATH. Raises JarBuildError without one that is new enough."""
     home = os.environ.get("JAVA_HOME")
     candidates = [str(Path(home) / "bin" / "javac")] if home else []
     candidates.append("javac")
-    for candidate in candidates:
-        found = shutil.which(candidate)
-        if found:
-            return found
-    raise JarBuildError(
-        "javac was not found in JAVA_HOME or on the PATH: the Spark extension is compiled while interbed is installed. "
-        f"Install a JDK {JAVA_RELEASE} or newer (Debian: apt-get install openjdk-17-jdk-headless)."
+    javac = next((found for found in map(shutil.which, candidates) if found), None)
+    if javac is None:
+        raise JarBuildError(_way_out("javac was not found in JAVA_HOME or on the PATH."))
+    # Asked, because some systems have a javac that only says where a JDK can be had.
+    command = [javac, "-J-XX:TieredStopAtLevel=1", "-version"]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=VERSION_TIMEOUT_SECONDS, check=False)
+    version = re.match(r"javac (?:1\.)?(\d+)", answer.stdout or answer.stderr)
+    if answer.returncode != 0 or version is None or int(version[1]) < int(JAVA_RELEASE):
+        said = (answer.stdout + answer.stderr).strip().partition("\n")[0]
+        raise JarBuildError(_way_out(f"{javac} is not of a JDK {JAVA_RELEASE} or newer (`javac -version`: {said})."))
+    return javac
+
+
+def _way_out(problem: str) -> str:
+    return (
+        f"{problem} Building interbed from source compiles its Spark extension: install a JDK {JAVA_RELEASE} or newer "
+        f"(Debian: apt-get install openjdk-17-jdk-headless) or set JAVA_HOME; or set {WITHOUT_JAR}=1 to build without "
+        "the Spark extension; wheels need no JDK."
     )
 
 
@@ -172,7 +213,7 @@ def _pyspark_jars() -> Path:
             return jars
     raise JarBuildError(
         "The build environment has no PySpark with jars, which the Spark extension is compiled against. "
-        "Let pip build in isolation, or install pyspark>=4.0,<4.4 (not pyspark-client) first."
+        f"Let pip build in isolation, or install {PYSPARK!r} (not pyspark-client) first."
     )
 
 

@@ -35,13 +35,18 @@ class SparkSetupError(InterbedError):
 
 
 def jar_path() -> Path:
-    """Where the extension's jar lies. Raises SparkSetupError when the installation lacks it."""
-    if not _JAR.is_file():
+    """Where the extension's jar is. Raises SparkSetupError when the installation lacks it."""
+    if _JAR.is_file():
+        return _JAR
+    if (_JAR.parent / "src").is_dir():
         raise SparkSetupError(
-            f"The Spark extension's jar is missing: {_JAR}. It is built while interbed is installed, "
-            "which needs a JDK 17; install interbed again, or run `python hatch_build.py` in a source checkout."
+            f"The Spark extension's jar is missing: {_JAR}. Run `python hatch_build.py` in this source tree; "
+            "it needs a JDK 17 or newer."
         )
-    return _JAR
+    raise SparkSetupError(
+        f"This interbed was built with INTERBED_BUILD_WITHOUT_JAR=1 and has no Spark extension ({_JAR} is missing). "
+        "Install a released wheel of interbed, or build it without that variable, with a JDK 17 or newer."
+    )
 
 
 def spark_settings(present: Mapping[str, str] | None = None) -> dict[str, str]:

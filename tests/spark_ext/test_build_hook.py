@@ -5,7 +5,18 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from hatch_build import INTERFACE, INTERFACE_RESOURCE, JAR_IN_WHEEL, JAR_PATH, JarBuildError, SparkJarHook, build_jar
+from hatch_build import (
+    INTERFACE,
+    INTERFACE_RESOURCE,
+    JAR_IN_WHEEL,
+    JAR_PATH,
+    PYSPARK,
+    WITHOUT_JAR,
+    JarBuildError,
+    SparkJarHook,
+    build_jar,
+    find_javac,
+)
 
 from interbed.spark_ext.process.interface import interface_version
 
@@ -78,12 +89,69 @@ def test_a_failed_compilation_keeps_the_old_jar_and_shows_javacs_words(project: 
     assert (project / JAR_PATH).read_bytes() == old
 
 
-def test_a_missing_javac_is_named_with_the_way_out(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_javac_is_named_with_both_ways_out(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(project))
     monkeypatch.setenv("JAVA_HOME", str(project))
 
-    with pytest.raises(JarBuildError, match="Install a JDK 17"):
+    with pytest.raises(
+        JarBuildError, match=r"javac was not found.* install a JDK 17 .*; or set INTERBED_BUILD_WITHOUT"
+    ):
         build_jar(project)
+
+
+@pytest.mark.parametrize(
+    ("answer", "code"),
+    [("javac 11.0.30", 0), ("javac 1.8.0_402", 0), ("The operation couldn't be completed.", 1), ("", 0)],
+)
+def test_a_javac_that_cannot_compile_the_extension_is_named(
+    answer: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    javac = tmp_path / "javac"
+    javac.write_text(f'#!/bin/sh\necho "{answer}" >&2\nexit {code}\n')
+    javac.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+
+    with pytest.raises(JarBuildError) as raised:
+        find_javac()
+
+    assert str(raised.value).startswith(f"{javac} is not of a JDK 17 or newer (`javac -version`: {answer}).")
+
+
+def test_a_build_asks_for_pyspark_only_where_it_can_compile(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _hook(project).dependencies() == [PYSPARK]
+
+    monkeypatch.setenv("PATH", str(project))
+    monkeypatch.setenv("JAVA_HOME", str(project))
+    with pytest.raises(SystemExit) as ended:
+        _hook(project).dependencies()
+
+    assert isinstance(ended.value.code, str)
+    assert "\n" not in ended.value.code
+    assert "JDK 17" in ended.value.code
+
+
+def test_a_build_without_the_jar_needs_neither_a_jdk_nor_pyspark(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(project))
+    monkeypatch.setenv("JAVA_HOME", str(project))
+    monkeypatch.setenv(WITHOUT_JAR, "1")
+    build_data: dict[str, dict[str, str]] = {"force_include": {}}
+
+    assert _hook(project).dependencies() == []
+    _hook(project).initialize("standard", build_data)
+
+    assert build_data["force_include"] == {}
+    assert not (project / JAR_PATH).exists()
+
+
+def test_an_unknown_value_of_the_variable_is_refused_by_name(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(WITHOUT_JAR, "yes")
+
+    for step in (lambda hook: hook.dependencies(), lambda hook: hook.initialize("standard", {})):
+        with pytest.raises(SystemExit, match="INTERBED_BUILD_WITHOUT_JAR is 'yes'; it takes 1"):
+            step(_hook(project))
 
 
 def test_a_missing_pyspark_is_named_with_the_way_out(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
