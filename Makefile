@@ -1,10 +1,11 @@
-# make demo | test | check | bench | server, and nothing else to remember.
+# make demo | test | check | bench | server | dist, and nothing else to remember.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.interbed-ready
+DIST_TOOLS := build/dist-tools
 
-.PHONY: demo test check bench server idl clean
+.PHONY: demo test check bench server dist idl clean
 .DELETE_ON_ERROR:
 
 $(READY): pyproject.toml constraints.txt hatch_build.py thrift_idl/planner.thrift $(wildcard spark_ext/jvm/src/interbed/spark/*.java)
@@ -32,6 +33,12 @@ bench: $(READY) ## Benchmarks against the peers, in one run, with ratios.
 
 server: $(READY) ## The catalog server on its defaults.
 	$(BIN)/interbed server
+
+dist: ## Wheel and sdist: built, compared, installed in empty environments and tried there; left in dist/.
+	test -x $(DIST_TOOLS)/bin/python || $(PYTHON) -m venv $(DIST_TOOLS)
+	$(DIST_TOOLS)/bin/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(DIST_TOOLS)/bin/python -m pip install --quiet --constraint constraints.txt --group dist
+	$(DIST_TOOLS)/bin/python -m tests.packaging $(ARGS)
 
 idl: ## Regenerate the code from the interface definitions; needs the thrift compiler, 0.17 or newer.
 	thrift_idl/generate.sh
