@@ -1,13 +1,19 @@
-"""What the package is made of: its public names, its types, and what an import brings along."""
+"""What the package is made of: its public names, its types, what an import brings along, and what the project says of
+it: version, extras, dependencies, commands, files.
+"""
 
+import re
 import subprocess
 import sys
+import tomllib
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import interbed
+from interbed.catalog.server.settings import SETTINGS
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = Path(interbed.__file__).parent
@@ -71,3 +77,115 @@ def test_an_import_brings_along_nothing_that_it_does_not_need(module: str, unwan
     assert module in result.stdout.splitlines()
     loaded = set(result.stdout.splitlines())
     assert sorted(unwanted & loaded) == []
+
+
+def _project() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def _text(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+def _requirement_name(requirement: str) -> str:
+    return re.split(r"[\s\[<>=!~;]", requirement, maxsplit=1)[0].lower().replace("_", "-")
+
+
+def test_the_version_is_named_in_one_place() -> None:
+    assert _project()["project"]["dynamic"] == ["version"]
+    assert _project()["tool"]["hatch"]["version"] == {"path": "src/interbed/__init__.py"}
+    assert "version" not in _project()["project"]
+    assert _text("src/interbed/__init__.py").count(f'"{interbed.__version__}"') == 1
+
+
+def test_the_changelog_has_the_version() -> None:
+    # As a section of its own once it is released; before that, as what the section Unreleased becomes.
+    changelog = _text("CHANGELOG.md")
+    version = re.escape(interbed.__version__)
+    released = re.search(rf"^## \[{version}\] - \d{{4}}-\d\d-\d\d$", changelog, re.MULTILINE)
+    assert re.search(r"^## \[Unreleased\]$", changelog, re.MULTILINE)
+    assert released or re.search(rf"^## \[Unreleased\]\n\nBecomes {version}\b", changelog, re.MULTILINE)
+
+
+def test_the_readme_names_the_extras_that_there_are() -> None:
+    extras = set(_project()["project"]["optional-dependencies"])
+    pages = [_text("README.md"), *(path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md"))]
+    named = {
+        extra for page in pages for group in re.findall(r"interbed\[([\w,]+)\]", page) for extra in group.split(",")
+    }
+    (listed,) = re.findall(r"Further extras: (.*?)\. From source", pages[0], re.DOTALL)
+    described = set(re.findall(r"`(\w+)`", listed))
+    assert named <= extras
+    assert described | {"spark"} == extras
+
+
+def test_each_dependency_is_explained() -> None:
+    project = _project()
+    groups = [project["build-system"]["requires"], project["project"]["dependencies"]]
+    groups += [*project["project"]["optional-dependencies"].values(), *project["dependency-groups"].values()]
+    needed = {_requirement_name(requirement) for group in groups for requirement in group} - {"interbed"}
+    tables = _text("ARCHITECTURE.md").partition("## Dependencies, and why")[2]
+    rows = re.findall(r"^\| ([^|]+) \|", tables, re.MULTILINE)
+    explained = {_requirement_name(name) for row in rows for name in re.split(r", | \(", row)}
+    assert sorted(needed - explained) == []
+
+
+def test_each_dependency_of_development_has_one_version() -> None:
+    pinned = {_requirement_name(line) for line in _text("constraints.txt").split()}
+    assert all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in _text("constraints.txt").split())
+    for group in _project()["dependency-groups"].values():
+        assert sorted({_requirement_name(requirement) for requirement in group} - pinned) == []
+
+
+def test_the_classifiers_name_the_oldest_python() -> None:
+    project = _project()["project"]
+    oldest = project["requires-python"].removeprefix(">=")
+    named = [text.rpartition(" ")[2] for text in project["classifiers"] if "Python :: 3." in text]
+    assert named[0] == oldest
+    assert _project()["tool"]["mypy"]["python_version"] == _project()["tool"]["pyright"]["pythonVersion"] == oldest
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", ".github/workflows/ci.yml", ".ci/run"])
+def test_pages_name_make_targets_that_there_are(page: str) -> None:
+    targets = set(re.findall(r"^([\w-]+):", _text("Makefile"), re.MULTILINE))
+    named = set(re.findall(r"(?:`|^|run: )make ([\w-]+)", _text(page), re.MULTILINE))
+    assert named
+    assert sorted(named - targets) == []
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"])
+def test_links_between_pages_lead_somewhere(page: str) -> None:
+    links = re.findall(r"\]\((?!https?:)([^)#]+)", _text(page))
+    assert links
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_workflows_run_actions_by_their_commits() -> None:
+    # A tag of somebody else's repository can be moved to other code.
+    used = [
+        line
+        for path in (ROOT / ".github/workflows").glob("*.yml")
+        for line in re.findall(r"uses: (.*)", path.read_text())
+    ]
+    assert used
+    assert [line for line in used if not re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40} # v[\d.]+", line)] == []
+
+
+def test_the_files_of_the_image_name_what_there_is() -> None:
+    dockerfile, ignored = _text("docker/Dockerfile"), _text("docker/Dockerfile.dockerignore")
+    copied = re.findall(r"^COPY (\S+)", dockerfile, re.MULTILINE)
+    # What is copied is all that reaches the builder; the wheel is made by hand before.
+    assert [f"!{source}" for source in copied] == [line for line in ignored.splitlines() if line.startswith("!")]
+    assert [source for source in copied if source != "dist/*.whl" and not (ROOT / source).is_file()] == []
+    assert set(re.findall(r"wheel\}\[(\w+)\]", dockerfile)) <= set(_project()["project"]["optional-dependencies"])
+    (python,) = re.findall(r"^FROM python:([\d.]+)-slim", dockerfile, re.MULTILINE)
+    assert f"Programming Language :: Python :: {python}" in _project()["project"]["classifiers"]
+    assert "dockerfile: docker/Dockerfile" in _text("docker/compose.yaml")
+
+
+def test_the_image_sets_settings_that_there_are() -> None:
+    settings = {f"INTERBED_SERVER_{name.upper()}" for name in SETTINGS}
+    for file in ("Dockerfile", "compose.yaml", "entrypoint.sh"):
+        named = set(re.findall(r"INTERBED_SERVER_[A-Z_]*[A-Z]", _text(f"docker/{file}")))
+        assert named
+        assert sorted(named - settings) == []
