@@ -99,5 +99,15 @@ def test_a_running_session_without_the_jar_is_refused(monkeypatch: pytest.Monkey
 def test_a_missing_jar_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("interbed.spark_ext.session._JAR", tmp_path / "none.jar")
 
-    with pytest.raises(SparkSetupError, match=r"none\.jar"):
+    with pytest.raises(SparkSetupError, match=r"built with INTERBED_BUILD_WITHOUT_JAR=1 .*none\.jar"):
+        spark_settings()
+
+
+def test_a_source_tree_without_the_jar_names_the_command_that_builds_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "src").mkdir()
+    monkeypatch.setattr("interbed.spark_ext.session._JAR", tmp_path / "none.jar")
+
+    with pytest.raises(SparkSetupError, match=r"none\.jar\. Run `python hatch_build\.py`"):
         spark_settings()
