@@ -4,28 +4,37 @@ import os
 from collections.abc import Mapping
 
 from interbed.catalog.api import Catalog
+from interbed.catalog.configuration import LOCATING, UNNAMED, load_configuration
 from interbed.catalog.filesystem import FileSystemCatalog
 from interbed.catalog.options import CatalogOptions, MetastoreKind
 
 
-def load_catalog(name: str = "default", **properties: object) -> Catalog:
-    """Open a catalog.
+def load_catalog(name: str | None = None, **properties: object) -> Catalog:
+    """Open a catalog: `load_catalog("lake")`, or `load_catalog("lake", warehouse="file:/tmp/lake")`.
 
-    Properties bear Paimon's names, with `_` or `-` between words where Python allows only the former:
-    `warehouse`, `metastore` ("filesystem", the default, or "hive"), `uri`, `hive_conf_dir`, … Names with dots are
-    passed as `**{"lock.enabled": "true"}`. Raises InvalidOptionError for unknown or contradicting properties, and
-    CatalogUnavailableError when the metastore can't be reached.
+    Properties go on top of what the configuration says of that name (interbed.catalog.configuration); without a name,
+    and without properties that locate a catalog, the default catalog is meant. They bear Paimon's names, with `_` or
+    `-` between words where Python allows only the former: `warehouse`, `metastore` ("filesystem", the default, or
+    "hive"), `uri`, `hive_conf_dir`, … Names with dots are passed as `**{"lock.enabled": "true"}`.
+
+    Raises InvalidOptionError for unknown or contradicting properties, for a name without properties that is not
+    configured, and for a configuration that can't be read; CatalogUnavailableError when the metastore can't be reached.
     """
-    return open_catalog(name, {_option_name(k): v for k, v in properties.items() if v is not None})
+    given = {_option_name(k): _text(v) for k, v in properties.items() if v is not None}
+    return open_configured(name, given)
+
+
+def open_configured(name: str | None, given: Mapping[str, str]) -> Catalog:
+    """Open a catalog by its configured options, with those given, spelled as in Paimon, on top; as load_catalog."""
+    if name is None and not LOCATING.isdisjoint(given):
+        # Nothing is asked of a configuration that has no say.
+        return open_catalog(UNNAMED, given)
+    return open_catalog(*load_configuration().resolved(name, given))
 
 
 def open_catalog(name: str, properties: Mapping[str, object]) -> Catalog:
     """Open a catalog by options exactly as spelled in Paimon."""
-    texts = {
-        k: str(v).lower() if isinstance(v, bool) else os.fspath(v) if isinstance(v, os.PathLike) else str(v)
-        for k, v in properties.items()
-    }
-    options = CatalogOptions(texts)
+    options = CatalogOptions({k: _text(v) for k, v in properties.items()})
     if options.metastore is MetastoreKind.HIVE:
         # The metastore's interface is large, and slow to import for catalogs that need none.
         from interbed.catalog.hive.catalog import HiveCatalog
@@ -41,6 +50,12 @@ class CatalogFactory:
     def create(catalog_options: Mapping[str, object]) -> Catalog:
         """Open a catalog by options as spelled in Paimon."""
         return open_catalog("paimon", catalog_options)
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return os.fspath(value) if isinstance(value, os.PathLike) else str(value)
 
 
 def _option_name(keyword: str) -> str:

@@ -39,8 +39,8 @@ class FileSystemCatalog(Catalog):
             raise InvalidOptionError(
                 "A file-system catalog has nowhere to keep locks; leave 'lock.enabled' out or set 'metastore' = 'hive'."
             )
+        # Whoever only reads makes no directory; the first database makes the warehouse.
         self._file_io, self._warehouse = file_io_for(options.warehouse, options.raw)
-        self._file_io.make_directories(self._warehouse)
 
     @property
     def warehouse(self) -> str:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from interbed.storage.base.errors import InvalidOptionError
+from interbed.storage.base.suggestion import did_you_mean
 from interbed.storage.meta.options.core import CoreOptions
 
 
@@ -48,6 +49,11 @@ KNOWN = frozenset(
 PREFIXES = ("fs.", "s3.", "hadoop.", "hive.", "table-default.", "cache.")
 
 
+def is_known(key: str) -> bool:
+    """Whether a catalog takes an option of that name."""
+    return key in KNOWN or key.startswith(PREFIXES)
+
+
 @dataclass(frozen=True, slots=True)
 class CatalogOptions:
     """The options of one catalog, typed; each property raises InvalidOptionError naming option and value."""
@@ -56,10 +62,11 @@ class CatalogOptions:
 
     def __post_init__(self) -> None:
         for key in self.raw:
-            if key not in KNOWN and not key.startswith(PREFIXES):
-                near = ", ".join(sorted(KNOWN - {"catalog-impl", "type"}))
+            if not is_known(key):
+                known = ", ".join(sorted(KNOWN - {"catalog-impl", "type"}))
                 raise InvalidOptionError(
-                    f"Unknown catalog option '{key}'. Known options are {near}; or {', '.join(PREFIXES)}…"
+                    f"Unknown catalog option '{key}'.{did_you_mean(key, KNOWN)} Known options are {known}; or "
+                    f"{', '.join(PREFIXES)}…"
                 )
 
     @property
