@@ -5,10 +5,11 @@ import shlex
 
 import click
 
+from interbed.catalog.cli.group import SuggestingGroup
 from interbed.spark_ext.session import CATALOG_CLASS, CATALOGS, JARS, SESSION_CATALOG_CLASS, spark_settings
 
 
-@click.group("spark")
+@click.group("spark", cls=SuggestingGroup)
 def spark() -> None:
     """Settings of Spark applications, and a planner for them."""
 

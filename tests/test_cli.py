@@ -5,12 +5,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
 
 import interbed
+from interbed.catalog.cli.forms.file_rows import FORMATS
+from interbed.catalog.cli.load import load
+from interbed.catalog.cli.simulate import compaction
 from interbed.cli import main
+from interbed.storage.views.simulate.workload import InsertOrder, KeyDistribution
 
 SCHEMA = pa.schema([("id", pa.int64()), ("amount", pa.float64()), ("dt", pa.string())])
 
@@ -128,3 +133,51 @@ print(sorted({"pyarrow", "numpy", "lark", "alembic", "rich"} & set(sys.modules))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_help_imports_nothing_that_is_slow() -> None:
+    program = """
+import contextlib, io, sys
+import click
+from interbed.cli import main
+
+def ask(command, path):
+    with contextlib.redirect_stdout(io.StringIO()) as told:
+        main.main([*path, "--help"], prog_name="interbed", standalone_mode=False)
+    assert "Usage: interbed" in told.getvalue(), path
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        return 1 + sum(ask(command.get_command(context, n), [*path, n]) for n in command.list_commands(context))
+    return 1
+
+asked = ask(main, [])
+assert asked > 60, asked
+foreign = {name.partition(".")[0] for name in sys.modules} - set(sys.stdlib_module_names)
+print(sorted(name for name in foreign if not name.startswith("_")))
+"""
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.stdout, done.stderr) == ("['click', 'interbed']\n", "")
+
+
+def test_the_list_of_commands_names_each_with_what_it_does() -> None:
+    context = click.Context(main)
+    listed = CliRunner().invoke(main, ["--help"]).output
+    for name in main.list_commands(context):
+        assert f"\n  {name} " in listed
+        command = main.get_command(context, name)
+        assert command is not None
+        assert command.name == name
+        assert command.help
+
+
+def test_choices_are_those_that_there_are() -> None:
+    def choices(command: click.Command, name: str) -> list[str]:
+        [parameter] = [p for p in command.params if p.name == name]
+        assert isinstance(parameter.type, click.Choice)
+        return list(parameter.type.choices)
+
+    assert choices(compaction, "keys") == list(KeyDistribution)
+    assert choices(compaction, "inserts") == list(InsertOrder)
+    assert choices(load, "form") == list(FORMATS)

@@ -1,16 +1,17 @@
-"""What the commands have in common: catalog options, KEY=VALUE pairs, JSON for programs and text for people."""
+"""What the commands have in common: JSON for programs and text for people, partitions."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol, TypeVar
 
 import click
 
-from interbed.catalog.factory import open_catalog
-from interbed.storage.table.table import Table
+from interbed.catalog.cli.group import pairs
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+
+table_name = click.argument("name", metavar="DATABASE.TABLE")
+"""Adds the table's name, as `name`."""
 
 
 class View(Protocol):
@@ -19,24 +20,6 @@ class View(Protocol):
     def to_json(self) -> dict[str, Any]:
         """The view as a JSON object."""
         ...
-
-
-def pairs(given: Iterable[str], *, form: str = "KEY=VALUE", hint: str = "--option") -> dict[str, str]:
-    """KEY=VALUE texts as a map; raises BadParameter, which names the first that is none."""
-    found = {}
-    for text in given:
-        key, equals, value = text.partition("=")
-        if not (key and equals):
-            raise click.BadParameter(f"{text!r} is not {form}.", param_hint=hint)
-        found[key] = value
-    return found
-
-
-def catalog_options(command: _Command) -> _Command:
-    """Adds `--option` for the options of a catalog, as `options`."""
-    return click.option(
-        "--option", "-o", "options", multiple=True, metavar="KEY=VALUE", help="A catalog option; repeatable."
-    )(command)
 
 
 def json_flag(command: _Command) -> _Command:
@@ -56,11 +39,9 @@ def partition_spec(given: Iterable[str]) -> dict[str, object] | None:
     return dict(pairs(given, form="COLUMN=VALUE", hint="--partition")) or None
 
 
-@contextmanager
-def opened_table(options: dict[str, str], name: str) -> Iterator[Table]:
-    """A table of the catalog that the options describe."""
-    with open_catalog("interbed", options) as catalog:
-        yield catalog.get_table(name)
+def names(given: Iterable[str]) -> list[str]:
+    """Names of an option that is repeatable and takes several with commas between them."""
+    return [name.strip() for text in given for name in text.split(",") if name.strip()]
 
 
 def show(view: View, as_json: bool) -> None:
@@ -71,3 +52,11 @@ def show(view: View, as_json: bool) -> None:
 def show_json(value: object) -> None:
     """Print a value as JSON."""
     click.echo(json.dumps(value, indent=2))
+
+
+def done(what: str, result: dict[str, object], as_json: bool) -> None:
+    """Print what a command has done: a sentence, or its figures as JSON."""
+    if as_json:
+        show_json(result)
+    else:
+        click.echo(what)

@@ -7,22 +7,16 @@ failed, 2 for wrong usage.
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from interbed.catalog.cli.common import catalog_options, json_flag, pairs, partition_options, partition_spec, show
-from interbed.catalog.factory import open_catalog
-from interbed.catalog.table_compaction import (
-    CompactionScope,
-    TablePatterns,
-    compact_tables,
-    tables_meant,
-)
-from interbed.catalog.table_compaction import Progress as OnProgress
-from interbed.storage.meta.options.reader import parse_duration_millis
+from interbed.catalog.cli.common import json_flag, partition_options, partition_spec, show
+from interbed.catalog.cli.group import CatalogChoice, pairs, with_catalog
+
+if TYPE_CHECKING:
+    from interbed.catalog.table_compaction import CompactionScope
+    from interbed.catalog.table_compaction import Progress as OnProgress
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -64,8 +58,11 @@ def scope_of(
     where: str | None = None,
     order_strategy: str | None = None,
     order_by: str | None = None,
-) -> CompactionScope:
+) -> "CompactionScope":
     """What the options of `scope_options` say; raises BadParameter and InvalidOptionError."""
+    from interbed.catalog.table_compaction import CompactionScope
+    from interbed.storage.meta.options.reader import parse_duration_millis
+
     idle = None
     if partition_idle_time is not None:
         idle = timedelta(milliseconds=parse_duration_millis("--partition-idle-time", partition_idle_time))
@@ -82,8 +79,11 @@ def scope_of(
 
 
 @contextmanager
-def shown_progress(tables: int) -> Iterator[OnProgress | None]:
+def shown_progress(tables: int) -> "Iterator[OnProgress | None]":
     """Draws what it is told, table by table; None where nobody looks."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
     console = Console(stderr=True)
     if not console.is_terminal:
         yield None
@@ -108,7 +108,6 @@ def shown_progress(tables: int) -> Iterator[OnProgress | None]:
 
 
 @click.command()
-@catalog_options
 @click.argument("names", metavar="[DATABASE|DATABASE.TABLE]...", nargs=-1)
 @click.option("--including-databases", default=".*", help="Without names: databases that match this expression.")
 @click.option("--including-tables", default=".*", help="Of databases: tables whose DATABASE.TABLE matches.")
@@ -119,7 +118,6 @@ def shown_progress(tables: int) -> Iterator[OnProgress | None]:
 def compact(
     context: click.Context,
     /,
-    options: Sequence[str],
     names: Sequence[str],
     including_databases: str,
     including_tables: str,
@@ -134,6 +132,9 @@ def compact(
 
     Expressions are regular and match whole names. A table that fails does not stop the others; the exit code is 1 then.
     """
+    from interbed.catalog.table_compaction import TablePatterns, compact_tables, tables_meant
+
+    chosen = context.ensure_object(CatalogChoice)
     scope = scope_of(**scope_given)
     restricted = any(x is not None for x in (scope.bucket, scope.partition, scope.where, scope.order_by))
     if restricted and not (names and all("." in name for name in names)):
@@ -143,10 +144,13 @@ def compact(
     patterns = TablePatterns(
         including_databases=including_databases, including_tables=including_tables, excluding_tables=excluding_tables
     )
-    with open_catalog("interbed", pairs(options)) as catalog:
+    with chosen.catalog(names[0] if len(names) == 1 else None) as catalog:
         tables = tables_meant(catalog, names, patterns)
         with shown_progress(len(tables)) as progress:
             report = compact_tables(catalog, tables, scope, dry_run=dry_run, progress=progress)
     show(report, as_json)
     if report.failures:
         context.exit(1)
+
+
+with_catalog(compact)

@@ -5,15 +5,18 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from interbed.catalog.cli.lock_table import LockSource, LockView, ahead, behind, chain_of, open_source
+from interbed.catalog.cli.group import SuggestingGroup
 from interbed.catalog.metastore.errors import MetastoreError
 from interbed.catalog.metastore.lock_model import LockComponent, LockState
 from interbed.catalog.server.setting_kinds import parse_seconds
 from interbed.catalog.server.settings import without_password
+
+if TYPE_CHECKING:
+    from interbed.catalog.cli.lock_table import LockSource, LockView
 
 _IDS_SHOWN_MAX = 20
 
@@ -46,7 +49,7 @@ def _source_options(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
-@click.group()
+@click.group(cls=SuggestingGroup)
 def locks() -> None:
     """Look at the locks of a metastore and release them.
 
@@ -102,6 +105,8 @@ def list_locks(
 @_json
 def explain(uri: str | None, db: str | None, lease_seconds: float | None, lock_id: int, as_json: bool) -> None:
     """Why a lock waits: the chain to the one that is held, its holder, and the way out."""
+    from interbed.catalog.cli.lock_table import ahead, behind, chain_of
+
     found, now = _read(uri, db, lease_seconds)
     lock = _chosen(found, lock_id)
     chain = chain_of(lock, found)
@@ -137,6 +142,8 @@ def release(uri: str | None, db: str | None, lease_seconds: float | None, lock_i
 
     The client is not told: make sure that it has ended, or it will go on as if it held the lock.
     """
+    from interbed.catalog.cli.lock_table import behind
+
     with _source(uri, db, lease_seconds) as source:
         found, now = source.locks(), time.time()
         lock = _chosen(found, lock_id)
@@ -151,7 +158,10 @@ def release(uri: str | None, db: str | None, lease_seconds: float | None, lock_i
 
 
 @contextmanager
-def _source(uri: str | None, db: str | None, lease_seconds: float | None) -> Iterator[LockSource]:
+def _source(uri: str | None, db: str | None, lease_seconds: float | None) -> "Iterator[LockSource]":
+    # Needs Thrift and SQL, which the help of a command does not wait for.
+    from interbed.catalog.cli.lock_table import open_source
+
     if uri is not None and db is not None:
         raise click.UsageError("--uri and --db exclude each other.")
     if uri is None and db is None:
@@ -163,12 +173,12 @@ def _source(uri: str | None, db: str | None, lease_seconds: float | None) -> Ite
         raise click.ClickException(str(error)) from error
 
 
-def _read(uri: str | None, db: str | None, lease_seconds: float | None) -> tuple[list[LockView], float]:
+def _read(uri: str | None, db: str | None, lease_seconds: float | None) -> "tuple[list[LockView], float]":
     with _source(uri, db, lease_seconds) as source:
         return source.locks(), time.time()
 
 
-def _chosen(found: Sequence[LockView], lock_id: int) -> LockView:
+def _chosen(found: "Sequence[LockView]", lock_id: int) -> "LockView":
     for lock in found:
         if lock.id == lock_id:
             return lock
@@ -176,7 +186,7 @@ def _chosen(found: Sequence[LockView], lock_id: int) -> LockView:
     raise click.ClickException(f"there is no lock {lock_id}: it was released or its lease has run out; {known}")
 
 
-def _way_out(lock: LockView, chain: Sequence[LockView], now: float, uri: str | None, db: str | None) -> str:
+def _way_out(lock: "LockView", chain: "Sequence[LockView]", now: float, uri: str | None, db: str | None) -> str:
     if lock.state != LockState.WAITING:
         return "It waits for nobody: it is held."
     last = chain[-1]
@@ -194,7 +204,7 @@ def _way_out(lock: LockView, chain: Sequence[LockView], now: float, uri: str | N
     )
 
 
-def _line(lock: LockView, now: float) -> str:
+def _line(lock: "LockView", now: float) -> str:
     age, left = lock.age_seconds(now), lock.lease_left_seconds(now)
     details = [
         f"{lock.user or '?'} on {lock.host or '?'}",
@@ -216,7 +226,7 @@ def _is_about(component: LockComponent, database: str, table: str) -> bool:
     return component.database == database and (not table or component.table in (None, table))
 
 
-def _ids(found: Sequence[LockView]) -> str:
+def _ids(found: "Sequence[LockView]") -> str:
     shown = ", ".join(str(lock.id) for lock in found[:_IDS_SHOWN_MAX])
     more = len(found) - _IDS_SHOWN_MAX
     return f"lock {shown}" if len(found) == 1 else f"locks {shown}" + (f" and {more} more" if more > 0 else "")

@@ -5,19 +5,17 @@ interbed table -o warehouse=file:/tmp/lake compact-manifests shop.orders
 
 import click
 
-from interbed.catalog.cli.common import json_flag, opened_table, show_json
-from interbed.catalog.factory import open_catalog
-
-_name = click.argument("name", metavar="DATABASE.TABLE")
+from interbed.catalog.cli.common import json_flag, show_json, table_name
+from interbed.catalog.cli.group import CatalogChoice
 
 
 @click.command("create-automatic-tags")
-@_name
+@table_name
 @json_flag
 @click.pass_obj
-def create_automatic_tags(options: dict[str, str], name: str, as_json: bool) -> None:
+def create_automatic_tags(chosen: CatalogChoice, name: str, as_json: bool) -> None:
     """Make the tags that 'tag.automatic-creation' asks for, as commits do."""
-    with opened_table(options, name) as opened:
+    with chosen.table(name) as opened:
         made = opened.create_automatic_tags()
     if as_json:
         show_json(made)
@@ -26,12 +24,12 @@ def create_automatic_tags(options: dict[str, str], name: str, as_json: bool) -> 
 
 
 @click.command("compact-manifests")
-@_name
+@table_name
 @json_flag
 @click.pass_obj
-def compact_manifests(options: dict[str, str], name: str, as_json: bool) -> None:
+def compact_manifests(chosen: CatalogChoice, name: str, as_json: bool) -> None:
     """Merge the manifests of a table as far as possible."""
-    with opened_table(options, name) as opened:
+    with chosen.table(name) as opened:
         made = opened.compact_manifests()
     if as_json:
         show_json({"snapshot": made})
@@ -40,13 +38,13 @@ def compact_manifests(options: dict[str, str], name: str, as_json: bool) -> None
 
 
 @click.command("remove-unexisting-files")
-@_name
+@table_name
 @click.option("--dry-run", is_flag=True, help="Only tell what would be taken out of the table.")
 @json_flag
 @click.pass_obj
-def remove_unexisting_files(options: dict[str, str], name: str, dry_run: bool, as_json: bool) -> None:
+def remove_unexisting_files(chosen: CatalogChoice, name: str, dry_run: bool, as_json: bool) -> None:
     """Take data files that are gone out of the table; their rows are lost."""
-    with opened_table(options, name) as opened:
+    with chosen.table(name) as opened:
         gone = opened.remove_unexisting_files(dry_run=dry_run)
     if as_json:
         show_json(gone)
@@ -55,27 +53,27 @@ def remove_unexisting_files(options: dict[str, str], name: str, dry_run: bool, a
 
 
 @click.command("mark-partition-done")
-@_name
+@table_name
 @click.argument("partitions", metavar="COLUMN=VALUE[,COLUMN=VALUE]", nargs=-1, required=True)
 @click.pass_obj
-def mark_partition_done(options: dict[str, str], name: str, partitions: tuple[str, ...]) -> None:
+def mark_partition_done(chosen: CatalogChoice, name: str, partitions: tuple[str, ...]) -> None:
     """Mark partitions as complete, by what 'partition.mark-done-action' says."""
     specs = [dict(pair.split("=", 1) for pair in text.split(",") if "=" in pair) for text in partitions]
-    with open_catalog("interbed", options) as catalog:
+    with chosen.catalog(name) as catalog:
         done = catalog.mark_partitions_done(name, specs)
     for spec in done:
         click.echo("marked " + "/".join(f"{key}={value}" for key, value in spec.items()))
 
 
 @click.command("clear-consumers")
-@_name
+@table_name
 @click.option("--including", default=".*", show_default=True, help="A regular expression for whole ids.")
 @click.option("--excluding", help="Another one for ids that stay.")
 @json_flag
 @click.pass_obj
-def clear_consumers(options: dict[str, str], name: str, including: str, excluding: str | None, as_json: bool) -> None:
+def clear_consumers(chosen: CatalogChoice, name: str, including: str, excluding: str | None, as_json: bool) -> None:
     """Forget consumers."""
-    with opened_table(options, name) as opened:
+    with chosen.table(name) as opened:
         gone = opened.clear_consumers(including, excluding)
     if as_json:
         show_json(gone)
@@ -84,12 +82,12 @@ def clear_consumers(options: dict[str, str], name: str, including: str, excludin
 
 
 @click.command("purge")
-@_name
+@table_name
 @click.confirmation_option(prompt="This deletes all rows, versions, tags and branches of the table. Go on?")
 @click.pass_obj
-def purge(options: dict[str, str], name: str) -> None:
+def purge(chosen: CatalogChoice, name: str) -> None:
     """Delete all that a table has but its schema; nobody may write to it meanwhile."""
-    with opened_table(options, name) as opened:
+    with chosen.table(name) as opened:
         opened.purge_files()
     click.echo(f"{name} is empty")
 

@@ -2,18 +2,18 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from interbed.catalog.cli.common import json_flag, pairs, show, show_json
-from interbed.storage.meta.options.reader import parse_duration_millis
-from interbed.storage.views.figure import require_drawing
-from interbed.storage.views.simulate.simulation import Simulation, compared, plot_simulations
-from interbed.storage.views.simulate.simulator import simulate
-from interbed.storage.views.simulate.workload import InsertOrder, KeyDistribution, Workload
+from interbed.catalog.cli.common import json_flag, show, show_json
+from interbed.catalog.cli.group import SuggestingGroup, pairs
+
+if TYPE_CHECKING:
+    from interbed.storage.views.simulate.simulation import Simulation
 
 
-@click.group(name="simulate")
+@click.group(name="simulate", cls=SuggestingGroup)
 def simulate_group() -> None:
     """Try out options without a table."""
 
@@ -26,16 +26,16 @@ def simulate_group() -> None:
 @click.option("--delete-ratio", default=0.0, show_default=True, help="Part of the rows that delete existing keys.")
 @click.option(
     "--keys",
-    type=click.Choice([d.value for d in KeyDistribution]),
-    default=KeyDistribution.UNIFORM.value,
+    type=click.Choice(["uniform", "zipf", "latest"]),
+    default="uniform",
     show_default=True,
     help="Which keys are updated and deleted: all alike, by Zipf's law, or the latest by Zipf's law.",
 )
 @click.option("--zipf-exponent", default=0.99, show_default=True, help="Exponent of Zipf's law.")
 @click.option(
     "--inserts",
-    type=click.Choice([o.value for o in InsertOrder]),
-    default=InsertOrder.RANDOM.value,
+    type=click.Choice(["random", "ascending"]),
+    default="random",
     show_default=True,
     help="Where new keys lie: anywhere, or after all others.",
 )
@@ -68,6 +68,12 @@ def compaction(
     Table options decide: num-sorted-run.compaction-trigger, compaction.size-ratio, target-file-size and so on. With
     --vary several values of one option go through the same commits.
     """
+    from interbed.storage.meta.options.reader import parse_duration_millis
+    from interbed.storage.views.figure import require_drawing
+    from interbed.storage.views.simulate.simulation import plot_simulations
+    from interbed.storage.views.simulate.simulator import simulate
+    from interbed.storage.views.simulate.workload import InsertOrder, KeyDistribution, Workload
+
     workload = Workload(
         commits=commits,
         rows=rows,
@@ -100,7 +106,9 @@ def _variants(vary: str | None) -> list[tuple[str, dict[str, str]]]:
     return [(f"{key}={value}", {key: value}) for value in dict.fromkeys(v.strip() for v in values.split(","))]
 
 
-def _show(simulations: Sequence[Simulation], as_json: bool, *, compare: bool) -> None:
+def _show(simulations: "Sequence[Simulation]", as_json: bool, *, compare: bool) -> None:
+    from interbed.storage.views.simulate.simulation import compared
+
     if not compare:
         show(simulations[0], as_json)
     elif as_json:

@@ -7,41 +7,36 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 
 from interbed.catalog.cli.common import (
-    catalog_options,
     json_flag,
-    opened_table,
-    pairs,
     partition_options,
     partition_spec,
     show,
     show_json,
+    table_name,
 )
 from interbed.catalog.cli.compact import scope_of, scope_options, shown_progress
+from interbed.catalog.cli.define import DEFINITION_COMMANDS
+from interbed.catalog.cli.describe import DESCRIPTION_COMMANDS
+from interbed.catalog.cli.group import CatalogChoice, CatalogGroup, pairs
+from interbed.catalog.cli.load import load
 from interbed.catalog.cli.maintenance import CARE_COMMANDS
-from interbed.catalog.cli.row_output import ROWS_SHOWN, json_line, print_changes
+from interbed.catalog.cli.row_options import ROWS_SHOWN
+from interbed.catalog.cli.rows import ROW_COMMANDS
 from interbed.catalog.cli.version import VERSION_COMMANDS
-from interbed.catalog.factory import open_catalog
-from interbed.catalog.table_compaction import compact_one_table
-from interbed.storage.base.row.values import parse_text
-from interbed.storage.views.figure import require_drawing
 
 
-@click.group()
-@catalog_options
-@click.pass_context
-def table(context: click.Context, options: Sequence[str]) -> None:
-    """Look at tables and look after them: interbed table -o warehouse=file:/tmp/lake levels shop.orders"""
-    context.obj = pairs(options)
+@click.group(cls=CatalogGroup)
+def table() -> None:
+    """Create, read, write, change and maintain tables.
 
-
-_name = click.argument("name", metavar="DATABASE.TABLE")
+    interbed table -o warehouse=file:/tmp/lake head shop.orders
+    """
 
 
 @table.command()
-@_name
+@table_name
 @click.option("--bucket", type=int, help="This bucket only.")
 @partition_options
 @click.option("--all", "all_buckets", is_flag=True, help="Draw every bucket, not only those with the most sorted runs.")
@@ -50,7 +45,7 @@ _name = click.argument("name", metavar="DATABASE.TABLE")
 @json_flag
 @click.pass_obj
 def levels(
-    options: dict[str, str],
+    chosen: CatalogChoice,
     name: str,
     bucket: int | None,
     partition: Sequence[str],
@@ -60,9 +55,13 @@ def levels(
     as_json: bool,
 ) -> None:
     """The LSM tree of every bucket: its files by level and key range, and its sorted runs against the triggers."""
+    from rich.console import Console
+
     if plot is not None:
+        from interbed.storage.views.figure import require_drawing
+
         require_drawing(plot)
-    with opened_table(options, name) as opened:
+    with chosen.table(name) as opened:
         found = opened.levels(partition=partition_spec(partition), bucket=bucket)
     if plot is not None:
         found.plot(plot)
@@ -75,23 +74,23 @@ def levels(
 
 
 @table.command()
-@_name
+@table_name
 @json_flag
 @click.option("--filter", "text", help="A condition such as \"dt = '2026-01-01'\".")
 @click.pass_obj
-def explain(options: dict[str, str], name: str, as_json: bool, text: str | None) -> None:
+def explain(chosen: CatalogChoice, name: str, as_json: bool, text: str | None) -> None:
     """What a scan would read, and what was pruned."""
-    with opened_table(options, name) as opened:
+    with chosen.table(name) as opened:
         show(opened.explain(filter=text), as_json)
 
 
 @table.command()
-@_name
+@table_name
 @json_flag
 @click.pass_obj
-def snapshots(options: dict[str, str], name: str, as_json: bool) -> None:
+def snapshots(chosen: CatalogChoice, name: str, as_json: bool) -> None:
     """All snapshots, oldest first."""
-    with opened_table(options, name) as opened:
+    with chosen.table(name) as opened:
         found = opened.snapshots()
     if as_json:
         show_json([json.loads(s.to_json()) for s in found])
@@ -104,12 +103,12 @@ def snapshots(options: dict[str, str], name: str, as_json: bool) -> None:
 
 
 @table.command()
-@_name
+@table_name
 @scope_options
 @json_flag
 @click.pass_obj
 def compact(
-    options: dict[str, str],
+    chosen: CatalogChoice,
     /,
     name: str,
     dry_run: bool,
@@ -117,8 +116,10 @@ def compact(
     **scope_given: Any,
 ) -> None:
     """Merge the sorted runs of every bucket into one."""
+    from interbed.catalog.table_compaction import compact_one_table
+
     scope = scope_of(**scope_given)
-    with open_catalog("interbed", options) as catalog, shown_progress(1) as progress:
+    with chosen.catalog(name) as catalog, shown_progress(1) as progress:
         outcome = compact_one_table(catalog, name, scope, dry_run=dry_run, progress=progress)
     if outcome.plans is not None:
         if as_json:
@@ -130,16 +131,16 @@ def compact(
 
 
 @table.command()
-@_name
+@table_name
 @click.option("--from", "from_snapshot", type=int, help="The first snapshot; by default the oldest there is.")
 @click.option("--to", "to_snapshot", type=int, help="The last snapshot; by default the newest.")
-@click.option("--column", "-c", "columns", multiple=True, help="This column only; repeatable.")
+@click.option("--column", "columns", multiple=True, help="This column only; repeatable.")
 @click.option("--filter", "text", help="A condition such as \"dt = '2026-01-01'\".")
 @click.option("--limit", type=click.IntRange(min=0), help=f"Rows at the most; {ROWS_SHOWN} unless it is JSON.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, an object a line.")
 @click.pass_obj
 def changes(
-    options: dict[str, str],
+    chosen: CatalogChoice,
     name: str,
     from_snapshot: int | None,
     to_snapshot: int | None,
@@ -149,30 +150,35 @@ def changes(
     as_json: bool,
 ) -> None:
     """What snapshots changed: rows with their kind, +I, -U, +U or -D."""
-    with opened_table(options, name) as opened:
+    from interbed.catalog.cli.forms.row_output import print_changes
+
+    with chosen.table(name) as opened:
         query = opened.changes(from_snapshot, to_snapshot, columns=columns or None, filter=text)
         print_changes(query.to_arrow_batch_reader(), limit, as_json=as_json)
 
 
 @table.command()
-@_name
+@table_name
 @click.option("--buckets", type=int, help="The number of buckets; by default that of the option `bucket`.")
 @partition_options
 @json_flag
 @click.pass_obj
-def rescale(options: dict[str, str], name: str, buckets: int | None, partition: Sequence[str], as_json: bool) -> None:
+def rescale(chosen: CatalogChoice, name: str, buckets: int | None, partition: Sequence[str], as_json: bool) -> None:
     """Spread the rows over another number of buckets: of the table, or of some partitions."""
-    with opened_table(options, name) as opened:
+    with chosen.table(name) as opened:
         show(opened.rescale(buckets, partition_spec(partition)), as_json)
 
 
 @table.command()
-@_name
+@table_name
 @click.argument("key", nargs=-1, required=True, metavar="COLUMN=VALUE...")
 @click.pass_obj
-def get(options: dict[str, str], name: str, key: Sequence[str]) -> None:
+def get(chosen: CatalogChoice, name: str, key: Sequence[str]) -> None:
     """The row of a primary key, as JSON; exits with 1 when there is none."""
-    with opened_table(options, name) as opened:
+    from interbed.catalog.cli.forms.row_output import json_line
+    from interbed.storage.base.row.values import parse_text
+
+    with chosen.table(name) as opened:
         fields = opened.schema.by_name
         given = pairs(key, form="COLUMN=VALUE", hint="key")
         row = opened.get({c: parse_text(text, fields[c].type) if c in fields else text for c, text in given.items()})
@@ -181,5 +187,5 @@ def get(options: dict[str, str], name: str, key: Sequence[str]) -> None:
     click.echo(json_line(row))
 
 
-for _command in (*VERSION_COMMANDS, *CARE_COMMANDS):
+for _command in (*DESCRIPTION_COMMANDS, *ROW_COMMANDS, *DEFINITION_COMMANDS, load, *VERSION_COMMANDS, *CARE_COMMANDS):
     table.add_command(_command)

@@ -3,17 +3,17 @@
 interbed table -o warehouse=file:/tmp/lake expire-snapshots shop.orders --retain-max 10 --dry-run
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from interbed.catalog.cli.common import json_flag, opened_table, show, show_json
-from interbed.catalog.factory import open_catalog
+from interbed.catalog.cli.common import json_flag, show, show_json, table_name
+from interbed.catalog.cli.group import CatalogChoice
 from interbed.storage.meta.options.partition_time import ExpirationStrategy
-from interbed.storage.meta.paths import MAIN_BRANCH
-from interbed.storage.meta.snapshot.tag import Tag
 
-_name = click.argument("name", metavar="DATABASE.TABLE")
+if TYPE_CHECKING:
+    from interbed.storage.meta.snapshot.tag import Tag
+
 _tag = click.argument("tag", metavar="TAG")
 _branch = click.argument("branch", metavar="BRANCH")
 _snapshot = click.option("--snapshot", type=int, help="The id of the snapshot; the newest by default.")
@@ -22,7 +22,7 @@ _older_than = click.option("--older-than", metavar="TIME", help="Such as '2026-0
 _dry_run = click.option("--dry-run", is_flag=True, help="Only tell what would be deleted.")
 
 
-def tag_to_json(tag: Tag) -> dict[str, Any]:
+def tag_to_json(tag: "Tag") -> dict[str, Any]:
     """The tag as JSON values; times as ISO text, spans in seconds."""
     return {
         "tag": tag.name,
@@ -35,12 +35,12 @@ def tag_to_json(tag: Tag) -> dict[str, Any]:
 
 
 @click.command()
-@_name
+@table_name
 @json_flag
 @click.pass_obj
-def tags(options: dict[str, str], name: str, as_json: bool) -> None:
+def tags(chosen: CatalogChoice, name: str, as_json: bool) -> None:
     """All tags, by their snapshots."""
-    with opened_table(options, name) as opened:
+    with chosen.table(name) as opened:
         found = [tag_to_json(tag) for tag in opened.tags()]
     if as_json:
         show_json(found)
@@ -51,14 +51,14 @@ def tags(options: dict[str, str], name: str, as_json: bool) -> None:
 
 
 @click.command("create-tag")
-@_name
+@table_name
 @_tag
 @_snapshot
 @click.option("--timestamp", metavar="TIME", help="The first snapshot of this time or later instead.")
 @_retained
 @click.pass_obj
 def create_tag(
-    options: dict[str, str],
+    chosen: CatalogChoice,
     name: str,
     tag: str,
     snapshot: int | None,
@@ -68,7 +68,7 @@ def create_tag(
     """Name a snapshot, so that it stays readable when it expires."""
     if snapshot is not None and timestamp is not None:
         raise click.UsageError("Give --snapshot or --timestamp, not both.")
-    with opened_table(options, name) as opened:
+    with chosen.table(name) as opened:
         if timestamp is None:
             made = opened.create_tag(tag, snapshot, time_retained=time_retained)
         else:
@@ -77,47 +77,47 @@ def create_tag(
 
 
 @click.command("replace-tag")
-@_name
+@table_name
 @_tag
 @_snapshot
 @_retained
 @click.pass_obj
-def replace_tag(options: dict[str, str], name: str, tag: str, snapshot: int | None, time_retained: str | None) -> None:
+def replace_tag(chosen: CatalogChoice, name: str, tag: str, snapshot: int | None, time_retained: str | None) -> None:
     """Make a tag stand for another snapshot."""
-    with opened_table(options, name) as opened:
+    with chosen.table(name) as opened:
         made = opened.replace_tag(tag, snapshot, time_retained=time_retained)
     click.echo(f"{tag} is snapshot {made.snapshot.id}")
 
 
 @click.command("rename-tag")
-@_name
+@table_name
 @_tag
 @click.argument("new_name", metavar="NEW_NAME")
 @click.pass_obj
-def rename_tag(options: dict[str, str], name: str, tag: str, new_name: str) -> None:
+def rename_tag(chosen: CatalogChoice, name: str, tag: str, new_name: str) -> None:
     """Give a tag another name."""
-    with opened_table(options, name) as opened:
+    with chosen.table(name) as opened:
         opened.rename_tag(tag, new_name)
 
 
 @click.command("delete-tag")
-@_name
+@table_name
 @_tag
 @click.pass_obj
-def delete_tag(options: dict[str, str], name: str, tag: str) -> None:
+def delete_tag(chosen: CatalogChoice, name: str, tag: str) -> None:
     """Delete a tag, and the files that only it kept."""
-    with opened_table(options, name) as opened:
+    with chosen.table(name) as opened:
         opened.delete_tag(tag)
 
 
 @click.command("expire-tags")
-@_name
+@table_name
 @_older_than
 @json_flag
 @click.pass_obj
-def expire_tags(options: dict[str, str], name: str, older_than: str | None, as_json: bool) -> None:
+def expire_tags(chosen: CatalogChoice, name: str, older_than: str | None, as_json: bool) -> None:
     """Delete the tags whose time is over, and those made before a time."""
-    with opened_table(options, name) as opened:
+    with chosen.table(name) as opened:
         gone = opened.expire_tags(older_than)
     if as_json:
         show_json(gone)
@@ -126,12 +126,12 @@ def expire_tags(options: dict[str, str], name: str, older_than: str | None, as_j
 
 
 @click.command()
-@_name
+@table_name
 @json_flag
 @click.pass_obj
-def branches(options: dict[str, str], name: str, as_json: bool) -> None:
+def branches(chosen: CatalogChoice, name: str, as_json: bool) -> None:
     """All branches but main."""
-    with opened_table(options, name) as opened:
+    with chosen.table(name) as opened:
         found = opened.branches()
     if as_json:
         show_json(found)
@@ -140,68 +140,68 @@ def branches(options: dict[str, str], name: str, as_json: bool) -> None:
 
 
 @click.command("create-branch")
-@_name
+@table_name
 @_branch
 @click.option("--tag", help="Begin with what this tag keeps; without it the branch is empty.")
 @click.pass_obj
-def create_branch(options: dict[str, str], name: str, branch: str, tag: str | None) -> None:
+def create_branch(chosen: CatalogChoice, name: str, branch: str, tag: str | None) -> None:
     """Make a branch, which is read and written as DATABASE.TABLE$branch_BRANCH."""
-    with opened_table(options, name) as opened:
+    with chosen.table(name) as opened:
         opened.create_branch(branch, tag)
 
 
 @click.command("rename-branch")
-@_name
+@table_name
 @_branch
 @click.argument("new_name", metavar="NEW_NAME")
 @click.pass_obj
-def rename_branch(options: dict[str, str], name: str, branch: str, new_name: str) -> None:
+def rename_branch(chosen: CatalogChoice, name: str, branch: str, new_name: str) -> None:
     """Give a branch another name."""
-    with opened_table(options, name) as opened:
+    with chosen.table(name) as opened:
         opened.rename_branch(branch, new_name)
 
 
 @click.command("delete-branch")
-@_name
+@table_name
 @_branch
 @click.pass_obj
-def delete_branch(options: dict[str, str], name: str, branch: str) -> None:
+def delete_branch(chosen: CatalogChoice, name: str, branch: str) -> None:
     """Delete a branch."""
-    with opened_table(options, name) as opened:
+    with chosen.table(name) as opened:
         opened.delete_branch(branch)
 
 
 @click.command("merge-branch")
-@_name
+@table_name
 @_branch
-@click.option("--into", default=MAIN_BRANCH, show_default=True, help="The branch that gets the rows.")
+@click.option("--into", default="main", show_default=True, help="The branch that gets the rows.")
 @click.pass_obj
-def merge_branch(options: dict[str, str], name: str, branch: str, into: str) -> None:
+def merge_branch(chosen: CatalogChoice, name: str, branch: str, into: str) -> None:
     """Add the rows of a branch to the table or to another branch, without copying files; of append tables."""
-    with opened_table(options, name) as opened:
+    with chosen.table(name) as opened:
         snapshot_id = opened.merge_branch(branch, into)
         click.echo("nothing to merge" if snapshot_id is None else f"snapshot {snapshot_id}")
 
 
 @click.command("fast-forward")
-@_name
+@table_name
 @_branch
 @click.pass_obj
-def fast_forward(options: dict[str, str], name: str, branch: str) -> None:
+def fast_forward(chosen: CatalogChoice, name: str, branch: str) -> None:
     """Make the table what a branch of it is."""
-    with opened_table(options, name) as opened:
+    with chosen.table(name) as opened:
         opened.fast_forward(branch)
 
 
 @click.command()
-@_name
+@table_name
 @click.option("--snapshot", type=int, help="The id of the snapshot that becomes the newest.")
 @click.option("--tag", help="Its tag instead.")
 @click.option("--timestamp", metavar="TIME", help="The newest snapshot of this time or before instead.")
 @click.option("--watermark", type=int, help="The newest snapshot of this watermark or before instead.")
 @click.pass_obj
 def rollback(
-    options: dict[str, str],
+    chosen: CatalogChoice,
     name: str,
     snapshot: int | None,
     tag: str | None,
@@ -211,7 +211,7 @@ def rollback(
     """Take back what was committed after a snapshot, a tag, a time or a watermark."""
     if sum(given is not None for given in (snapshot, tag, timestamp, watermark)) != 1:
         raise click.UsageError("Give one of --snapshot, --tag, --timestamp and --watermark.")
-    with opened_table(options, name) as opened:
+    with chosen.table(name) as opened:
         if timestamp is not None:
             newest = opened.rollback_to_timestamp(timestamp)
         elif watermark is not None:
@@ -222,7 +222,7 @@ def rollback(
 
 
 @click.command("expire-snapshots")
-@_name
+@table_name
 @click.option("--retain-max", type=int, help="The most snapshots that stay.")
 @click.option("--retain-min", type=int, help="The least snapshots that stay.")
 @_older_than
@@ -231,7 +231,7 @@ def rollback(
 @json_flag
 @click.pass_obj
 def expire_snapshots(
-    options: dict[str, str],
+    chosen: CatalogChoice,
     name: str,
     retain_max: int | None,
     retain_min: int | None,
@@ -241,7 +241,7 @@ def expire_snapshots(
     as_json: bool,
 ) -> None:
     """Delete old snapshots, and the files that nothing else needs. What is not given is as the table's options say."""
-    with opened_table(options, name) as opened:
+    with chosen.table(name) as opened:
         result = opened.expire_snapshots(
             retain_max=retain_max,
             retain_min=retain_min,
@@ -253,7 +253,7 @@ def expire_snapshots(
 
 
 @click.command("expire-partitions")
-@_name
+@table_name
 @click.option("--expiration-time", metavar="SPAN", help="How old partitions get, such as '30 d'.")
 @click.option("--timestamp-formatter", metavar="LETTERS", help="How their times are written: yyyyMMdd.")
 @click.option("--timestamp-pattern", metavar="PATTERN", help="How values make a time: '$dt $hour:00:00'.")
@@ -262,9 +262,9 @@ def expire_snapshots(
 @_dry_run
 @json_flag
 @click.pass_obj
-def expire_partitions(options: dict[str, str], /, name: str, dry_run: bool, as_json: bool, **given: Any) -> None:
+def expire_partitions(chosen: CatalogChoice, /, name: str, dry_run: bool, as_json: bool, **given: Any) -> None:
     """Drop partitions that are too old. What is not given is as the table's options say."""
-    with open_catalog("interbed", options) as catalog:
+    with chosen.catalog(name) as catalog:
         gone = catalog.expire_partitions(name, dry_run=dry_run, **given)
     if as_json:
         show_json(gone)
@@ -276,26 +276,24 @@ def expire_partitions(options: dict[str, str], /, name: str, dry_run: bool, as_j
 
 
 @click.command("remove-orphan-files")
-@_name
+@table_name
 @_older_than
 @_dry_run
 @json_flag
 @click.pass_obj
-def remove_orphan_files(
-    options: dict[str, str], name: str, older_than: str | None, dry_run: bool, as_json: bool
-) -> None:
+def remove_orphan_files(chosen: CatalogChoice, name: str, older_than: str | None, dry_run: bool, as_json: bool) -> None:
     """Delete files that no snapshot, tag or branch names, when they are older than a day or than a time."""
-    with opened_table(options, name) as opened:
+    with chosen.table(name) as opened:
         show(opened.remove_orphan_files(older_than, dry_run=dry_run), as_json)
 
 
 @click.command()
-@_name
+@table_name
 @json_flag
 @click.pass_obj
-def consumers(options: dict[str, str], name: str, as_json: bool) -> None:
+def consumers(chosen: CatalogChoice, name: str, as_json: bool) -> None:
     """How far the streaming readers have come."""
-    with opened_table(options, name) as opened:
+    with chosen.table(name) as opened:
         found = opened.consumers()
     if as_json:
         show_json(found)
@@ -304,13 +302,13 @@ def consumers(options: dict[str, str], name: str, as_json: bool) -> None:
 
 
 @click.command("reset-consumer")
-@_name
+@table_name
 @click.argument("consumer", metavar="CONSUMER")
 @click.option("--next-snapshot", type=int, help="Where it goes on; without it the consumer is forgotten.")
 @click.pass_obj
-def reset_consumer(options: dict[str, str], name: str, consumer: str, next_snapshot: int | None) -> None:
+def reset_consumer(chosen: CatalogChoice, name: str, consumer: str, next_snapshot: int | None) -> None:
     """Let a consumer go on from a snapshot, or forget it."""
-    with opened_table(options, name) as opened:
+    with chosen.table(name) as opened:
         opened.reset_consumer(consumer, next_snapshot)
 
 

@@ -9,23 +9,18 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from interbed.catalog.cli.group import SuggestingGroup
 from interbed.catalog.metastore.errors import MetastoreError
-from interbed.catalog.migration.compare import PRESENT, Difference, SourceComparison
-from interbed.catalog.migration.connection import RemoteConnection
-from interbed.catalog.migration.copy import Copy
-from interbed.catalog.migration.errors import MigrationError
-from interbed.catalog.migration.jsonl import JsonlSource, write_lines
-from interbed.catalog.migration.progress import ProgressDisplay
-from interbed.catalog.migration.record import RecordKind
-from interbed.catalog.migration.selection import ObjectSelection
-from interbed.catalog.migration.source import MetastoreSource, Source
-from interbed.catalog.migration.target import Target, exists, open_database
-from interbed.catalog.migration.walk import objects
-from interbed.catalog.server.settings import load
+
+if TYPE_CHECKING:
+    from interbed.catalog.migration.compare import Difference
+    from interbed.catalog.migration.record import RecordKind
+    from interbed.catalog.migration.source import Source
+    from interbed.catalog.migration.target import Target
 
 _include = click.option(
     "--include",
@@ -43,7 +38,7 @@ _SOURCE_HELP = (
 )
 
 
-@click.group()
+@click.group(cls=SuggestingGroup)
 def metastore() -> None:
     """Move metadata between metastores. Directories and files of tables are never touched."""
     # thrift logs every address that does not answer; our errors name it once.
@@ -93,6 +88,12 @@ def import_(
     It may be run again at any time, also after it was killed: what is there already is left alone. Exit code 1 if
     something could not be copied.
     """
+    # Needs Thrift and SQL, which the help of a command does not wait for; and so below.
+    from interbed.catalog.migration.copy import Copy
+    from interbed.catalog.migration.errors import MigrationError
+    from interbed.catalog.migration.progress import ProgressDisplay
+    from interbed.catalog.migration.selection import ObjectSelection
+
     selection = ObjectSelection(include, exclude)
     with _failing_clearly():
         url = db if db is not None else _server_database()
@@ -131,6 +132,10 @@ def import_(
 @_json
 def verify(*, left: str, right: str | None, include: Sequence[str], exclude: Sequence[str], as_json: bool) -> None:
     """Compare two metastores and print every difference. Exit code 1 if there is one."""
+    from interbed.catalog.migration.compare import SourceComparison
+    from interbed.catalog.migration.progress import ProgressDisplay
+    from interbed.catalog.migration.selection import ObjectSelection
+
     selection = ObjectSelection(include, exclude)
     with (
         _failing_clearly(),
@@ -140,7 +145,7 @@ def verify(*, left: str, right: str | None, include: Sequence[str], exclude: Seq
     ):
         looked_at: Counter[RecordKind] = Counter()
 
-        def compared(kind: RecordKind, count: int) -> None:
+        def compared(kind: "RecordKind", count: int) -> None:
             looked_at[kind] += count
             progress.advance(kind, count)
 
@@ -163,6 +168,11 @@ def verify(*, left: str, right: str | None, include: Sequence[str], exclude: Seq
 @_exclude
 def export(*, origin: str | None, include: Sequence[str], exclude: Sequence[str]) -> None:
     """Write everything to standard output, an object a line, as JSON. `import --from FILE` reads it back."""
+    from interbed.catalog.migration.jsonl import write_lines
+    from interbed.catalog.migration.progress import ProgressDisplay
+    from interbed.catalog.migration.selection import ObjectSelection
+    from interbed.catalog.migration.walk import objects
+
     selection = ObjectSelection(include, exclude)
     with (
         _failing_clearly(),
@@ -181,8 +191,10 @@ def export(*, origin: str | None, include: Sequence[str], exclude: Sequence[str]
 
 
 def _print_lines(
-    differences: Iterator[Difference], _looked_at: Counter[RecordKind], left: Source, right: Source
+    differences: "Iterator[Difference]", _looked_at: "Counter[RecordKind]", left: "Source", right: "Source"
 ) -> int:
+    from interbed.catalog.migration.compare import PRESENT
+
     found = 0
     for each in differences:
         found += 1
@@ -202,7 +214,11 @@ def _print_lines(
     return found
 
 
-def _print_json(differences: Iterator[Difference], looked_at: Counter[RecordKind], left: Source, right: Source) -> int:
+def _print_json(
+    differences: "Iterator[Difference]", looked_at: "Counter[RecordKind]", left: "Source", right: "Source"
+) -> int:
+    from interbed.catalog.migration.record import RecordKind
+
     # Written as it is found: there may be more differences than fit into memory.
     click.echo(f'{{"left": {json.dumps(left.name)}, "right": {json.dumps(right.name)}, "differences": [', nl=False)
     found = 0
@@ -219,7 +235,12 @@ def _text(value: Any) -> str:
 
 
 @contextmanager
-def _opened(text: str) -> Iterator[Source]:
+def _opened(text: str) -> "Iterator[Source]":
+    from interbed.catalog.migration.connection import RemoteConnection
+    from interbed.catalog.migration.jsonl import JsonlSource
+    from interbed.catalog.migration.source import MetastoreSource
+    from interbed.catalog.migration.target import open_database
+
     source: Source
     if text.startswith("thrift:"):
         source = MetastoreSource(RemoteConnection(text))
@@ -236,8 +257,10 @@ def _opened(text: str) -> Iterator[Source]:
 
 
 @contextmanager
-def _target(url: str, dry_run: bool) -> Iterator[Target | None]:
+def _target(url: str, dry_run: bool) -> "Iterator[Target | None]":
     """The database to copy into; None for a dry run into one that is not there, which must not make it."""
+    from interbed.catalog.migration.target import Target, exists
+
     if dry_run and not exists(url):
         yield None
         return
@@ -250,6 +273,8 @@ def _target(url: str, dry_run: bool) -> Iterator[Target | None]:
 
 def _server_database() -> str:
     """Where `interbed server` would keep its metadata, started from here."""
+    from interbed.catalog.server.settings import load
+
     config = os.environ.get("INTERBED_SERVER_CONFIG")
     return load(Path(config) if config else None, os.environ, {})[0].db
 

@@ -15,9 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError
-
 from interbed.catalog.server import hive_site
 from interbed.catalog.server.setting_kinds import (
     BYTES,
@@ -214,6 +211,10 @@ def shown(settings: ServerSettings) -> dict[str, Any]:
 
 def without_password(db: str) -> str:
     """A database url with its password hidden."""
+    # SQLAlchemy is slow to import, and the command's help needs only the settings' names.
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
     try:
         url = make_url(db)
     except ArgumentError:

@@ -1,7 +1,7 @@
 """The command line: `interbed server`, `interbed table …`, `interbed catalog …`, `interbed metastore …` and so on.
 
-Everything that a person reads also comes as JSON with `--json`. Errors of interbed are one line on stderr and
-exit code 1.
+Everything that a person reads also comes as JSON with `--json`. Errors of interbed are one line on stderr and exit
+code 1, wrong usage is exit code 2.
 """
 
 import sys
@@ -11,34 +11,50 @@ from typing import Any
 import click
 
 import interbed
+from interbed.catalog.cli.group import SuggestingGroup, with_catalog
 from interbed.storage.base.errors import InterbedError
 
 _COMMANDS = {
-    "catalog": "interbed.catalog.cli.catalog:catalog",
-    "compact": "interbed.catalog.cli.compact:compact",
-    "locks": "interbed.catalog.cli.locks:locks",
-    "metastore": "interbed.catalog.migration.command:metastore",
-    "server": "interbed.catalog.server.start.command:server",
-    "simulate": "interbed.catalog.cli.simulate:simulate_group",
-    "spark": "interbed.spark_ext.cli:spark",
-    "table": "interbed.catalog.cli.table:table",
+    "catalog": ("interbed.catalog.cli.catalog:catalog", "Databases of a catalog."),
+    "compact": ("interbed.catalog.cli.compact:compact", "Compact the tables of databases or of the whole catalog."),
+    "locks": ("interbed.catalog.cli.locks:locks", "Look at the locks of a metastore and release them."),
+    "metastore": ("interbed.catalog.migration.command:metastore", "Move metadata between metastores."),
+    "server": ("interbed.catalog.server.start.command:server", "Run the catalog server, a Hive metastore."),
+    "simulate": ("interbed.catalog.cli.simulate:simulate_group", "Try out options without a table."),
+    "spark": ("interbed.spark_ext.cli:spark", "Settings of Spark applications, and a planner for them."),
+    "sql": ("interbed.catalog.cli.sql:sql", "Query tables in SQL, by DuckDB."),
+    "table": ("interbed.catalog.cli.table:table", "Create, read, write, change and maintain tables."),
 }
-"""Where each command is. They are imported on use: a server must not wait for what only tables need."""
+"""Where each command is, and what the list of commands says of it. They are imported on use: a server must not wait for
+what only tables need, and `--help` for nothing."""
+
+_OF_A_CATALOG = frozenset({"catalog", "compact", "sql", "table"})
 
 
-class _Group(click.Group):
+class _Group(SuggestingGroup):
     """Imports commands when they are asked for, and shows interbed's errors as messages, not as tracebacks."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        place = _COMMANDS.get(cmd_name)
-        if place is None:
+        if cmd_name not in _COMMANDS:
             return None
-        module, _, name = place.partition(":")
+        module, _, name = _COMMANDS[cmd_name][0].partition(":")
         command: click.Command = getattr(import_module(module), name)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _COMMANDS[name][1]) for name in self.list_commands(ctx)])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name, command, rest = super().resolve_command(ctx, args)
+        if name not in _OF_A_CATALOG and (ctx.obj.name or ctx.obj.options):
+            raise click.UsageError(f"'interbed {name}' works on no catalog; give it no --catalog and no --option.", ctx)
+        return name, command, rest
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -50,7 +66,16 @@ class _Group(click.Group):
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(interbed.__version__, prog_name="interbed")
 def main() -> None:
-    """A catalog server, and lake tables in Apache Paimon's format."""
+    """A catalog server, and lake tables in Apache Paimon's format.
+
+    interbed catalog -o warehouse=file:/tmp/lake create-database shop
+
+    A catalog is chosen by -o KEY=VALUE or, once it is in ~/.interbed.toml, by --catalog NAME; before the command or
+    after it.
+    """
+
+
+with_catalog(main)
 
 
 if __name__ == "__main__":

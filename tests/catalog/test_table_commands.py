@@ -70,7 +70,7 @@ def test_changes_are_shown_for_people_and_for_programs(catalog: interbed.Catalog
         {"_row_kind": "+I", "id": 2, "amount": 2.0, "dt": "a"},
         {"_row_kind": "+I", "id": 1, "amount": 9.0, "dt": "a"},
     ]
-    few = run(catalog, "table", "changes", "shop.orders", "--limit", "2", "-c", "id")
+    few = run(catalog, "table", "changes", "shop.orders", "--limit", "2", "--column", "id")
     assert "only the first 2 rows" in few.output
     assert "amount" not in few.output
     assert run(catalog, "table", "changes", "shop.orders", "--filter", "id = 77").output == "no changes\n"

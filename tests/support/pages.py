@@ -1,4 +1,6 @@
-"""Pages of docs/ that say what the code does: their Python is run, their commands are those that there are."""
+"""Pages of docs/ that say what the code does: their Python and their sessions are run, their commands are those that
+there are.
+"""
 
 import doctest
 import re
@@ -44,6 +46,24 @@ class Page:
     def run_sql(self, execute: Callable[[str], list[Any]]) -> int:
         """Run the statements, written as tests.support.sql_script says; how many there are."""
         return run_script("\n".join(self.blocks("sql")), execute)
+
+    def run_console(self, run: Callable[[list[str]], str]) -> int:
+        """Run the sessions: lines that start with `$ interbed`, each with what it prints below; how many there are.
+
+        `run` takes a command's arguments. `…` in the output stands for anything, blanks at the ends of lines for
+        nothing.
+        """
+        tried = 0
+        for block in self.blocks("console"):
+            for each in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+                line, _, wanted = each.partition("\n")
+                program, *arguments = shlex.split(line)
+                assert program == "interbed", line
+                found = "\n".join(text.rstrip() for text in run(arguments).splitlines())
+                pattern = ".*".join(map(re.escape, wanted.rstrip("\n").split("…")))
+                assert re.fullmatch(pattern, found), f"{line}\n{found}\ninstead of\n{wanted}"
+                tried += 1
+        return tried
 
     def check_commands(self) -> int:
         """Check that the commands and their options exist; how many lines there are."""

@@ -7,12 +7,12 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from interbed.catalog.cli.group import SuggestingGroup
 from interbed.catalog.metastore.errors import MetastoreError
-from interbed.catalog.server.operate.logs import configure_logging
 from interbed.catalog.server.settings import (
     SETTINGS,
     ServerSettings,
@@ -21,8 +21,9 @@ from interbed.catalog.server.settings import (
     shown,
     warnings_for,
 )
-from interbed.catalog.server.start.descriptors import allow_connections
-from interbed.catalog.server.start.main import READY_LINE, Server, run
+
+if TYPE_CHECKING:
+    from interbed.catalog.server.start.main import Server
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +54,7 @@ def _settings_options(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
-@click.group(name="server", invoke_without_command=True)
+@click.group(name="server", cls=SuggestingGroup, invoke_without_command=True)
 @_settings_options
 @click.pass_context
 def server(context: click.Context, /, **given: Any) -> None:
@@ -98,12 +99,17 @@ def _load(given: dict[str, Any]) -> tuple[ServerSettings, dict[str, str]]:
 
 
 def _serve(settings: ServerSettings) -> None:
+    # A command that only prints its help imports none of this.
+    from interbed.catalog.server.operate.logs import configure_logging
+    from interbed.catalog.server.start.descriptors import allow_connections
+    from interbed.catalog.server.start.main import READY_LINE, run
+
     configure_logging(settings.log_level, settings.log_format)
     for warning in warnings_for(settings):
         logger.warning("%s", warning)
     allow_connections(settings.connections_max)
 
-    def ready(running: Server) -> None:
+    def ready(running: "Server") -> None:
         def end(signal_number: int, _frame: FrameType | None) -> None:
             logger.info("ending: signal %s", signal.Signals(signal_number).name)
             running.stop()

@@ -3,7 +3,7 @@
 import base64
 import itertools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -11,11 +11,9 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Table as RichTable
 
+from interbed.catalog.cli.row_options import ROWS_SHOWN
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.views.change_query import ROW_KIND
-
-ROWS_SHOWN = 100
-"""Rows that a person is shown unless more are asked for."""
 
 
 def print_changes(reader: pa.RecordBatchReader, limit: int | None, *, as_json: bool) -> None:
@@ -31,7 +29,7 @@ def print_changes(reader: pa.RecordBatchReader, limit: int | None, *, as_json: b
         table.add_column("" if name == ROW_KIND else name)
     for row in itertools.islice(rows, shown):
         kind = row.pop(ROW_KIND)
-        table.add_row(kind, *("" if v is None else v if isinstance(v, str) else _shown(v) for v in row.values()))
+        table.add_row(kind, *("" if v is None else v if isinstance(v, str) else shown_value(v) for v in row.values()))
     if not table.row_count and shown:
         click.echo("no changes")
         return
@@ -40,8 +38,8 @@ def print_changes(reader: pa.RecordBatchReader, limit: int | None, *, as_json: b
         click.echo(f"only the first {shown} rows are shown; --limit shows more")
 
 
-def json_line(row: Mapping[str, object]) -> str:
-    """A row as a JSON object in a line: bytes in base 64, dates, times and decimals as text."""
+def json_line(row: object) -> str:
+    """A row, or a value, as JSON in one line: bytes in base 64, dates, times and decimals as text."""
     return json.dumps(row, default=_text)
 
 
@@ -52,7 +50,8 @@ def _rows(reader: pa.RecordBatchReader) -> Iterator[dict[str, Any]]:
             yield {ROW_KIND: RowKind(row.pop(ROW_KIND)).short, **row}
 
 
-def _shown(value: object) -> str:
+def shown_value(value: object) -> str:
+    """A value as JSON for people."""
     return json.dumps(value, default=_text, ensure_ascii=False)
 
 

@@ -1,0 +1,122 @@
+"""The commands that say what tables there are and what they are: `interbed table list | describe | schema`."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from interbed.catalog.cli.common import json_flag, show_json, table_name
+from interbed.catalog.cli.group import CatalogChoice
+
+if TYPE_CHECKING:
+    from interbed.storage.base.types.data_type import DataField
+    from interbed.storage.table.table import Table
+
+
+@click.command("list")
+@click.argument("database", required=False, metavar="[DATABASE]")
+@json_flag
+@click.pass_obj
+def list_tables(chosen: CatalogChoice, database: str | None, as_json: bool) -> None:
+    """The names of a database's tables, or of all."""
+    with chosen.catalog(database) as catalog:
+        databases = catalog.list_databases() if database is None else [database]
+        found = [f"{name}.{table}" for name in databases for table in catalog.list_tables(name)]
+    if as_json:
+        show_json(found)
+    else:
+        click.echo("\n".join(found) or "no tables")
+
+
+@click.command()
+@table_name
+@json_flag
+@click.pass_obj
+def describe(chosen: CatalogChoice, name: str, as_json: bool) -> None:
+    """The columns, keys and options of a table, where it is, and how many rows it has. Secrets are hidden."""
+    with chosen.table(name) as opened:
+        found = _description(opened)
+    if as_json:
+        show_json(found)
+        return
+    snapshot = found["snapshot"]
+    click.echo(f"table     {found['table']}")
+    for key in ("comment", "location"):
+        if found[key]:
+            click.echo(f"{key:<8}  {found[key]}")
+    click.echo(f"schema    {found['schema']}")
+    state = "none yet" if snapshot is None else f"{snapshot['id']}, {snapshot['time']}, {snapshot['records']} records"
+    click.echo(f"snapshot  {state}")
+    click.echo("columns")
+    _lines([[c["name"], c["type"], c["key"], c["comment"] or ""] for c in found["columns"]])
+    if found["options"]:
+        click.echo("options")
+        _lines([[key, value] for key, value in found["options"].items()])
+
+
+@click.command()
+@table_name
+@json_flag
+@click.pass_obj
+def schema(chosen: CatalogChoice, name: str, as_json: bool) -> None:
+    """The columns of a table, as `create --column` takes them; with --json the file that `create --schema` takes."""
+    with chosen.table(name) as opened:
+        if as_json:
+            click.echo(opened.schema.to_json())
+            return
+        from interbed.catalog.cli.forms.column_text import column_text
+
+        click.echo("\n".join(map(column_text, opened.schema.fields)))
+
+
+def _description(table: "Table") -> dict[str, Any]:
+    from interbed.catalog.masking import masked
+
+    found = table.schema
+    latest = table.latest_snapshot()
+    return {
+        "table": table.name,
+        "comment": found.comment,
+        "location": table.location,
+        "schema": found.id,
+        "columns": [_column(field, found.primary_keys, found.partition_keys) for field in found.fields],
+        "primary_keys": list(found.primary_keys),
+        "partition_keys": list(found.partition_keys),
+        "options": {key: masked(key, value) for key, value in sorted(found.options.items())},
+        "snapshot": None
+        if latest is None
+        else {
+            "id": latest.id,
+            "time": datetime.fromtimestamp(latest.time_millis / 1000, UTC).isoformat(timespec="seconds"),
+            "records": latest.total_record_count,
+        },
+    }
+
+
+def _column(field: "DataField", primary_keys: Sequence[str], partition_keys: Sequence[str]) -> dict[str, Any]:
+    from interbed.catalog.cli.forms.column_text import type_text
+
+    keys = [
+        word
+        for word, names in (("primary key", primary_keys), ("partition key", partition_keys))
+        if field.name in names
+    ]
+    return {
+        "name": field.name,
+        "type": type_text(field.type),
+        "key": ", ".join(keys),
+        "default": field.default_value,
+        "comment": field.description,
+    }
+
+
+def _lines(rows: list[list[str]]) -> None:
+    """Columns below each other, two blanks between them."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        click.echo("  " + "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+
+
+DESCRIPTION_COMMANDS: tuple[click.Command, ...] = (list_tables, describe, schema)
+"""What `interbed table` has to look at tables with, without their rows."""

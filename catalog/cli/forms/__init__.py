@@ -1,0 +1,1 @@
+"""Rows and columns in the forms that people and other programs write them."""

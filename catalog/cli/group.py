@@ -1,0 +1,126 @@
+"""Groups of commands: they suggest the command that a misspelt name means, and those about a catalog take its name and
+options before and after the subcommand.
+"""
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from interbed.storage.base.suggestion import did_you_mean
+
+if TYPE_CHECKING:
+    from interbed.catalog.api import Catalog
+    from interbed.storage.table.table import Table
+
+_Command = TypeVar("_Command", bound=click.Command)
+
+
+class SuggestingGroup(click.Group):
+    """A group that says which of its commands a misspelt name is near to."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if not (ctx.resilient_parsing or name.startswith("-")) and self.get_command(ctx, name) is None:
+            ctx.fail(f"No such command '{name}'.{did_you_mean(name, self.list_commands(ctx))}")
+        return super().resolve_command(ctx, args)
+
+
+@dataclass(slots=True)
+class CatalogChoice:
+    """Which catalog a command works on: a configured name, or the default one, with options on top."""
+
+    name: str | None = None
+    options: dict[str, str] = field(default_factory=dict)
+
+    @contextlib.contextmanager
+    def catalog(self, about: str | None = None, *, makes_warehouse: bool = False) -> "Iterator[Catalog]":
+        """The catalog, opened. `about` is the table or database that the command is about, DATABASE or DATABASE.TABLE,
+        for an error to suggest another one.
+
+        Raises InvalidInputError for a warehouse that does not exist, unless the command makes it.
+        """
+        # Catalogs need Arrow, which the help of a command does not wait for.
+        from interbed.catalog.cli.near_names import check_warehouse, suggesting
+        from interbed.catalog.factory import open_configured
+
+        with open_configured(self.name, self.options) as catalog:
+            if not makes_warehouse:
+                check_warehouse(catalog)
+            with suggesting(catalog, about):
+                yield catalog
+
+    @contextlib.contextmanager
+    def table(self, name: str, *, system: bool = False) -> "Iterator[Table]":
+        """A table of the catalog. Raises NotSupportedError for a system table, unless the command takes those, too."""
+        with self.catalog(name) as catalog:
+            table = catalog.get_table(name)
+            if not system:
+                from interbed.catalog.cli.near_names import check_no_system_table
+
+                check_no_system_table(name, table)
+            yield table
+
+
+class CatalogGroup(SuggestingGroup):
+    """A group about a catalog: the group and each of its commands take the options that choose one."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        with_catalog(self)
+
+    def add_command(self, cmd: click.Command, name: str | None = None) -> None:
+        super().add_command(with_catalog(cmd), name)
+
+
+def with_catalog(command: _Command) -> _Command:
+    """Adds `--catalog` and `--option` to a command, which finds its CatalogChoice as the context's object."""
+    taken = {name for parameter in command.params for name in parameter.opts}
+    if "-o" in taken:
+        return command
+    command.params += [
+        click.Option(
+            ["--catalog", "-c"],
+            metavar="NAME",
+            expose_value=False,
+            callback=_named,
+            help="The catalog of that name in ~/.interbed.toml.",
+        ),
+        click.Option(
+            [*(name for name in ("--option",) if name not in taken), "-o", "catalog_options"],
+            multiple=True,
+            metavar="KEY=VALUE",
+            expose_value=False,
+            callback=_given,
+            help="An option of the catalog; repeatable.",
+        ),
+    ]
+    return command
+
+
+def pairs(given: Iterable[str], *, form: str = "KEY=VALUE", hint: str = "--option") -> dict[str, str]:
+    """KEY=VALUE texts as a map; raises BadParameter, which names the first that is none."""
+    found = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        if not (key and equals):
+            raise click.BadParameter(f"{text!r} is not {form}.", param_hint=hint)
+        found[key] = value
+    return found
+
+
+def _named(context: click.Context, _: click.Parameter, name: str | None) -> None:
+    chosen = context.ensure_object(CatalogChoice)
+    if name is None:
+        return
+    if chosen.name not in (None, name):
+        raise click.UsageError(f"Two catalogs are named: {chosen.name} and {name}.")
+    chosen.name = name
+
+
+def _given(context: click.Context, _: click.Parameter, given: tuple[str, ...]) -> None:
+    context.ensure_object(CatalogChoice).options.update(pairs(given))

@@ -1,0 +1,150 @@
+"""Rows that leave a table by one of the formats come back by it."""
+
+import gzip
+import json
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.orc
+import pytest
+from click.testing import CliRunner, Result
+
+import interbed
+from interbed.cli import main
+
+ATOMIC = [
+    "id INT NOT NULL", "bo BOOLEAN", "ti TINYINT", "sm SMALLINT", "bi BIGINT", "fl FLOAT", "do DOUBLE",
+    "de DECIMAL(20, 3)", "ch STRING", "by BYTES", "da DATE", "tm TIME(3)", "ts TIMESTAMP(6)",
+    "lt TIMESTAMP(3) WITH LOCAL TIME ZONE",
+]  # fmt: skip
+NESTED = ["ar ARRAY<DATE>", "ma MAP<STRING, DECIMAL(5, 2)>", "ro ROW<x BYTES, y ROW<z INT>>"]
+ROWS: list[dict[str, Any]] = [
+    {
+        "id": 1, "bo": True, "ti": -128, "sm": 7, "bi": 2**62, "fl": 0.5, "do": 0.1,
+        "de": Decimal("12345678901234567.125"), "ch": 'a "quoted", text\nin lines', "by": b"\x00\xff",
+        "da": date(2026, 1, 31), "tm": time(12, 34, 56, 789000), "ts": datetime(2026, 1, 31, 1, 2, 3, 456789),
+        "lt": datetime(2026, 1, 31, 1, 2, 3, tzinfo=UTC), "ar": [date(2026, 1, 1), None],
+        "ma": [("k", Decimal("1.50")), ("l", None)], "ro": {"x": b"x", "y": {"z": 1}},
+    },
+    {"id": 2, "ch": "", "by": b"", "ar": [], "ma": []},
+    {"id": 3},
+]  # fmt: skip
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> interbed.Catalog:
+    """A catalog with the database `shop`."""
+    catalog = interbed.load_catalog(warehouse=tmp_path / "lake")
+    catalog.create_database("shop")
+    return catalog
+
+
+def run(lake: interbed.Catalog, *arguments: str | Path) -> Result:
+    return CliRunner().invoke(main, ["table", "-o", f"warehouse={lake.warehouse}", *map(str, arguments)])
+
+
+def create(lake: interbed.Catalog, name: str, *columns: str) -> interbed.Table:
+    made = run(lake, "create", name, *(word for column in columns for word in ("--column", column)))
+    assert made.exit_code == 0, made.output
+    return lake.get_table(name)
+
+
+def rows(lake: interbed.Catalog, name: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = lake.get_table(name).scan().to_arrow().to_pylist()
+    return sorted(found, key=lambda row: int(row["id"]))
+
+
+@pytest.mark.parametrize("suffix", ["csv", "json", "parquet"])
+def test_what_a_scan_writes_an_import_reads(lake: interbed.Catalog, tmp_path: Path, suffix: str) -> None:
+    columns = ATOMIC if suffix == "csv" else ATOMIC + NESTED
+    one = create(lake, "shop.one", *columns)
+    one.append(pa.Table.from_pylist(ROWS, schema=one.arrow_schema))
+    file = tmp_path / f"rows.{suffix}"
+    assert run(lake, "scan", "shop.one", "--output", file).exit_code == 0
+    create(lake, "shop.two", *columns)
+    read = run(lake, "import", "shop.two", file, "--json")
+    assert (read.exit_code, read.output and json.loads(read.output)["rows"]) == (0, 3), read.output
+    assert rows(lake, "shop.two") == rows(lake, "shop.one")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["lake", file.name]
+
+
+def test_orc_and_arrow_files_are_read(lake: interbed.Catalog, tmp_path: Path) -> None:
+    data = pa.table({"id": [1, 2], "ch": ["x", None]})
+    pa.orc.write_table(data, tmp_path / "a.orc")
+    pa.feather.write_feather(data, str(tmp_path / "b.feather"))
+    with pa.ipc.new_stream(str(tmp_path / "c.arrows"), data.schema) as stream:
+        stream.write_table(data)
+    create(lake, "shop.t", "id INT NOT NULL", "ch STRING", "more DOUBLE")
+    read = run(lake, "import", "shop.t", tmp_path / "a.orc", tmp_path / "b.feather", tmp_path / "c.arrows")
+    assert read.output == "imported 6 rows into shop.t: snapshot 1\n"
+    assert lake.get_table("shop.t").scan().count() == 6
+
+
+def test_files_are_decompressed_and_parted_as_said(lake: interbed.Catalog, tmp_path: Path) -> None:
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"id;ch\n1;x\n"))
+    (tmp_path / "b.tsv").write_text("ch\tid\ny\t2\n")
+    (tmp_path / "c.jsonl.gz").write_bytes(gzip.compress(b'{"id": 3}\n\n{"id": 4, "ch": "z"}\n'))
+    create(lake, "shop.t", "id INT NOT NULL", "ch STRING")
+    for arguments in (["a.csv.gz", "--delimiter", ";"], ["b.tsv"], ["c.jsonl.gz"]):
+        read = run(lake, "import", "shop.t", tmp_path / arguments[0], *arguments[1:])
+        assert read.exit_code == 0, read.output
+    assert [tuple(row.values()) for row in rows(lake, "shop.t")] == [(1, "x"), (2, "y"), (3, None), (4, "z")]
+
+
+def test_maps_may_be_objects(lake: interbed.Catalog, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"id": 1, "m": {"5": "2026-01-01"}}\n')
+    create(lake, "shop.t", "id INT NOT NULL", "m MAP<INT, DATE>")
+    assert run(lake, "import", "shop.t", tmp_path / "a.json").exit_code == 0
+    assert rows(lake, "shop.t") == [{"id": 1, "m": [(5, date(2026, 1, 1))]}]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", "id,amuont\n1,2\n", "has no column 'amuont'; it has id, amount, tags. Did you mean 'amount'?"),
+        ("a.csv", "id,amount\n1,two\n", "conversion error to double"),
+        ("a.csv", "id,amount\n1\n", "Expected 2 columns, got 1"),
+        ("a.csv", "", "a.csv: Empty CSV file"),
+        ("a.csv", "id,tags\n1,x\n", "CSV can't hold the nested column 'tags'; use JSON lines or Parquet."),
+        ("a.json", '{"id": 1}\n{"id": 1, "amuont": 2}\n', "Did you mean 'amount'?"),
+        ("a.json", '{"id": 1}\n{"id": "one"}\n', "a.json, line 2, 'id': "),
+        ("a.json", '{"id": 1,\n', "a.json, line 1 is not JSON: "),
+        ("a.json", "[1]\n", "a.json, line 1 is no object; each line holds a row."),
+        ("a.json", '{"id": 1, "tags": ["yesterday"]}\n', "a.json, line 1, 'tags': "),
+        ("a.json", '{"amount": 1}\n', "id"),
+        ("a.parquet", "no parquet", "a.parquet: "),
+        ("a.orc", "no orc", "a.orc: "),
+        ("a.arrow", "no arrow", "a.arrow: "),
+        ("a.paruqet", "", "'.paruqet' is unknown; give --format, one of parquet, csv, json, orc, arrow. Did you mean"),
+        ("a", "", "says no format; give --format"),
+    ],
+)
+def test_a_file_that_does_not_fit_is_refused_by_name_and_nothing_is_written(
+    lake: interbed.Catalog, tmp_path: Path, name: str, content: str, message: str
+) -> None:
+    (tmp_path / name).write_text(content)
+    create(lake, "shop.t", "id INT NOT NULL", "amount DOUBLE", "tags ARRAY<DATE>")
+    read = run(lake, "import", "shop.t", tmp_path / name)
+    assert (read.exit_code, message in read.output) == (1, True), read.output
+    assert isinstance(read.exception, SystemExit)
+    assert lake.get_table("shop.t").latest_snapshot() is None
+
+
+def test_a_table_is_made_of_a_file(lake: interbed.Catalog, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"id": 1, "x": {"y": 0.5}}\n{"id": 2, "z": ["a"]}\n')
+    assert run(lake, "create", "shop.t", "--from", tmp_path / "a.json").exit_code == 0
+    assert run(lake, "schema", "shop.t").output == "id BIGINT\nx ROW<y DOUBLE>\nz ARRAY<STRING>\n"
+    (tmp_path / "s.json").write_text(run(lake, "schema", "shop.t", "--json").output)
+    assert run(lake, "create", "shop.u", "--schema", tmp_path / "s.json", "--primary-key", "id").exit_code == 0
+    assert lake.get_table("shop.u").primary_keys == ["id"]
+    (tmp_path / "hand.json").write_text('{"fields": [{"name": "a", "type": "INT"}], "options": {"bucket": "-1"}}')
+    assert run(lake, "create", "shop.v", "--schema", tmp_path / "hand.json").exit_code == 0
+    assert lake.get_table("shop.v").schema.options == {"bucket": "-1"}
+    for text in ("[]", "{}", "no", '{"fields": [{"name": "a"}]}', '{"fields": [{"name": "a", "type": "INTT"}]}'):
+        (tmp_path / "hand.json").write_text(text)
+        refused = run(lake, "create", "shop.w", "--schema", tmp_path / "hand.json")
+        assert (refused.exit_code, "hand.json holds no schema" in refused.output) == (1, True), refused.output
