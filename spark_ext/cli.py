@@ -5,7 +5,7 @@ import shlex
 
 import click
 
-from interbed.catalog.cli.group import SuggestingGroup
+from interbed.catalog.command_group import SuggestingGroup
 from interbed.spark_ext.session import CATALOG_CLASS, CATALOGS, JARS, SESSION_CATALOG_CLASS, spark_settings
 
 

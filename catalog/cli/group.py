@@ -1,6 +1,4 @@
-"""Groups of commands: they suggest the command that a misspelt name means, and those about a catalog take its name and
-options before and after the subcommand.
-"""
+"""Groups of commands about a catalog: they take its name and options before and after the subcommand."""
 
 import contextlib
 from collections.abc import Iterable, Iterator
@@ -9,25 +7,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from interbed.storage.base.suggestion import did_you_mean
+from interbed.catalog.command_group import SuggestingGroup
 
 if TYPE_CHECKING:
     from interbed.catalog.api import Catalog
     from interbed.storage.table.table import Table
 
 _Command = TypeVar("_Command", bound=click.Command)
-
-
-class SuggestingGroup(click.Group):
-    """A group that says which of its commands a misspelt name is near to."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        name = args[0]
-        if not (ctx.resilient_parsing or name.startswith("-")) and self.get_command(ctx, name) is None:
-            ctx.fail(f"No such command '{name}'.{did_you_mean(name, self.list_commands(ctx))}")
-        return super().resolve_command(ctx, args)
 
 
 @dataclass(slots=True)

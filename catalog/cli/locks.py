@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from interbed.catalog.cli.group import SuggestingGroup
+from interbed.catalog.command_group import SuggestingGroup
 from interbed.catalog.metastore.errors import MetastoreError
 from interbed.catalog.metastore.lock_model import LockComponent, LockState
 from interbed.catalog.server.setting_kinds import parse_seconds

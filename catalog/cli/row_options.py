@@ -3,12 +3,9 @@
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -19,7 +16,7 @@ _BY_SUFFIX = {".json": "json", ".jsonl": "json", ".ndjson": "json", ".csv": "csv
 
 
 def output_options(command: _Command) -> _Command:
-    """Adds `--format`, `--json` and `--output`, which `write` takes as they come."""
+    """Adds `--format`, `--json` and `--output`, which say how rows are written."""
     command = click.option(
         "--output",
         type=click.Path(dir_okay=False, path_type=Path),
@@ -48,12 +45,3 @@ def chosen_form(form: str | None, output: Path | None, as_json: bool) -> str:
     if form == "parquet" and output is None and sys.stdout.isatty():
         raise click.UsageError("Parquet is not for terminals; give --output FILE, or a pipe.")
     return form
-
-
-def write(reader: "pa.RecordBatchReader", form: str, output: Path | None, *, limited: bool) -> None:
-    """Write the rows; when they go to a file, standard error says how many there were."""
-    from interbed.catalog.cli.forms.row_formats import write_rows
-
-    rows = write_rows(reader, form, output, limited=limited)
-    if output is not None:
-        click.echo(f"{rows} {'row' if rows == 1 else 'rows'} in {output}", err=True)

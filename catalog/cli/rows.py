@@ -8,7 +8,7 @@ import click
 
 from interbed.catalog.cli.common import names, table_name
 from interbed.catalog.cli.group import CatalogChoice
-from interbed.catalog.cli.row_options import ROWS_SHOWN, chosen_form, output_options, write
+from interbed.catalog.cli.row_options import ROWS_SHOWN, chosen_form, output_options
 
 _columns = click.option("--columns", multiple=True, metavar="NAMES", help="These columns, with commas between them.")
 
@@ -69,6 +69,7 @@ def _write(
     limit: int | None,
     **more: Any,
 ) -> None:
+    from interbed.catalog.cli.forms.row_formats import write_rows
     from interbed.catalog.cli.near_names import check_columns
 
     wanted = names(columns)
@@ -80,7 +81,7 @@ def _write(
         # One more than is shown, to say that there are more.
         most = ROWS_SHOWN + 1 if form == "table" and limit is None else limit
         query = table.scan(columns=wanted or None, limit=most, **given)
-        write(query.to_arrow_batch_reader(), form, output, limited=limit is not None)
+        write_rows(query.to_arrow_batch_reader(), form, output, limited=limit is not None)
 
 
 ROW_COMMANDS: tuple[click.Command, ...] = (head, scan)

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from interbed.catalog.cli.common import json_flag, show, show_json
-from interbed.catalog.cli.group import SuggestingGroup, pairs
+from interbed.catalog.cli.group import pairs
+from interbed.catalog.command_group import SuggestingGroup
 
 if TYPE_CHECKING:
     from interbed.storage.views.simulate.simulation import Simulation

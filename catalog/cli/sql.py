@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from interbed.catalog.cli.group import CatalogChoice, with_catalog
-from interbed.catalog.cli.row_options import chosen_form, output_options, write
+from interbed.catalog.cli.row_options import chosen_form, output_options
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 
 
@@ -29,6 +29,7 @@ def sql(context: click.Context, query: str, form: str | None, as_json: bool, out
             "`interbed sql` needs DuckDB, which is not installed: pip install 'interbed[duckdb]'."
         ) from error
     from interbed.catalog.cli.forms.duckdb_tables import CatalogTables
+    from interbed.catalog.cli.forms.row_formats import write_rows
 
     with (
         context.ensure_object(CatalogChoice).catalog() as catalog,
@@ -39,7 +40,7 @@ def sql(context: click.Context, query: str, form: str | None, as_json: bool, out
         relation = connection.sql(query)
         if relation is None:
             raise InvalidInputError("The query has no rows to show; write SELECT ….")
-        write(relation.to_arrow_reader(), form, output, limited=False)
+        write_rows(relation.to_arrow_reader(), form, output, limited=False)
 
 
 @contextmanager

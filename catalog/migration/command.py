@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from interbed.catalog.cli.group import SuggestingGroup
+from interbed.catalog.command_group import SuggestingGroup
 from interbed.catalog.metastore.errors import MetastoreError
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from typing import Any
 import click
 
 import interbed
-from interbed.catalog.cli.group import SuggestingGroup, with_catalog
+from interbed.catalog.cli.group import with_catalog
+from interbed.catalog.command_group import SuggestingGroup
 from interbed.storage.base.errors import InterbedError
 
 _COMMANDS = {

@@ -77,7 +77,7 @@ class TableDataset(ds.Dataset):
         """The Arrow schema of all columns."""
         return self._table.arrow_schema
 
-    def scanner(self, columns: list[str] | None = None, filter: Any = None, **_: Any) -> ds.Scanner:  # noqa: A002
+    def scanner(self, columns: list[str] | None = None, filter: Any = None, *_: Any, **__: Any) -> ds.Scanner:  # noqa: A002
         """The rows with some columns, for which the filter is true; only what is needed of the table is read."""
         known = self._table.arrow_schema.names
         wanted = known if columns is None else columns

@@ -149,7 +149,7 @@ class FileRows:
             null_values=[""],
         )
         with (
-            pa.input_stream(str(self.path), compression="detect") as source,
+            self._decompressed() as source,
             pyarrow.csv.open_csv(
                 source,
                 parse_options=pyarrow.csv.ParseOptions(delimiter=self.delimiter, newlines_in_values=True),
@@ -187,8 +187,12 @@ class FileRows:
                     f"{self.path}, {_first_misfit(block, schema) or f'lines {block[0][0]} to {block[-1][0]}: {error}'}"
                 ) from error
 
+    def _decompressed(self) -> Any:
+        # The stubs of pyarrow know less of what it returns than it does.
+        return pa.input_stream(str(self.path), compression="detect")
+
     def _lines(self, number: Callable[[str], float]) -> Iterator[tuple[int, dict[str, Any]]]:
-        with pa.input_stream(str(self.path), compression="detect") as source, io.TextIOWrapper(source, "utf-8") as text:
+        with self._decompressed() as source, io.TextIOWrapper(source, "utf-8") as text:
             for line_number, line in enumerate(text, 1):
                 if not line.strip():
                     continue

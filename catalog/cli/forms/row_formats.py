@@ -20,16 +20,19 @@ from interbed.catalog.cli.forms.row_output import json_line, shown_value
 from interbed.catalog.cli.row_options import ROWS_SHOWN
 
 
-def write_rows(reader: pa.RecordBatchReader, form: str, output: Path | None, *, limited: bool) -> int:
-    """Write the rows in a form of row_options.FORMATS, to a file or to standard output; how many there were.
+def write_rows(reader: pa.RecordBatchReader, form: str, output: Path | None, *, limited: bool) -> None:
+    """Write the rows in a form of row_options.FORMATS, to standard output or a file; then standard error says how many.
 
     People are shown ROWS_SHOWN rows and a line that says so, unless the number of rows is `limited` already. A file
     is complete or not there.
     """
     if form == "table" and output is None:
-        return _show(reader, None if limited else ROWS_SHOWN)
+        _show(reader, None if limited else ROWS_SHOWN)
+        return
     with _sink(output) as sink:
-        return _WRITERS[form](reader, sink)
+        rows = _WRITERS[form](reader, sink)
+    if output is not None:
+        click.echo(f"{rows} {'row' if rows == 1 else 'rows'} in {output}", err=True)
 
 
 @contextmanager
@@ -53,7 +56,7 @@ def _sink(output: Path | None) -> Iterator[IO[bytes]]:
         raise click.ClickException(f"Can't write {output}: {error.strerror}.") from error
 
 
-def _show(reader: pa.RecordBatchReader, most: int | None) -> int:
+def _show(reader: pa.RecordBatchReader, most: int | None) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -71,13 +74,12 @@ def _show(reader: pa.RecordBatchReader, most: int | None) -> int:
             break
     if not reader.schema.names:
         click.echo(f"{shown} rows without columns")
-        return shown
+        return
     terminal = Console().is_terminal
     # A pipe has no width: a line for each row, so that others can cut it into fields.
     Console(width=None if terminal else max(80, _widest(table)), markup=False, highlight=False).print(table)
     rows = "1 row" if shown == 1 else f"{shown} rows"
     click.echo(f"the first {rows}; --limit shows more" if more else rows)
-    return shown
 
 
 def _widest(table: Any) -> int:

@@ -14,6 +14,7 @@ from enum import StrEnum
 from interbed.storage.base.errors import FilterError
 from interbed.storage.base.predicate.literals import is_positive, locate
 from interbed.storage.base.row.values import type_name
+from interbed.storage.base.suggestion import did_you_mean
 from interbed.storage.base.types.data_type import STRINGS, DataField, is_atomic
 
 
@@ -276,7 +277,10 @@ def bind(predicate: Predicate, fields: Sequence[DataField]) -> Predicate:
 def _bind_leaf(leaf: Leaf, fields: Mapping[str, DataField]) -> Predicate:
     field = fields.get(leaf.column)
     if field is None:
-        raise FilterError(f"The filter names the column {leaf.column!r}; the columns are {_names_text(list(fields))}.")
+        raise FilterError(
+            f"The filter names the column {leaf.column!r}; the columns are {_names_text(list(fields))}."
+            f"{did_you_mean(leaf.column, fields)}"
+        )
     match leaf:
         case IsNull() | IsNotNull():
             return leaf
