@@ -28,6 +28,8 @@ def sql(context: click.Context, query: str, form: str | None, as_json: bool, out
         raise NotSupportedError(
             "`interbed sql` needs DuckDB, which is not installed: pip install 'interbed[duckdb]'."
         ) from error
+    import pyarrow as pa
+
     from interbed.catalog.cli.forms.duckdb_tables import CatalogTables
     from interbed.catalog.cli.forms.row_formats import write_rows
 
@@ -40,7 +42,7 @@ def sql(context: click.Context, query: str, form: str | None, as_json: bool, out
         relation = connection.sql(query)
         if relation is None:
             raise InvalidInputError("The query has no rows to show; write SELECT ….")
-        write_rows(relation.to_arrow_reader(), form, output, limited=False)
+        write_rows(pa.RecordBatchReader.from_stream(relation), form, output, limited=False)
 
 
 @contextmanager
