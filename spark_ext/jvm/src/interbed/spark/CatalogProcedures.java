@@ -7,7 +7,7 @@ import org.apache.spark.sql.connector.catalog.ProcedureCatalog;
 import org.apache.spark.sql.connector.catalog.procedures.UnboundProcedure;
 
 /** The part of {@link SparkCatalog} that knows procedures: all are in the namespace sys, and all are Python's. */
-interface CatalogProcedures extends CatalogPart, ProcedureCatalog {
+interface CatalogProcedures extends InterbedCatalog, ProcedureCatalog {
   /** The namespace of all procedures. */
   String NAMESPACE = "sys";
 
@@ -21,7 +21,7 @@ interface CatalogProcedures extends CatalogPart, ProcedureCatalog {
   @Override
   default UnboundProcedure loadProcedure(Identifier identifier) {
     if (RowStatement.PROCEDURE.equals(identifier.name())) {
-      return new RowStatement((SparkCatalog) this);
+      return new RowStatement(this);
     }
     if (identifier.namespace().length == 1 && NAMESPACE.equalsIgnoreCase(identifier.namespace()[0])) {
       for (ProcedureInfo info : infos()) {

@@ -8,7 +8,6 @@ import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
-import java.util.Set;
 import org.apache.spark.SparkEnv;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.catalog.CatalogPlugin;
@@ -24,8 +23,6 @@ import scala.jdk.javaapi.CollectionConverters;
  */
 final class CatalogRegistry {
   private static final String PREFIX = "spark.sql.catalog.";
-
-  private static final Set<String> OURS = Set.of(SparkCatalog.class.getName(), SparkSessionCatalog.class.getName());
 
   private final SQLConf conf;
   private final Object manager;
@@ -49,7 +46,7 @@ final class CatalogRegistry {
 
   /** Whether the catalog is one of ours, which is known without opening it. */
   boolean isOurs(String catalog) {
-    return OURS.contains(conf.getConfString(confKey(catalog), ""));
+    return ConfiguredNames.CATALOGS.contains(conf.getConfString(confKey(catalog), ""));
   }
 
   /** Whether the application names a catalog of ours, so that it will most likely use it. */
@@ -59,7 +56,7 @@ final class CatalogRegistry {
       return false;
     }
     for (Tuple2<String, String> setting : env.conf().getAllWithPrefix(PREFIX)) {
-      if (OURS.contains(setting._2())) {
+      if (ConfiguredNames.CATALOGS.contains(setting._2())) {
         return true;
       }
     }
@@ -68,7 +65,7 @@ final class CatalogRegistry {
 
   /** How the planner knows one of our catalogs. */
   CatalogRef reference(String catalog) {
-    return ((CatalogPart) invoke(manager, "catalog", catalog)).reference();
+    return ((PlannerCatalog) invoke(manager, "catalog", catalog)).reference();
   }
 
   /** Registers the catalog and opens it at once; options that do not open a catalog leave no trace. */
@@ -81,7 +78,7 @@ final class CatalogRegistry {
           "The catalog " + catalog + " already exists; drop it first or write CREATE CATALOG IF NOT EXISTS");
     }
     options.forEach((key, value) -> conf.setConfString(confKey(catalog) + "." + key, value));
-    conf.setConfString(confKey(catalog), SparkCatalog.class.getName());
+    conf.setConfString(confKey(catalog), ConfiguredNames.CATALOG);
     try {
       invoke(manager, "catalog", catalog);
     } catch (Throwable error) {
@@ -105,10 +102,10 @@ final class CatalogRegistry {
   }
 
   /** The catalog of ours that a name of several parts is in, if it is in one. */
-  Optional<SparkCatalog> ownerOf(List<String> parts) {
+  Optional<InterbedCatalog> ownerOf(List<String> parts) {
     boolean named = parts.size() > 1 && conf.contains(confKey(parts.get(0)));
     Object owner = named ? invoke(manager, "catalog", parts.get(0)) : invoke(manager, "currentCatalog");
-    return owner instanceof SparkCatalog ours ? Optional.of(ours) : Optional.empty();
+    return owner instanceof InterbedCatalog ours ? Optional.of(ours) : Optional.empty();
   }
 
   /** Removes the catalog's settings and its plugin, if there are any. */
@@ -145,7 +142,7 @@ final class CatalogRegistry {
     Object plugin =
         named ? invoke(manager, "catalog", parts.get(0))
             : within != null ? within.catalog() : invoke(manager, "currentCatalog");
-    if (!(plugin instanceof SparkCatalog catalog)) {
+    if (!(plugin instanceof InterbedCatalog catalog)) {
       return Optional.empty();
     }
     if (named || size == 2) {

@@ -21,7 +21,7 @@ import org.apache.spark.sql.connector.catalog.constraints.PrimaryKey;
  *
  * <p>Spark 4.0 has none of these classes and calls none of these methods.
  */
-interface ConstraintCatalog extends CatalogPart, StagingTableCatalog {
+interface ConstraintCatalog extends PlannerCatalog, StagingTableCatalog {
   String PRIMARY_KEY = "primary-key";
 
   @Override

@@ -60,7 +60,7 @@ final class DropPartitionStatements implements StatementTranslation {
   private static List<String> partitionKeys(QualifiedName table) {
     try {
       return table.catalog().loadTable(Identifier.of(new String[] {table.database()}, table.name()))
-              instanceof SparkTable ours
+              instanceof PlannerTable ours
           ? ours.info().getPartitionKeys()
           : List.of();
     } catch (NoSuchTableException error) {

@@ -32,7 +32,7 @@ final class EvolvingMerge {
 
   private static boolean mergesSchema(TableCatalog catalog, Identifier target) {
     try {
-      return catalog.loadTable(target) instanceof SparkTable table && table.info().isMergesSchema();
+      return catalog.loadTable(target) instanceof PlannerTable table && table.info().isMergesSchema();
     } catch (NoSuchTableException missing) {
       // Spark says so in its own words.
       return false;

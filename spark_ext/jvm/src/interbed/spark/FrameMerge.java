@@ -28,7 +28,7 @@ final class FrameMerge extends Rule<LogicalPlan> {
 
   @Override
   public LogicalPlan apply(LogicalPlan plan) {
-    if (!(plan instanceof MergeIntoTable) || RowStatement.isRunning() || !isMergeOfFrame()) {
+    if (!(plan instanceof MergeIntoTable) || RowStatementScope.isOpen() || !isMergeOfFrame()) {
       return plan;
     }
     return RowStatement.translate(plan).map(this::parsed).orElse(plan);

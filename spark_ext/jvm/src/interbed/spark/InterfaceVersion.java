@@ -13,12 +13,15 @@ final class InterfaceVersion {
   /** What tells Python's workers; the same name as in interbed/spark_ext/process/interface.py. */
   static final String VARIABLE = "INTERBED_INTERFACE";
 
+  /** Where the build puts the digest; the same path as in hatch_build.py. */
+  private static final String RESOURCE = "/interbed/spark/interface";
+
   static final String OURS = read();
 
   private InterfaceVersion() {}
 
   private static String read() {
-    try (InputStream resource = InterfaceVersion.class.getResourceAsStream("interface")) {
+    try (InputStream resource = InterfaceVersion.class.getResourceAsStream(RESOURCE)) {
       if (resource == null) {
         throw new IllegalStateException("The jar of interbed was not built by interbed's build: install interbed again");
       }

@@ -68,7 +68,7 @@ record LikeStatement(Map<String, String> fields) {
     String catalog = (String) fields.get(PlannedStatement.CATALOG);
     QualifiedName name = QualifiedName.of(catalog, (String) fields.get(PlannedStatement.TABLE)).orElseThrow();
     try {
-      if (name.catalog() instanceof SparkSessionCatalog session && !session.prepareFor(name.identifier())) {
+      if (!name.catalog().prepareFor(name.identifier())) {
         if (Boolean.parseBoolean((String) fields.get("if_not_exists"))) {
           return;
         }

@@ -15,7 +15,7 @@ import org.apache.spark.sql.types.StructType;
  *
  * <p>A partition is there while it has rows. What a metastore keeps of it follows, where tables are registered with theirs.
  */
-interface PartitionedTable extends TablePart, SupportsAtomicPartitionManagement {
+interface PartitionedTable extends PlannerTable, SupportsAtomicPartitionManagement {
   /** Declared by both interfaces, by one of them with a body. */
   @Override
   StructType schema();

@@ -78,7 +78,7 @@ record PushedAggregates(List<String> groups, List<Aggregate> aggregates, StructT
   }
 
   /** The scan of the planner's answer, or null when Spark has to read the rows that the request selects. */
-  AggregateScan answered(SparkTable table, ScanRequest request) {
+  AggregateScan answered(PlannerTable table, ScanRequest request) {
     AggregateAnswer answer =
         Planner.askOrThrow(planner -> planner.aggregate(table.info().bufferForHandle(), request, aggregates));
     return answer.isSetRows() ? new AggregateScan(schema, answer.getRows()) : null;

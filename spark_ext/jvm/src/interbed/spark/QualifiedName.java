@@ -10,7 +10,7 @@ import org.apache.spark.sql.connector.catalog.Identifier;
 import scala.jdk.javaapi.CollectionConverters;
 
 /** A table or view of a catalog of ours. */
-record QualifiedName(SparkCatalog catalog, String database, String name) {
+record QualifiedName(InterbedCatalog catalog, String database, String name) {
   /** What a table's name as text means to one of our catalogs; empty when it is no name of a table there. */
   static Optional<QualifiedName> of(String catalog, String text) {
     SparkSession session = (SparkSession) org.apache.spark.sql.SparkSession.active();
@@ -42,7 +42,7 @@ record QualifiedName(SparkCatalog catalog, String database, String name) {
   /** Whether it may be a table of interbed's: in spark_catalog there are tables of others, too. */
   boolean isTableOfOurs() {
     try {
-      return !(catalog instanceof SparkSessionCatalog) || catalog.loadTable(identifier()) instanceof SparkTable;
+      return !catalog.hasForeignTables() || catalog.loadTable(identifier()) instanceof PlannerTable;
     } catch (NoSuchTableException error) {
       return false;
     }

@@ -15,12 +15,12 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** One UPDATE, DELETE or MERGE INTO: it scans the rows that may be changed and writes rows that go and rows that come. */
 final class RowChange implements SupportsDelta {
-  private final SparkTable table;
+  private final PlannerTable table;
   private final Command command;
   private final RowChanges rules;
   private final List<SparkScanBuilder> scans = new ArrayList<>();
 
-  RowChange(SparkTable table, Command command) {
+  RowChange(PlannerTable table, Command command) {
     this.table = table;
     this.command = command;
     this.rules = table.info().getRowChanges();
@@ -66,7 +66,7 @@ final class RowChange implements SupportsDelta {
     return new DeltaWriteBuilder() {
       @Override
       public DeltaWrite build() {
-        RowChangePart.check(rules, command);
+        RowLevelTable.check(rules, command);
         // Spark has planned the scans by now; with several of them any row may matter.
         List<String> scanned = scans.size() == 1 ? scans.get(0).filters() : null;
         return RowChangeWrite.of(table, write, command, scanned);

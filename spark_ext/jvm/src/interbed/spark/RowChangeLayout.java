@@ -22,7 +22,7 @@ record RowChangeLayout(
     implements Serializable {
   static final String KIND = "_row_kind";
 
-  static RowChangeLayout of(SparkTable table, LogicalWriteInfo write) {
+  static RowChangeLayout of(PlannerTable table, LogicalWriteInfo write) {
     StructType columns = CharVarcharUtils.replaceCharVarcharWithStringInSchema(table.schema());
     StructType rowId = write.rowIdSchema().orElse(new StructType());
     StructType metadata = write.metadataSchema().orElse(new StructType());

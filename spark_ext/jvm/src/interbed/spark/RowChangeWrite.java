@@ -17,7 +17,7 @@ final class RowChangeWrite extends SparkWrite implements DeltaWrite, DeltaBatchW
   private final RowChangeLayout layout;
   private final WriteClustering clustering;
 
-  private RowChangeWrite(SparkTable table, RowChangeLayout layout, Command command, WriteRequest request) {
+  private RowChangeWrite(PlannerTable table, RowChangeLayout layout, Command command, WriteRequest request) {
     super(table, layout.sent(), request);
     this.layout = layout;
     WriteClustering ofChanges = table.info().getRowChanges().getClustering();
@@ -34,7 +34,7 @@ final class RowChangeWrite extends SparkWrite implements DeltaWrite, DeltaBatchW
   }
 
   /** `scanned` are the filters of the one scan of the table, null when any of its rows may matter. */
-  static RowChangeWrite of(SparkTable table, LogicalWriteInfo write, Command command, List<String> scanned) {
+  static RowChangeWrite of(PlannerTable table, LogicalWriteInfo write, Command command, List<String> scanned) {
     RowChangeLayout layout = RowChangeLayout.of(table, write);
     WriteRequest request =
         new WriteRequest(

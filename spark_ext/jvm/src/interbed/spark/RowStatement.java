@@ -64,14 +64,7 @@ record RowStatement(TableCatalog catalog) implements UnboundProcedure, BoundProc
         }
       };
 
-  private static final ThreadLocal<Boolean> RUNNING = ThreadLocal.withInitial(() -> false);
-
   private record Pending(LogicalPlan plan, Identifier target) {}
-
-  /** Whether this thread runs such a statement: then what it writes follows from what it read. */
-  static boolean isRunning() {
-    return RUNNING.get();
-  }
 
   /** The CALL that runs the statement, when it changes rows of a table of one of our catalogs. */
   static Optional<String> translate(LogicalPlan parsed) {
@@ -81,7 +74,7 @@ record RowStatement(TableCatalog catalog) implements UnboundProcedure, BoundProc
       return Optional.empty();
     }
     CatalogRegistry registry = CatalogRegistry.ofActiveSession();
-    Optional<SparkCatalog> owner = registry.ownerOf(name.get());
+    Optional<InterbedCatalog> owner = registry.ownerOf(name.get());
     if (owner.isEmpty()) {
       return Optional.empty();
     }
@@ -151,9 +144,7 @@ record RowStatement(TableCatalog catalog) implements UnboundProcedure, BoundProc
 
   private static void run(LogicalPlan plan, boolean mayUpsert) {
     SparkSession session = (SparkSession) org.apache.spark.sql.SparkSession.active();
-    boolean outer = RUNNING.get();
-    RUNNING.set(true);
-    try {
+    try (RowStatementScope statement = RowStatementScope.open()) {
       SQLConf.withExistingConf(
           settings(session),
           new AbstractFunction0<>() {
@@ -162,8 +153,6 @@ record RowStatement(TableCatalog catalog) implements UnboundProcedure, BoundProc
               return Dataset$.MODULE$.ofRows(session, mayUpsert ? UpsertingMerge.of(analysed(session, plan)) : plan);
             }
           });
-    } finally {
-      RUNNING.set(outer);
     }
   }
 

@@ -36,13 +36,13 @@ import scala.jdk.javaapi.CollectionConverters;
  * by then. Nothing is changed before the write's job is planned.
  */
 final class SchemaMerging extends Rule<LogicalPlan> {
-  private static final String EXTENSIONS = "spark.sql.extensions";
+  private static final String SETTING = "spark.sql.extensions";
   private static final String OPTION = "write.merge-schema";
 
   /** Whether this rule will see writes of the table: not without the extension, and a system table takes none. */
   static boolean isPossible(TableInfo info) {
     return info.isSetRowChanges()
-        && SQLConf.get().getConfString(EXTENSIONS, "").contains(SparkExtensions.class.getName());
+        && SQLConf.get().getConfString(SETTING, "").contains(ConfiguredNames.EXTENSIONS);
   }
 
   /** Whether a statement with these privileges may be a write of whole rows. */

@@ -21,7 +21,6 @@ import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.NamespaceChange;
 import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
 import org.apache.spark.sql.connector.catalog.Table;
-import org.apache.spark.sql.connector.catalog.TableCatalog;
 import org.apache.spark.sql.connector.catalog.TableCatalogCapability;
 import org.apache.spark.sql.connector.catalog.TableChange;
 import org.apache.spark.sql.connector.catalog.TableWritePrivilege;
@@ -35,7 +34,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * <p>Named by spark.sql.catalog.NAME, or made by CREATE CATALOG.
  */
 public class SparkCatalog
-    implements CatalogProcedures, StagedTables, ConstraintCatalog, TableCatalog, SupportsNamespaces, FunctionCatalog {
+    implements CatalogProcedures, StagedTables, ConstraintCatalog, SupportsNamespaces, FunctionCatalog {
   private static final TimeTravel AS_THE_SESSION_SAYS = new TimeTravel();
   private static final TimeTravel NEWEST = new TimeTravel().setNewest(true);
 

@@ -25,7 +25,7 @@ final class SparkMicroBatchStream implements MicroBatchStream, SupportsTriggerAv
   // What the planner takes for "no last snapshot".
   private static final long ANY_SNAPSHOT = 0;
 
-  private final SparkTable table;
+  private final PlannerTable table;
   private final StructType readSchema;
   private final StreamInfo stream;
   private final StreamStart start;
@@ -35,7 +35,7 @@ final class SparkMicroBatchStream implements MicroBatchStream, SupportsTriggerAv
   private boolean endsWithLastSnapshot;
   private long lastBatchMillis;
 
-  SparkMicroBatchStream(SparkTable table, StructType readSchema, ScanRequest request, String checkpointLocation) {
+  SparkMicroBatchStream(PlannerTable table, StructType readSchema, ScanRequest request, String checkpointLocation) {
     this.table = table;
     this.readSchema = readSchema;
     stream = Planner.askOrThrow(planner -> planner.openStream(table.info().bufferForHandle(), request));

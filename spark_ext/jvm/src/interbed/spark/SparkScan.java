@@ -38,7 +38,7 @@ import org.apache.spark.sql.types.StructType;
 /** One scan: planned once, when Spark first asks for its size or its splits. */
 final class SparkScan
     implements Scan, Batch, SupportsReportStatistics, SupportsReportPartitioning, SupportsRuntimeV2Filtering {
-  private final SparkTable table;
+  private final PlannerTable table;
   private final StructType readSchema;
   private final ScanRequest request;
   private final Predicate[] pushed;
@@ -51,7 +51,7 @@ final class SparkScan
   /** Of the last planning. */
   private Map<String, Long> metrics = Map.of();
 
-  SparkScan(SparkTable table, StructType readSchema, ScanRequest request, Predicate[] pushed) {
+  SparkScan(PlannerTable table, StructType readSchema, ScanRequest request, Predicate[] pushed) {
     this.pushed = pushed;
     this.table = table;
     this.readSchema = readSchema;

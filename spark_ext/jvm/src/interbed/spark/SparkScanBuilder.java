@@ -34,7 +34,7 @@ final class SparkScanBuilder
         SupportsPushDownLimit,
         SupportsPushDownTopN,
         SupportsPushDownAggregates {
-  private final SparkTable table;
+  private final PlannerTable table;
   private final CaseInsensitiveStringMap options;
   private StructType readSchema;
   private Predicate[] pushed = {};
@@ -45,7 +45,7 @@ final class SparkScanBuilder
   private AggregateScan lastAnswer;
   private AggregateScan aggregates;
 
-  SparkScanBuilder(SparkTable table, CaseInsensitiveStringMap options) {
+  SparkScanBuilder(PlannerTable table, CaseInsensitiveStringMap options) {
     this.table = table;
     this.options = options;
     this.readSchema = table.schema();

@@ -229,8 +229,14 @@ public final class SparkSessionCatalog extends SparkCatalog implements CatalogEx
     return super.createTable(identifier, columns, partitioning, properties);
   }
 
-  /** Makes way for a table of interbed's; false when the delegate has another one of that name. */
-  boolean prepareFor(Identifier identifier) throws NoSuchNamespaceException {
+  @Override
+  public boolean hasForeignTables() {
+    return true;
+  }
+
+  /** Has interbed's catalog follow the delegate with the namespace; false when the delegate has a table of that name. */
+  @Override
+  public boolean prepareFor(Identifier identifier) throws NoSuchNamespaceException {
     // Ours first: over a metastore Spark finds those, too, and fails at what Hive is to read them by.
     if (!super.tableExists(identifier) && tables().tableExists(identifier)) {
       return false;

@@ -17,12 +17,12 @@ import org.apache.spark.sql.types.StructType;
  * the query's id and the batch's number whether it was committed before.
  */
 final class SparkStreamingWrite implements StreamingWrite {
-  private final SparkTable table;
+  private final PlannerTable table;
   private final WriteRequest request;
   private final CommitSender commit = new CommitSender();
   private WritePlan plan;
 
-  SparkStreamingWrite(SparkTable table, WriteRequest request) {
+  SparkStreamingWrite(PlannerTable table, WriteRequest request) {
     this.table = table;
     this.request = request;
   }

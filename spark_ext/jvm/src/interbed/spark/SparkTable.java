@@ -23,7 +23,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * <p>It keeps the snapshot of that moment, so that all scans of one statement agree; from Spark 4.1 on, Spark loads the table
  * again for the next statement because {@link #version} tells it what it holds.
  */
-class SparkTable implements PartitionedTable, RowChangePart, DeletePart, SupportsRead, SupportsWrite {
+class SparkTable implements PartitionedTable, RowLevelTable, DeletableTable, SupportsRead, SupportsWrite {
   private static final Set<TableCapability> CAPABILITIES = capabilities(false);
   private static final Set<TableCapability> WITH_ANY_ROWS = capabilities(true);
 

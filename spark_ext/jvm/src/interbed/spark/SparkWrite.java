@@ -34,7 +34,7 @@ import org.apache.spark.sql.types.StructType;
  * task's message. Nobody sees them either; removing orphan files finds them.
  */
 class SparkWrite implements RequiresDistributionAndOrdering, BatchWrite {
-  private final SparkTable table;
+  private final PlannerTable table;
   private final StructType schema;
   private final WriteRequest request;
   private final CommitSender commit = new CommitSender();
@@ -42,7 +42,7 @@ class SparkWrite implements RequiresDistributionAndOrdering, BatchWrite {
   // Of the commit, once it succeeded.
   private volatile Map<String, Long> metrics = Map.of();
 
-  SparkWrite(SparkTable table, LogicalWriteInfo write, WriteMode mode, List<String> filters) {
+  SparkWrite(PlannerTable table, LogicalWriteInfo write, WriteMode mode, List<String> filters) {
     this(
         table,
         write.schema(),
@@ -52,21 +52,21 @@ class SparkWrite implements RequiresDistributionAndOrdering, BatchWrite {
             write.schema().json(),
             write.queryId(),
             new HashMap<>(write.options().asCaseSensitiveMap())));
-    if (RowStatement.isRunning()) {
+    if (RowStatementScope.isOpen()) {
       // A MERGE that only inserts, which Spark takes for an INSERT of what it did not find.
       request.setFollowsFromSnapshot(true);
     }
   }
 
   /** Rows whose keys are all different: the job fails otherwise, see {@link UpsertingMerge}. */
-  static SparkWrite ofDistinctKeys(SparkTable table, LogicalWriteInfo write) {
+  static SparkWrite ofDistinctKeys(PlannerTable table, LogicalWriteInfo write) {
     SparkWrite made = new SparkWrite(table, write, WriteMode.APPEND, List.of());
     made.request.setDistinctKeys(true);
     return made;
   }
 
   /** Rows of this schema will come. */
-  SparkWrite(SparkTable table, StructType schema, WriteRequest request) {
+  SparkWrite(PlannerTable table, StructType schema, WriteRequest request) {
     this.table = table;
     this.schema = schema;
     this.request = request;

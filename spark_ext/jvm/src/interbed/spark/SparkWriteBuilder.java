@@ -13,12 +13,12 @@ import org.apache.spark.sql.connector.write.WriteBuilder;
 
 /** Collects whether a write appends or replaces, and what it replaces. */
 class SparkWriteBuilder implements WriteBuilder, SupportsOverwriteV2, SupportsDynamicOverwrite {
-  private final SparkTable table;
+  private final PlannerTable table;
   private final LogicalWriteInfo write;
   private WriteMode mode = WriteMode.APPEND;
   private final List<String> filters = new ArrayList<>();
 
-  SparkWriteBuilder(SparkTable table, LogicalWriteInfo write) {
+  SparkWriteBuilder(PlannerTable table, LogicalWriteInfo write) {
     this.table = table;
     this.write = write;
   }

@@ -14,7 +14,7 @@ import org.apache.spark.sql.connector.catalog.StagingTableCatalog;
 import org.apache.spark.sql.connector.expressions.Transform;
 
 /** The part of a catalog that makes and replaces tables together with their rows. */
-interface StagedTables extends CatalogPart, StagingTableCatalog {
+interface StagedTables extends PlannerCatalog, StagingTableCatalog {
   @Override
   default StagedTable stageCreate(
       Identifier identifier, Column[] columns, Transform[] partitioning, Map<String, String> properties)

@@ -5,7 +5,7 @@ import org.apache.spark.sql.internal.connector.SupportsStreamingUpdateAsAppend;
 
 /** Of a table with a primary key, to which a row is an upsert: so a stream's output mode "update" is an append. */
 final class UpsertWriteBuilder extends SparkWriteBuilder implements SupportsStreamingUpdateAsAppend {
-  UpsertWriteBuilder(SparkTable table, LogicalWriteInfo write) {
+  UpsertWriteBuilder(PlannerTable table, LogicalWriteInfo write) {
     super(table, write);
   }
 }

@@ -139,7 +139,7 @@ final class ViewStatements implements StatementTranslation {
 
   /** In spark_catalog views are Spark's own, as everything is that is no table of ours. */
   private static boolean keepsViews(QualifiedName name) {
-    return !(name.catalog() instanceof SparkSessionCatalog);
+    return !name.catalog().hasForeignTables();
   }
 
   private static Optional<Seq<String>> parts(LogicalPlan named) {

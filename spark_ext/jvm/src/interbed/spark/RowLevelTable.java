@@ -13,7 +13,7 @@ import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.StructType;
 
 /** UPDATE, DELETE and MERGE INTO, and the hidden columns by which they tell rows. */
-interface RowChangePart extends TablePart, SupportsRowLevelOperations, SupportsMetadataColumns {
+interface RowLevelTable extends PlannerTable, SupportsRowLevelOperations, SupportsMetadataColumns {
   @Override
   default RowLevelOperationBuilder newRowLevelOperationBuilder(RowLevelOperationInfo operation) {
     RowChanges changes = info().getRowChanges();
@@ -25,7 +25,7 @@ interface RowChangePart extends TablePart, SupportsRowLevelOperations, SupportsM
     if (operation.command() != RowLevelOperation.Command.DELETE) {
       check(changes, operation.command());
     }
-    return () -> new RowChange((SparkTable) this, operation.command());
+    return () -> new RowChange(this, operation.command());
   }
 
   /** Throws for a statement that the table cannot take. */

@@ -9,7 +9,7 @@ import org.apache.spark.sql.connector.expressions.filter.AlwaysTrue;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 
 /** DELETE of whole partitions and TRUNCATE TABLE, which read and write no rows. */
-interface DeletePart extends TablePart, SupportsDeleteV2 {
+interface DeletableTable extends PlannerTable, SupportsDeleteV2 {
   @Override
   default boolean canDeleteWhere(Predicate[] predicates) {
     List<String> filters = new ArrayList<>();
