@@ -1,7 +1,7 @@
 """What Spark shows of a scan and of a commit in its UI and its status store, named as Paimon's connector names it.
 
 Paimon's names are those of paimon-spark-common's PaimonMetrics; it has no `mergedSplits`, `plannedRecords` and
-`commitAttempts`. How a metric adds up and is shown is said by interbed.spark.Metrics.
+`commitAttempts`. How a metric adds up and is shown is said by interbed.spark.metric.Metrics.
 """
 
 from collections.abc import Iterable

@@ -16,7 +16,7 @@ integers are big-endian. Then, marked by four bytes each:
 Instead of a marker the worker may send FAILURE, an ErrorKind of planner.thrift, a message and a traceback, each text
 after its length. A worker whose
 JVM hangs up deletes what it wrote for the unfinished task and exits; it is never killed. The JVM's side is
-spark_ext/jvm/src/interbed/spark/PythonWorkerChannel.java.
+spark_ext/jvm/src/interbed/spark/planner/PythonWorkerChannel.java.
 """
 
 import os

@@ -1,6 +1,6 @@
 """Filters that Spark offers, as predicates of the storage layer.
 
-A filter comes as a JSON tree of typed values (spark_ext/jvm/src/interbed/spark/PredicateJson.java writes it):
+A filter comes as a JSON tree of typed values (spark_ext/jvm/src/interbed/spark/value/PredicateJson.java writes it):
 
     {"op": "AND", "args": [{"op": "=", "args": [{"column": ["id"]}, {"type": "integer", "value": 3}]}, …]}
 

@@ -1,5 +1,9 @@
 package interbed.spark;
 
+import interbed.spark.catalog.SessionSettings;
+import interbed.spark.planner.Planner;
+import interbed.spark.rewrite.SchemaMerging;
+import interbed.spark.table.SparkTable;
 import interbed.spark.thrift.TableInfo;
 import java.util.HashMap;
 import java.util.List;

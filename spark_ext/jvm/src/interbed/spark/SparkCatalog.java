@@ -1,5 +1,17 @@
 package interbed.spark;
 
+import interbed.spark.catalog.ConstraintCatalog;
+import interbed.spark.catalog.SessionSettings;
+import interbed.spark.catalog.StagedTables;
+import interbed.spark.catalog.Translation;
+import interbed.spark.function.BucketFunction;
+import interbed.spark.function.PlaceOfChange;
+import interbed.spark.planner.Planner;
+import interbed.spark.planner.PlannerException;
+import interbed.spark.procedure.CatalogProcedures;
+import interbed.spark.rewrite.SchemaMerging;
+import interbed.spark.table.Capabilities;
+import interbed.spark.table.SparkTable;
 import interbed.spark.thrift.CatalogRef;
 import interbed.spark.thrift.ErrorKind;
 import interbed.spark.thrift.Namespace;

@@ -1,5 +1,20 @@
 package interbed.spark;
 
+import interbed.spark.catalog.CatalogRegistry;
+import interbed.spark.function.IncrementalFunctions;
+import interbed.spark.planner.Planner;
+import interbed.spark.rewrite.FrameMerge;
+import interbed.spark.rewrite.RowStatement;
+import interbed.spark.rewrite.SchemaMerging;
+import interbed.spark.statement.AnalyzeStatements;
+import interbed.spark.statement.CatalogStatement;
+import interbed.spark.statement.DropPartitionStatements;
+import interbed.spark.statement.LikeStatement;
+import interbed.spark.statement.SettingStatement;
+import interbed.spark.statement.StatementTranslation;
+import interbed.spark.statement.TagStatement;
+import interbed.spark.statement.ViewResolution;
+import interbed.spark.statement.ViewStatements;
 import java.lang.reflect.InvocationHandler;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
@@ -21,7 +36,7 @@ import scala.runtime.BoxedUnit;
  *
  * <p>The parser is a proxy around Spark's, since ParserInterface grows abstract methods from version to version, and around
  * another extension's, whose interfaces it has as well: Iceberg looks for its own parser among the session's. It turns statements
- * that Spark does not know, or not for catalogs, into a CALL of a procedure of {@link SystemCatalog} and passes everything else on.
+ * that Spark does not know, or not for catalogs, into a CALL of a procedure of {@code SystemCatalog} and passes everything else on.
  */
 public final class SparkExtensions extends AbstractFunction1<SparkSessionExtensions, BoxedUnit> {
   /** Statements that are parsed by Spark and then put into others. */

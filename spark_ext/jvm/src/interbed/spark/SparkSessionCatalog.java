@@ -1,5 +1,9 @@
 package interbed.spark;
 
+import interbed.spark.catalog.SessionCatalogOptions;
+import interbed.spark.planner.PlannerException;
+import interbed.spark.planner.Unchecked;
+import interbed.spark.procedure.CatalogProcedures;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Comparator;

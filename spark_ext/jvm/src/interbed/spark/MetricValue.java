@@ -1,6 +1,0 @@
-package interbed.spark;
-
-import org.apache.spark.sql.connector.metric.CustomTaskMetric;
-
-/** One value of a metric: a task's, or the driver's. */
-record MetricValue(String name, long value) implements CustomTaskMetric {}

@@ -1,6 +1,0 @@
-package interbed.spark;
-
-import org.apache.spark.sql.connector.write.WriterCommitMessage;
-
-/** What one task wrote, in Python's encoding. */
-record TaskCommitMessage(byte[] bytes) implements WriterCommitMessage {}

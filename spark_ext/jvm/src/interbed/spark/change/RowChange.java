@@ -1,0 +1,83 @@
+package interbed.spark.change;
+
+import interbed.spark.planner.PlannerTable;
+import interbed.spark.read.SparkScanBuilder;
+import interbed.spark.thrift.RowChanges;
+import interbed.spark.value.Names;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import org.apache.spark.sql.connector.expressions.NamedReference;
+import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.write.DeltaWrite;
+import org.apache.spark.sql.connector.write.DeltaWriteBuilder;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.SupportsDelta;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+
+/** One UPDATE, DELETE or MERGE INTO: it scans the rows that may be changed and writes rows that go and rows that come. */
+final class RowChange implements SupportsDelta {
+  private final PlannerTable table;
+  private final Command command;
+  private final RowChanges rules;
+  private final List<SparkScanBuilder> scans = new ArrayList<>();
+
+  RowChange(PlannerTable table, Command command) {
+    this.table = table;
+    this.command = command;
+    this.rules = table.info().getRowChanges();
+  }
+
+  @Override
+  public String description() {
+    return "interbed " + command + " of " + table.name();
+  }
+
+  @Override
+  public Command command() {
+    return command;
+  }
+
+  @Override
+  public NamedReference[] rowId() {
+    return references(rules.getRowId());
+  }
+
+  @Override
+  public NamedReference[] requiredMetadataAttributes() {
+    return references(rules.getToldOfRows().getOrDefault(command.name(), List.of()));
+  }
+
+  @Override
+  public boolean representUpdateAsDeleteAndInsert() {
+    return rules.isSplitsUpdates();
+  }
+
+  @Override
+  public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {
+    // What is read from another branch is not this one's to change.
+    Map<String, String> own = new HashMap<>(options.asCaseSensitiveMap());
+    own.put("scan.fallback-branch", "");
+    SparkScanBuilder scan = new SparkScanBuilder(table, new CaseInsensitiveStringMap(own));
+    scans.add(scan);
+    return scan;
+  }
+
+  @Override
+  public DeltaWriteBuilder newWriteBuilder(LogicalWriteInfo write) {
+    return new DeltaWriteBuilder() {
+      @Override
+      public DeltaWrite build() {
+        RowLevelTable.check(rules, command);
+        // Spark has planned the scans by now; with several of them any row may matter.
+        List<String> scanned = scans.size() == 1 ? scans.get(0).filters() : null;
+        return RowChangeWrite.of(table, write, command, scanned);
+      }
+    };
+  }
+
+  private static NamedReference[] references(List<String> columns) {
+    return columns.stream().map(Names::reference).toArray(NamedReference[]::new);
+  }
+}

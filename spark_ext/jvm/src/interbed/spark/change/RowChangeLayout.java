@@ -1,0 +1,69 @@
+package interbed.spark.change;
+
+import interbed.spark.planner.PlannerTable;
+import java.io.Serializable;
+import java.util.Arrays;
+import java.util.List;
+import org.apache.spark.sql.catalyst.util.CharVarcharUtils;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * How a changed row is sent to Python: the table's columns, the kind of the change, then the columns of the row id that are
+ * not the table's own.
+ *
+ * <p>Of a row that goes, id and metadata tell what is known: `fromId` and `fromMetadata` are the places of each sent column
+ * there, -1 where there is none, and `wholeRow` that of a metadata column which holds the whole row.
+ */
+record RowChangeLayout(
+    StructType sent, int tableColumns, int[] fromId, int[] fromMetadata, int wholeRow, int[] keyColumns)
+    implements Serializable {
+  static final String KIND = "_row_kind";
+
+  static RowChangeLayout of(PlannerTable table, LogicalWriteInfo write) {
+    StructType columns = CharVarcharUtils.replaceCharVarcharWithStringInSchema(table.schema());
+    StructType rowId = write.rowIdSchema().orElse(new StructType());
+    StructType metadata = write.metadataSchema().orElse(new StructType());
+    StructType sent = new StructType();
+    for (StructField column : columns.fields()) {
+      sent = sent.add(column.name(), column.dataType(), true);
+    }
+    sent = sent.add(KIND, DataTypes.ByteType, false);
+    for (StructField column : rowId.fields()) {
+      if (!has(columns, column.name())) {
+        sent = sent.add(column.name(), column.dataType(), true);
+      }
+    }
+    int wholeRow = -1;
+    for (int i = 0; i < metadata.length(); i++) {
+      if (!has(columns, metadata.apply(i).name())) {
+        wholeRow = i;
+      }
+    }
+    List<String> keys = table.info().getPrimaryKeys();
+    return new RowChangeLayout(
+        sent,
+        columns.length(),
+        places(sent, rowId),
+        places(sent, metadata),
+        wholeRow,
+        keys.stream().mapToInt(columns::fieldIndex).toArray());
+  }
+
+  DataType type(int column) {
+    return sent.apply(column).dataType();
+  }
+
+  private static boolean has(StructType schema, String column) {
+    return schema.getFieldIndex(column).isDefined();
+  }
+
+  private static int[] places(StructType sent, StructType source) {
+    return Arrays.stream(sent.fieldNames())
+        .mapToInt(name -> has(source, name) ? source.fieldIndex(name) : -1)
+        .toArray();
+  }
+}

@@ -1,0 +1,65 @@
+package interbed.spark.change;
+
+import interbed.spark.planner.PlannerTable;
+import interbed.spark.thrift.WriteClustering;
+import interbed.spark.thrift.WriteMode;
+import interbed.spark.thrift.WriteRequest;
+import interbed.spark.write.SparkWrite;
+import java.util.HashMap;
+import java.util.List;
+import org.apache.spark.sql.connector.write.DeltaBatchWrite;
+import org.apache.spark.sql.connector.write.DeltaWrite;
+import org.apache.spark.sql.connector.write.DeltaWriterFactory;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.PhysicalWriteInfo;
+import org.apache.spark.sql.connector.write.RowLevelOperation.Command;
+
+/** The write job of an UPDATE, a DELETE or a MERGE INTO. */
+final class RowChangeWrite extends SparkWrite implements DeltaWrite, DeltaBatchWrite {
+  private final RowChangeLayout layout;
+  private final WriteClustering clustering;
+
+  private RowChangeWrite(PlannerTable table, RowChangeLayout layout, Command command, WriteRequest request) {
+    super(table, layout.sent(), request);
+    this.layout = layout;
+    WriteClustering ofChanges = table.info().getRowChanges().getClustering();
+    clustering = ofChanges == null ? super.clustering() : ofChanges.deepCopy();
+    if (ofChanges != null && command != Command.MERGE) {
+      // Only a MERGE has new rows.
+      clustering.unsetSpread();
+    }
+  }
+
+  @Override
+  protected WriteClustering clustering() {
+    return clustering;
+  }
+
+  /** `scanned` are the filters of the one scan of the table, null when any of its rows may matter. */
+  static RowChangeWrite of(PlannerTable table, LogicalWriteInfo write, Command command, List<String> scanned) {
+    RowChangeLayout layout = RowChangeLayout.of(table, write);
+    WriteRequest request =
+        new WriteRequest(
+            WriteMode.CHANGES,
+            List.of(),
+            layout.sent().json(),
+            write.queryId(),
+            new HashMap<>(write.options().asCaseSensitiveMap()));
+    request.setFollowsFromSnapshot(true);
+    if (scanned != null) {
+      request.setScanned(scanned);
+    }
+    return new RowChangeWrite(table, layout, command, request);
+  }
+
+  @Override
+  public DeltaBatchWrite toBatch() {
+    super.toBatch();
+    return this;
+  }
+
+  @Override
+  public DeltaWriterFactory createBatchWriterFactory(PhysicalWriteInfo physical) {
+    return new RowChangeWriterFactory(taskWriters(), layout);
+  }
+}

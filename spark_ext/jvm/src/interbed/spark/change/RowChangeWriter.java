@@ -1,0 +1,114 @@
+package interbed.spark.change;
+
+import interbed.spark.write.ArrowTaskWriter;
+import java.io.IOException;
+import java.util.Arrays;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.connector.write.DeltaWriter;
+import org.apache.spark.sql.connector.write.WriterCommitMessage;
+import org.apache.spark.sql.types.DataType;
+
+/** Sends the changes of one task to Python, each as a row with its kind. */
+final class RowChangeWriter implements DeltaWriter<InternalRow> {
+  private static final byte INSERT = 0;
+  private static final byte UPDATE_AFTER = 2;
+  private static final byte DELETE = 3;
+
+  private final ArrowTaskWriter rows;
+  private final RowChangeLayout layout;
+  // Sent and filled anew for each row: the Arrow writer copies what it is given.
+  private final GenericInternalRow sent;
+
+  RowChangeWriter(ArrowTaskWriter rows, RowChangeLayout layout) {
+    this.rows = rows;
+    this.layout = layout;
+    sent = new GenericInternalRow(layout.sent().length());
+  }
+
+  @Override
+  public void delete(InternalRow metadata, InternalRow id) throws IOException {
+    InternalRow whole =
+        metadata == null || layout.wholeRow() < 0 ? null : metadata.getStruct(layout.wholeRow(), layout.tableColumns());
+    for (int i = 0; i < sent.numFields(); i++) {
+      if (layout.fromId()[i] >= 0) {
+        sent.update(i, id.get(layout.fromId()[i], layout.type(i)));
+      } else if (metadata != null && layout.fromMetadata()[i] >= 0) {
+        sent.update(i, metadata.get(layout.fromMetadata()[i], layout.type(i)));
+      } else if (whole != null && i < layout.tableColumns()) {
+        sent.update(i, whole.get(i, layout.type(i)));
+      } else {
+        sent.update(i, null);
+      }
+    }
+    send(DELETE);
+  }
+
+  @Override
+  public void update(InternalRow metadata, InternalRow id, InternalRow row) throws IOException {
+    checkKey(id, row);
+    send(row, UPDATE_AFTER);
+  }
+
+  @Override
+  public void reinsert(InternalRow metadata, InternalRow row) throws IOException {
+    send(row, INSERT);
+  }
+
+  @Override
+  public void insert(InternalRow row) throws IOException {
+    send(row, INSERT);
+  }
+
+  /** A key that changed would leave the old row where it was. */
+  private void checkKey(InternalRow id, InternalRow row) {
+    for (int column : layout.keyColumns()) {
+      DataType type = layout.type(column);
+      Object before = id.get(layout.fromId()[column], type);
+      Object after = row.get(column, type);
+      boolean same = before instanceof byte[] bytes && after instanceof byte[] others
+          ? Arrays.equals(bytes, others)
+          : before.equals(after);
+      if (!same) {
+        throw new UnsupportedOperationException(
+            "The primary key column '"
+                + layout.sent().apply(column).name()
+                + "' can't be updated (from "
+                + before
+                + " to "
+                + after
+                + "); insert the row under its new key and delete the old one");
+      }
+    }
+  }
+
+  private void send(InternalRow row, byte kind) throws IOException {
+    for (int i = 0; i < layout.tableColumns(); i++) {
+      sent.update(i, row.get(i, layout.type(i)));
+    }
+    for (int i = layout.tableColumns(); i < sent.numFields(); i++) {
+      sent.update(i, null);
+    }
+    send(kind);
+  }
+
+  private void send(byte kind) throws IOException {
+    sent.update(layout.tableColumns(), kind);
+    rows.write(sent);
+  }
+
+  @Override
+  public WriterCommitMessage commit() throws IOException {
+    return rows.commit();
+  }
+
+  @Override
+  public void abort() {
+    rows.abort();
+  }
+
+  @Override
+  public void close() {
+    rows.close();
+  }
+}

@@ -1,0 +1,15 @@
+package interbed.spark.change;
+
+import interbed.spark.write.ArrowTaskWriter;
+import interbed.spark.write.ArrowTaskWriterFactory;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.connector.write.DeltaWriter;
+import org.apache.spark.sql.connector.write.DeltaWriterFactory;
+
+/** Travels to the executors and opens a writer of changes for each task attempt. */
+record RowChangeWriterFactory(ArrowTaskWriterFactory rows, RowChangeLayout layout) implements DeltaWriterFactory {
+  @Override
+  public DeltaWriter<InternalRow> createWriter(int partitionId, long taskId) {
+    return new RowChangeWriter(new ArrowTaskWriter(rows), layout);
+  }
+}

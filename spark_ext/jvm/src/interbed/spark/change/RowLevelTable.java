@@ -1,0 +1,59 @@
+package interbed.spark.change;
+
+import interbed.spark.planner.PlannerTable;
+import interbed.spark.thrift.HiddenColumn;
+import interbed.spark.thrift.RowChanges;
+import java.util.List;
+import org.apache.spark.sql.connector.catalog.MetadataColumn;
+import org.apache.spark.sql.connector.catalog.SupportsMetadataColumns;
+import org.apache.spark.sql.connector.catalog.SupportsRowLevelOperations;
+import org.apache.spark.sql.connector.write.RowLevelOperation;
+import org.apache.spark.sql.connector.write.RowLevelOperationBuilder;
+import org.apache.spark.sql.connector.write.RowLevelOperationInfo;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.StructType;
+
+/** UPDATE, DELETE and MERGE INTO, and the hidden columns by which they tell rows. */
+public interface RowLevelTable extends PlannerTable, SupportsRowLevelOperations, SupportsMetadataColumns {
+  @Override
+  default RowLevelOperationBuilder newRowLevelOperationBuilder(RowLevelOperationInfo operation) {
+    RowChanges changes = info().getRowChanges();
+    if (changes == null) {
+      throw new UnsupportedOperationException(
+          "The system table " + name() + " is read only, it takes no " + operation.command() + "; change the table itself");
+    }
+    // Whole partitions may be deleted all the same; so a DELETE is refused once it is known that it is of rows.
+    if (operation.command() != RowLevelOperation.Command.DELETE) {
+      check(changes, operation.command());
+    }
+    return () -> new RowChange(this, operation.command());
+  }
+
+  /** Throws for a statement that the table cannot take. */
+  static void check(RowChanges changes, RowLevelOperation.Command command) {
+    String refusal = changes.getRefusals().get(command.name());
+    if (refusal != null) {
+      throw new UnsupportedOperationException(refusal);
+    }
+  }
+
+  @Override
+  default MetadataColumn[] metadataColumns() {
+    List<HiddenColumn> hidden = info().isSetHiddenColumns() ? info().getHiddenColumns() : List.of();
+    return hidden.stream().map(column -> Hidden.of(column)).toArray(MetadataColumn[]::new);
+  }
+
+  /** A hidden column in Spark's terms. */
+  record Hidden(String name, DataType dataType, boolean isNullable, String comment) implements MetadataColumn {
+    static Hidden of(HiddenColumn column) {
+      return new Hidden(
+          column.getName(), DataType.fromJson(column.getTypeJson()), column.isNullable(), column.getComment());
+    }
+
+    /** An updated row that comes knows where it was, so that it is written by the task of its old file. */
+    @Override
+    public String metadataInJSON() {
+      return "{\"" + PRESERVE_ON_REINSERT + "\": true}";
+    }
+  }
+}

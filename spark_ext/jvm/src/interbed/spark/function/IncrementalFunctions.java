@@ -1,0 +1,69 @@
+package interbed.spark.function;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import org.apache.spark.sql.SparkSessionExtensions;
+import org.apache.spark.sql.catalyst.FunctionIdentifier;
+import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.ExpressionInfo;
+import org.apache.spark.sql.catalyst.parser.CatalystSqlParser$;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import scala.Tuple3;
+import scala.collection.immutable.Seq;
+import scala.jdk.javaapi.CollectionConverters;
+import scala.runtime.AbstractFunction1;
+
+/**
+ * Paimon's functions that read what changed in a table: SELECT * FROM paimon_incremental_query('db.t', '2', '5').
+ *
+ * <p>Each stands for the table, read with an option; Spark looks the table up as it does any other.
+ */
+public final class IncrementalFunctions {
+  private static final String TO_AUTO_TAG = "paimon_incremental_to_auto_tag";
+
+  private static final Map<String, String> OPTIONS =
+      Map.of(
+          "paimon_incremental_query", "incremental-between",
+          "paimon_incremental_between_timestamp", "incremental-between-timestamp",
+          TO_AUTO_TAG, "incremental-to-auto-tag");
+
+  private IncrementalFunctions() {}
+
+  public static void inject(SparkSessionExtensions extensions) {
+    OPTIONS.forEach(
+        (name, option) ->
+            extensions.injectTableFunction(
+                new Tuple3<>(
+                    new FunctionIdentifier(name),
+                    new ExpressionInfo(IncrementalFunctions.class.getName(), name),
+                    new AbstractFunction1<Seq<Expression>, LogicalPlan>() {
+                      @Override
+                      public LogicalPlan apply(Seq<Expression> arguments) {
+                        return relation(name, option, arguments);
+                      }
+                    })));
+  }
+
+  private static LogicalPlan relation(String name, String option, Seq<Expression> arguments) {
+    List<String> texts = new ArrayList<>();
+    for (Expression argument : CollectionConverters.asJava(arguments)) {
+      Object value = argument.foldable() ? argument.eval(null) : null;
+      if (value == null) {
+        throw new IllegalArgumentException(name + " takes constants, not " + argument.sql());
+      }
+      texts.add(value.toString());
+    }
+    boolean toTag = name.equals(TO_AUTO_TAG);
+    if (texts.size() != (toTag ? 2 : 3)) {
+      String taken = toTag ? "the name of a table and a tag" : "the name of a table, a start and an end";
+      throw new IllegalArgumentException(name + " takes " + taken + ", not " + texts.size() + " arguments");
+    }
+    return new UnresolvedRelation(
+        CatalystSqlParser$.MODULE$.parseMultipartIdentifier(texts.get(0)),
+        new CaseInsensitiveStringMap(Map.of(option, String.join(",", texts.subList(1, texts.size())))),
+        false);
+  }
+}

@@ -1,0 +1,33 @@
+package interbed.spark.planner;
+
+import java.io.IOException;
+import java.io.InputStream;
+import java.io.UncheckedIOException;
+import java.nio.charset.StandardCharsets;
+
+/**
+ * Which version of planner.thrift this jar speaks: a digest that the build puts beside the classes. Python compares it with
+ * its own, because a jar of another version would pass over what it does not know, and return wrong rows.
+ */
+final class InterfaceVersion {
+  /** What tells Python's workers; the same name as in interbed/spark_ext/process/interface.py. */
+  static final String VARIABLE = "INTERBED_INTERFACE";
+
+  /** Where the build puts the digest; the same path as in hatch_build.py. */
+  private static final String RESOURCE = "/interbed/spark/interface";
+
+  static final String OURS = read();
+
+  private InterfaceVersion() {}
+
+  private static String read() {
+    try (InputStream resource = InterfaceVersion.class.getResourceAsStream(RESOURCE)) {
+      if (resource == null) {
+        throw new IllegalStateException("The jar of interbed was not built by interbed's build: install interbed again");
+      }
+      return new String(resource.readAllBytes(), StandardCharsets.US_ASCII);
+    } catch (IOException error) {
+      throw new UncheckedIOException(error);
+    }
+  }
+}

@@ -1,0 +1,149 @@
+package interbed.spark.read;
+
+import java.io.Serializable;
+import java.net.URI;
+import java.util.Arrays;
+import java.util.Map;
+import java.util.NoSuchElementException;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.spark.broadcast.Broadcast;
+import org.apache.spark.paths.SparkPath;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.util.CharVarcharUtils;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
+import org.apache.spark.sql.connector.read.PartitionReader;
+import org.apache.spark.sql.execution.datasources.FilePartition;
+import org.apache.spark.sql.execution.datasources.PartitionedFile;
+import org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat;
+import org.apache.spark.sql.execution.datasources.parquet.ParquetOptions;
+import org.apache.spark.sql.execution.datasources.parquet.ParquetReadSupport;
+import org.apache.spark.sql.execution.datasources.v2.parquet.ParquetPartitionReaderFactory;
+import org.apache.spark.sql.internal.SQLConf;
+import org.apache.spark.sql.internal.connector.PredicateUtils;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.DoubleType;
+import org.apache.spark.sql.types.FloatType;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.vectorized.ColumnarBatch;
+import org.apache.spark.util.SerializableConfiguration;
+import scala.Option;
+import scala.jdk.javaapi.CollectionConverters;
+import scala.reflect.ClassTag$;
+
+/** Spark's vectorised Parquet reader, for files whose rows are the table's rows as they stand. */
+final class NativeParquet implements Serializable {
+  private static final long serialVersionUID = 1L;
+
+  /** What Spark's reader looks for in the Hadoop configuration, where its own file source puts it. */
+  private static final String[] SETTINGS = {
+    "spark.sql.session.timeZone",
+    "spark.sql.optimizer.nestedSchemaPruning.enabled",
+    "spark.sql.caseSensitive",
+    "spark.sql.parquet.binaryAsString",
+    "spark.sql.parquet.int96AsTimestamp",
+    "spark.sql.parquet.inferTimestampNTZ.enabled",
+    "spark.sql.legacy.parquet.nanosAsLong",
+    "spark.sql.parquet.fieldId.read.enabled",
+    "spark.sql.parquet.ignoreVariantAnnotation",
+  };
+
+  /** The format's dates and timestamps follow one calendar, so that old ones are never moved to another. */
+  private static final Map<String, String> OPTIONS =
+      Map.of("datetimeRebaseMode", "CORRECTED", "int96RebaseMode", "CORRECTED");
+
+  /** Spark's reader fills a column of this name with positions, as it does for `_metadata.row_index`. */
+  private static final String POSITION = ParquetFileFormat.ROW_INDEX_TEMPORARY_COLUMN_NAME();
+
+  private static final FilePartition NO_FILES = new FilePartition(0, new PartitionedFile[0]);
+
+  private final ParquetPartitionReaderFactory factory;
+
+  private NativeParquet(ParquetPartitionReaderFactory factory) {
+    this.factory = factory;
+  }
+
+  /**
+   * A reader of these columns that skips row groups by the filters, or null when the session's settings keep Spark from reading
+   * them in columns. With `located` one more column tells each row's position in its file.
+   */
+  static NativeParquet create(StructType tableSchema, StructType columns, Predicate[] filters, boolean located) {
+    StructType readSchema = located ? columns.add(POSITION, DataTypes.LongType, true) : columns;
+    SparkSession session = (SparkSession) org.apache.spark.sql.SparkSession.active();
+    SQLConf conf = session.sessionState().conf();
+    Configuration hadoop = session.sessionState().newHadoopConf();
+    hadoop.set("parquet.read.support.class", ParquetReadSupport.class.getName());
+    hadoop.set("org.apache.spark.sql.parquet.row.requested_schema", readSchema.json());
+    hadoop.set("org.apache.spark.sql.parquet.row.attributes", readSchema.json());
+    for (String setting : SETTINGS) {
+      try {
+        hadoop.set(setting, conf.getConfString(setting));
+      } catch (NoSuchElementException unknown) {
+        // This version of Spark has no such setting, and its reader does not look for it.
+      }
+    }
+    Broadcast<SerializableConfiguration> shared =
+        session
+            .sparkContext()
+            .broadcast(new SerializableConfiguration(hadoop), ClassTag$.MODULE$.apply(SerializableConfiguration.class));
+    ParquetPartitionReaderFactory factory =
+        new ParquetPartitionReaderFactory(
+            conf,
+            shared,
+            CharVarcharUtils.replaceCharVarcharWithStringInSchema(tableSchema),
+            readSchema,
+            new StructType(),
+            PredicateUtils.toV1(usable(filters, readSchema)),
+            Option.empty(),
+            new ParquetOptions(scala.collection.immutable.Map.from(CollectionConverters.asScala(OPTIONS)), conf));
+    return factory.supportColumnarReads(NO_FILES) ? new NativeParquet(factory) : null;
+  }
+
+  /**
+   * The filters that Spark's reader may skip row groups by. It takes columns that are not read for null, and keeps a zero
+   * apart from a negative one, which Spark's own comparison does not.
+   */
+  private static Predicate[] usable(Predicate[] filters, StructType readSchema) {
+    return Arrays.stream(filters)
+        .filter(
+            filter ->
+                Arrays.stream(filter.references()).allMatch(reference -> isUsable(reference.fieldNames(), readSchema)))
+        .toArray(Predicate[]::new);
+  }
+
+  private static boolean isUsable(String[] path, StructType readSchema) {
+    Option<Object> index = readSchema.getFieldIndex(path[0]);
+    if (path.length != 1 || index.isEmpty()) {
+      return false;
+    }
+    DataType type = readSchema.apply((Integer) index.get()).dataType();
+    return !(type instanceof FloatType) && !(type instanceof DoubleType);
+  }
+
+  PartitionReader<ColumnarBatch> open(SplitPartition split) {
+    PartitionedFile[] files = new PartitionedFile[split.uris().length];
+    for (int i = 0; i < files.length; i++) {
+      files[i] = file(split, i);
+    }
+    return factory.createColumnarReader(new FilePartition(0, files));
+  }
+
+  /** One file of the split alone. */
+  PartitionReader<ColumnarBatch> openFile(SplitPartition split, int index) {
+    return factory.createColumnarReader(new FilePartition(0, new PartitionedFile[] {file(split, index)}));
+  }
+
+  private static PartitionedFile file(SplitPartition split, int index) {
+    long size = split.byteSizes()[index];
+    return new PartitionedFile(
+        InternalRow.empty(),
+        SparkPath.fromUri(URI.create(split.uris()[index])),
+        0,
+        size,
+        new String[0],
+        0L,
+        size,
+        scala.collection.immutable.Map$.MODULE$.<String, Object>empty());
+  }
+}

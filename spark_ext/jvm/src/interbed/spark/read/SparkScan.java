@@ -1,0 +1,225 @@
+package interbed.spark.read;
+
+import interbed.spark.metric.Metrics;
+import interbed.spark.planner.Planner;
+import interbed.spark.planner.PlannerTable;
+import interbed.spark.planner.PythonCommand;
+import interbed.spark.thrift.ScanPartitioning;
+import interbed.spark.thrift.ScanPlan;
+import interbed.spark.thrift.ScanRequest;
+import interbed.spark.thrift.ScanSplit;
+import interbed.spark.value.Literals;
+import interbed.spark.value.Names;
+import interbed.spark.value.PredicateJson;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Objects;
+import java.util.Optional;
+import java.util.Set;
+import org.apache.spark.SparkContext;
+import org.apache.spark.sql.connector.expressions.Expression;
+import org.apache.spark.sql.connector.expressions.Expressions;
+import org.apache.spark.sql.connector.expressions.NamedReference;
+import org.apache.spark.sql.connector.expressions.filter.Predicate;
+import org.apache.spark.sql.connector.metric.CustomMetric;
+import org.apache.spark.sql.connector.metric.CustomTaskMetric;
+import org.apache.spark.sql.connector.read.Batch;
+import org.apache.spark.sql.connector.read.InputPartition;
+import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.connector.read.Statistics;
+import org.apache.spark.sql.connector.read.SupportsReportPartitioning;
+import org.apache.spark.sql.connector.read.SupportsReportStatistics;
+import org.apache.spark.sql.connector.read.SupportsRuntimeV2Filtering;
+import org.apache.spark.sql.connector.read.partitioning.KeyGroupedPartitioning;
+import org.apache.spark.sql.connector.read.partitioning.Partitioning;
+import org.apache.spark.sql.connector.read.partitioning.UnknownPartitioning;
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructType;
+
+/** One scan: planned once, when Spark first asks for its size or its splits. */
+final class SparkScan
+    implements Scan, Batch, SupportsReportStatistics, SupportsReportPartitioning, SupportsRuntimeV2Filtering {
+  private final PlannerTable table;
+  private final StructType readSchema;
+  private final ScanRequest request;
+  private final Predicate[] pushed;
+  // A stream is planned batch by batch; a plan of the whole table would say nothing of it.
+  private volatile boolean streams;
+  private ScanPlan plan;
+  /** What Spark learned while it ran the query; null until then. */
+  private List<String> runtimeFilters;
+  private List<ScanSplit> splits;
+  /** Of the last planning. */
+  private Map<String, Long> metrics = Map.of();
+
+  SparkScan(PlannerTable table, StructType readSchema, ScanRequest request, Predicate[] pushed) {
+    this.pushed = pushed;
+    this.table = table;
+    this.readSchema = readSchema;
+    this.request = request;
+  }
+
+  private synchronized ScanPlan plan() {
+    if (plan == null) {
+      plan = planned(request);
+    }
+    return plan;
+  }
+
+  private ScanPlan planned(ScanRequest asked) {
+    ScanPlan planned = Planner.askOrThrow(planner -> planner.planScan(table.info().bufferForHandle(), asked));
+    metrics = planned.isSetMetrics() ? planned.getMetrics() : Map.of();
+    return planned;
+  }
+
+  @Override
+  public StructType readSchema() {
+    return readSchema;
+  }
+
+  @Override
+  public String description() {
+    if (streams) {
+      return "interbed stream of " + table.name();
+    }
+    return "interbed " + table.name() + " " + plan().getDescription() + ", pushed=" + Arrays.toString(pushed);
+  }
+
+  @Override
+  public Batch toBatch() {
+    return this;
+  }
+
+  @Override
+  public MicroBatchStream toMicroBatchStream(String checkpointLocation) {
+    streams = true;
+    return new SparkMicroBatchStream(table, readSchema, request, checkpointLocation);
+  }
+
+  @Override
+  public ColumnarSupportMode columnarSupportMode() {
+    return ColumnarSupportMode.SUPPORTED;
+  }
+
+  @Override
+  public Statistics estimateStatistics() {
+    return streams ? ScanStatistics.unknown() : ScanStatistics.of(plan(), readSchema);
+  }
+
+  @Override
+  public Partitioning outputPartitioning() {
+    ScanPartitioning partitioning = plan().getPartitioning();
+    long keyCount = plan().getSplits().stream().map(ScanSplit::getKey).distinct().count();
+    if (partitioning == null || keyCount == 0 || !isWorthIt(partitioning, keyCount)) {
+      return new UnknownPartitioning(plan().getSplitsSize());
+    }
+    List<Expression> keys = new ArrayList<>();
+    partitioning.getColumns().forEach(column -> keys.add(Expressions.identity(Names.quoted(column))));
+    if (partitioning.getBucketCount() > 0) {
+      keys.add(Expressions.bucket(partitioning.getBucketCount(), Names.quoted(partitioning.getBucketColumns())));
+    }
+    return new KeyGroupedPartitioning(keys.toArray(Expression[]::new), (int) keyCount);
+  }
+
+  /**
+   * Spark reads all splits of a key in one task, joined or not. So the keys are told where that takes nothing from any scan:
+   * each split has its own, or there are buckets, which are of one size, for all cores.
+   */
+  private boolean isWorthIt(ScanPartitioning partitioning, long keyCount) {
+    return keyCount == plan().getSplitsSize()
+        || (partitioning.getBucketCount() > 0 && keyCount >= SparkContext.getOrCreate().defaultParallelism());
+  }
+
+  /** By these columns whole files are left out: partitions, buckets and the key's order. */
+  @Override
+  public NamedReference[] filterAttributes() {
+    Set<String> columns = new LinkedHashSet<>(table.info().getPartitionKeys());
+    columns.addAll(table.info().getPrimaryKeys());
+    columns.addAll(table.info().getClustering().getBucketColumns());
+    columns.retainAll(Arrays.asList(readSchema.fieldNames()));
+    return columns.stream().map(Names::reference).toArray(NamedReference[]::new);
+  }
+
+  /**
+   * Plans again with what a join's other side turned out to hold. Only the splits change, not what is read of them, so that a
+   * second use of this scan, with other filters or none, could lose no row of it.
+   */
+  @Override
+  public synchronized void filter(Predicate[] predicates) {
+    List<String> filters = Arrays.stream(predicates).map(PredicateJson::of).flatMap(Optional::stream).toList();
+    if (filters.isEmpty() || filters.equals(runtimeFilters)) {
+      return;
+    }
+    ScanRequest narrowed = request.deepCopy();
+    filters.forEach(narrowed::addToFilters);
+    splits = planned(narrowed).getSplits();
+    runtimeFilters = filters;
+  }
+
+  private synchronized List<ScanSplit> splits() {
+    return splits == null ? plan().getSplits() : splits;
+  }
+
+  @Override
+  public InputPartition[] planInputPartitions() {
+    ScanPartitioning partitioning = plan().getPartitioning();
+    if (partitioning == null) {
+      return splits().stream().map(SplitPartition::of).toArray(InputPartition[]::new);
+    }
+    List<DataType> types = new ArrayList<>();
+    partitioning.getColumns().forEach(column -> types.add(table.schema().apply(column).dataType()));
+    if (partitioning.getBucketCount() > 0) {
+      types.add(DataTypes.IntegerType);
+    }
+    DataType[] ofKey = types.toArray(DataType[]::new);
+    return splits().stream()
+        .map(split -> new KeyedSplit(SplitPartition.of(split), Literals.row(split.getKey(), ofKey)))
+        .toArray(InputPartition[]::new);
+  }
+
+  @Override
+  public PartitionReaderFactory createReaderFactory() {
+    return new SplitReaderFactory(
+        PythonCommand.current(), plan().getTask(), readSchema, nativeReader(false), nativeReader(true));
+  }
+
+  /** Spark's own reader for the native splits that have deletions, or for those that have none; null without such splits. */
+  private NativeParquet nativeReader(boolean ofDeletions) {
+    boolean any =
+        plan().getSplits().stream()
+            .anyMatch(split -> !split.getNativeFiles().isEmpty() && split.isHasDeletions() == ofDeletions);
+    return any ? NativeParquet.create(table.schema(), readSchema, pushed, ofDeletions) : null;
+  }
+
+  @Override
+  public CustomMetric[] supportedCustomMetrics() {
+    return Metrics.ofScans();
+  }
+
+  @Override
+  public synchronized CustomTaskMetric[] reportDriverMetrics() {
+    return Metrics.told(metrics);
+  }
+
+  /** Scans that would read the same are the same to Spark, which then runs them once. */
+  @Override
+  public boolean equals(Object other) {
+    return other instanceof SparkScan scan
+        && table.name().equals(scan.table.name())
+        && table.info().bufferForHandle().equals(scan.table.info().bufferForHandle())
+        && readSchema.equals(scan.readSchema)
+        && request.equals(scan.request)
+        && Objects.equals(runtimeFilters, scan.runtimeFilters);
+  }
+
+  @Override
+  public int hashCode() {
+    return Arrays.hashCode(new Object[] {table.name(), readSchema, request});
+  }
+}

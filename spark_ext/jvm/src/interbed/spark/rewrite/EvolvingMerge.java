@@ -1,0 +1,43 @@
+package interbed.spark.rewrite;
+
+import interbed.spark.planner.PlannerTable;
+import interbed.spark.table.Capabilities;
+import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.MergeIntoTable;
+import org.apache.spark.sql.connector.catalog.Identifier;
+import org.apache.spark.sql.connector.catalog.TableCatalog;
+
+/**
+ * Lets a MERGE change the schema of a table with write.merge-schema, as if it said WITH SCHEMA EVOLUTION. Spark adds what the
+ * source's columns bring by itself then, from 4.1 on.
+ */
+final class EvolvingMerge {
+  /** The place of that flag among a MERGE's parts. */
+  private static final int WITH_SCHEMA_EVOLUTION = 6;
+
+  private EvolvingMerge() {}
+
+  static LogicalPlan of(LogicalPlan plan, TableCatalog catalog, Identifier target) {
+    if (!(plan instanceof MergeIntoTable merge)
+        || merge.withSchemaEvolution()
+        || Capabilities.OF_TABLES.isEmpty()
+        || !mergesSchema(catalog, target)) {
+      return plan;
+    }
+    Object[] parts = new Object[merge.productArity()];
+    for (int i = 0; i < parts.length; i++) {
+      parts[i] = i == WITH_SCHEMA_EVOLUTION ? true : merge.productElement(i);
+    }
+    return merge.makeCopy(parts);
+  }
+
+  private static boolean mergesSchema(TableCatalog catalog, Identifier target) {
+    try {
+      return catalog.loadTable(target) instanceof PlannerTable table && table.info().isMergesSchema();
+    } catch (NoSuchTableException missing) {
+      // Spark says so in its own words.
+      return false;
+    }
+  }
+}

@@ -1,0 +1,71 @@
+package interbed.spark.rewrite;
+
+import interbed.spark.write.RowStatementScope;
+import java.util.ArrayList;
+import java.util.List;
+import org.apache.spark.sql.catalyst.parser.ParseException;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.MergeIntoTable;
+import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.connector.catalog.TableCatalog;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * Puts `Dataset.mergeInto` of an interbed table into the CALL that a MERGE in SQL becomes, so that it runs again on conflicts, too.
+ *
+ * <p>It is a rule that runs before names are resolved, since no parser sees such a merge. Spark Connect ends here as well.
+ */
+public final class FrameMerge extends Rule<LogicalPlan> {
+  private static final String WRITER = "org.apache.spark.sql.classic.MergeIntoWriter";
+
+  private final SparkSession session;
+
+  public FrameMerge(SparkSession session) {
+    this.session = session;
+  }
+
+  @Override
+  public LogicalPlan apply(LogicalPlan plan) {
+    if (!(plan instanceof MergeIntoTable) || RowStatementScope.isOpen() || !isMergeOfFrame()) {
+      return plan;
+    }
+    return RowStatement.translate(plan).map(this::parsed).orElse(plan);
+  }
+
+  /** Nothing in a plan tells one that is to be run from one that EXPLAIN shows, and analysing the CALL runs it. */
+  private static boolean isMergeOfFrame() {
+    return StackWalker.getInstance().walk(frames -> frames.anyMatch(frame -> frame.getClassName().equals(WRITER)));
+  }
+
+  private LogicalPlan parsed(String call) {
+    try {
+      return session.sessionState().sqlParser().parsePlan(call);
+    } catch (ParseException error) {
+      throw new IllegalStateException("Not a statement: " + call, error);
+    }
+  }
+
+  /**
+   * Whether the source of a merge was made of rows of its target. These are of the snapshot that there was when the frame was
+   * made; against a newer one the merge would undo what another writer did.
+   */
+  static boolean readsItsTarget(LogicalPlan plan, Table target) {
+    if (!(plan instanceof MergeIntoTable merge)) {
+      return false;
+    }
+    List<LogicalPlan> plans = new ArrayList<>(CollectionConverters.asJava(merge.sourceTable().subqueriesAll()));
+    plans.add(merge.sourceTable());
+    return plans.stream()
+        .flatMap(each -> CollectionConverters.asJava(each.collectLeaves()).stream())
+        .anyMatch(leaf -> leaf instanceof DataSourceV2Relation relation && isSame(relation.table(), target));
+  }
+
+  /** Whether two tables are one, whatever the names by which they were found. */
+  private static boolean isSame(Table one, Table other) {
+    String location = other.properties().get(TableCatalog.PROP_LOCATION);
+    return location != null && location.equals(one.properties().get(TableCatalog.PROP_LOCATION));
+  }
+}

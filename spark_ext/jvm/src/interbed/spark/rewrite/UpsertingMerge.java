@@ -1,0 +1,172 @@
+package interbed.spark.rewrite;
+
+import interbed.spark.table.SparkTable;
+import java.lang.reflect.Method;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Set;
+import org.apache.spark.sql.catalyst.expressions.Alias;
+import org.apache.spark.sql.catalyst.expressions.And;
+import org.apache.spark.sql.catalyst.expressions.AttributeReference;
+import org.apache.spark.sql.catalyst.expressions.BinaryComparison;
+import org.apache.spark.sql.catalyst.expressions.EqualNullSafe;
+import org.apache.spark.sql.catalyst.expressions.EqualTo;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.Literal$;
+import org.apache.spark.sql.catalyst.expressions.Literal;
+import org.apache.spark.sql.catalyst.expressions.NamedExpression;
+import org.apache.spark.sql.catalyst.expressions.objects.AssertNotNull;
+import org.apache.spark.sql.catalyst.plans.logical.AppendData$;
+import org.apache.spark.sql.catalyst.plans.logical.Join;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.MergeRows;
+import org.apache.spark.sql.catalyst.plans.logical.Project;
+import org.apache.spark.sql.catalyst.plans.logical.WriteDelta;
+import org.apache.spark.sql.catalyst.util.RowDeltaUtils;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StringType;
+import scala.Option;
+import scala.collection.immutable.Seq;
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * Spares a MERGE the look into its target where it writes the same row whether that one is matched or not: by the primary key,
+ * with one UPDATE and one INSERT of the same values and without conditions, as UPDATE SET * and INSERT * are.
+ *
+ * <p>What is left is an INSERT of the source's rows. Only a key that comes twice needs the look, since that is an error if the
+ * target has it; so the write refuses it ({@link UpsertTarget}), and {@link RowStatement} runs the statement again without this.
+ */
+final class UpsertingMerge {
+  private UpsertingMerge() {}
+
+  /** The analysed statement without the look, or as it is. */
+  static LogicalPlan of(LogicalPlan analysed) {
+    return (LogicalPlan)
+        analysed.transformDown(
+            new PlanRewrite(
+                node -> node instanceof WriteDelta, node -> upsert((WriteDelta) node).orElse(node)));
+  }
+
+  private static Optional<LogicalPlan> upsert(WriteDelta write) {
+    if (!(write.originalTable() instanceof DataSourceV2Relation target)
+        || !(target.table() instanceof SparkTable table)
+        || !table.info().getRowChanges().isUpserts()
+        || !(write.query() instanceof MergeRows merge)
+        || !(merge.child() instanceof Join join)
+        || !merge.notMatchedBySourceInstructions().isEmpty()) {
+      return Optional.empty();
+    }
+    List<AttributeReference> columns = CollectionConverters.asJava(target.output());
+    LogicalPlan source = join.right();
+    List<Expression> updated = row(merge.matchedInstructions(), RowDeltaUtils.UPDATE_OPERATION(), columns.size());
+    List<Expression> inserted = row(merge.notMatchedInstructions(), RowDeltaUtils.INSERT_OPERATION(), columns.size());
+    Map<String, Expression> keys = keys(write.condition(), columns, source);
+    if (updated.isEmpty() || inserted.isEmpty() || !keys.keySet().equals(Set.copyOf(table.info().getPrimaryKeys()))) {
+      return Optional.empty();
+    }
+    List<NamedExpression> row = new ArrayList<>();
+    for (int i = 0; i < columns.size(); i++) {
+      AttributeReference column = columns.get(i);
+      Expression before = nullable(updated.get(i));
+      Expression value = nullable(inserted.get(i));
+      Expression key = keys.get(column.name());
+      // A key keeps its value when nothing is assigned to it, and that is the source's, too.
+      boolean same = before.semanticEquals(value) || (key != null && isColumn(before, column));
+      if (!same || (key != null && !value.semanticEquals(key))) {
+        return Optional.empty();
+      }
+      row.add(new Alias(inserted.get(i), column.name(), NamedExpression.newExprId(), seq(), Option.empty(), seq()));
+    }
+    LogicalPlan rows = new Project(CollectionConverters.asScala(row).toSeq(), source);
+    return Optional.of(append(SchemaMerging.with(target, UpsertTarget.of(table), target.output()), rows));
+  }
+
+  /** The values that the only instruction, which has no condition, gives to the table's columns; empty for any other. */
+  private static List<Expression> row(Seq<MergeRows.Instruction> instructions, int operation, int columns) {
+    if (instructions.size() != 1 || !instructions.head().condition().equals(Literal$.MODULE$.TrueLiteral())) {
+      return List.of();
+    }
+    Seq<Seq<Expression>> outputs = instructions.head().outputs();
+    if (outputs.size() != 1 || !(outputs.head().head() instanceof Literal first) || !first.value().equals(operation)) {
+      return List.of();
+    }
+    return CollectionConverters.asJava(outputs.head()).subList(1, 1 + columns);
+  }
+
+  /** The source's values of the key columns, by which the condition matches rows; empty when it says anything else. */
+  private static Map<String, Expression> keys(
+      Expression condition, List<AttributeReference> columns, LogicalPlan source) {
+    List<Expression> conjuncts = new ArrayList<>();
+    addConjuncts(condition, conjuncts);
+    Map<String, Expression> found = new HashMap<>();
+    for (Expression conjunct : conjuncts) {
+      if (!(conjunct instanceof EqualTo || conjunct instanceof EqualNullSafe)) {
+        return Map.of();
+      }
+      BinaryComparison equation = (BinaryComparison) conjunct;
+      boolean turned = columns.stream().noneMatch(column -> isColumn(equation.left(), column));
+      Expression ofTarget = turned ? equation.right() : equation.left();
+      Expression ofSource = turned ? equation.left() : equation.right();
+      Optional<AttributeReference> key = columns.stream().filter(column -> isColumn(ofTarget, column)).findFirst();
+      if (key.isEmpty()
+          || !isExact(key.get())
+          || !ofSource.references().subsetOf(source.outputSet())
+          || found.put(key.get().name(), ofSource) != null) {
+        return Map.of();
+      }
+    }
+    return found;
+  }
+
+  private static void addConjuncts(Expression condition, List<Expression> found) {
+    if (condition instanceof And and) {
+      addConjuncts(and.left(), found);
+      addConjuncts(and.right(), found);
+    } else {
+      found.add(condition);
+    }
+  }
+
+  private static boolean isColumn(Expression expression, AttributeReference column) {
+    return expression instanceof AttributeReference reference && reference.exprId().equals(column.exprId());
+  }
+
+  /** Whether values that are equal to Spark are one to the table; a collation knows more of them to be equal. */
+  private static boolean isExact(AttributeReference key) {
+    return !(key.dataType() instanceof StringType) || key.dataType().equals(DataTypes.StringType);
+  }
+
+  /** The value without Spark's check that it is not null, which is made of the row that is written. */
+  private static Expression nullable(Expression value) {
+    return value instanceof AssertNotNull checked ? checked.child() : value;
+  }
+
+  /** AppendData.byPosition, which takes one parameter more from Spark 4.2 on. */
+  private static LogicalPlan append(DataSourceV2Relation target, LogicalPlan rows) {
+    Object noOptions = scala.collection.immutable.Map$.MODULE$.empty();
+    Method byPosition =
+        Arrays.stream(AppendData$.class.getMethods())
+            .filter(method -> method.getName().equals("byPosition"))
+            .findFirst()
+            .orElseThrow();
+    Object[] arguments =
+        byPosition.getParameterCount() == 3
+            ? new Object[] {target, rows, noOptions}
+            : new Object[] {target, rows, noOptions, false};
+    try {
+      return (LogicalPlan) byPosition.invoke(AppendData$.MODULE$, arguments);
+    } catch (ReflectiveOperationException error) {
+      throw new IllegalStateException("This version of Spark appends in another way", error);
+    }
+  }
+
+  @SafeVarargs
+  private static <T> Seq<T> seq(T... elements) {
+    return CollectionConverters.asScala(Arrays.asList(elements)).toSeq();
+  }
+}

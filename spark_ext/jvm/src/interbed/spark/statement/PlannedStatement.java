@@ -1,0 +1,88 @@
+package interbed.spark.statement;
+
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import interbed.spark.catalog.CachedTables;
+import interbed.spark.catalog.CatalogRegistry;
+import interbed.spark.catalog.CurrentNamespace;
+import interbed.spark.catalog.QualifiedName;
+import interbed.spark.planner.Planner;
+import interbed.spark.procedure.ProcedureJson;
+import interbed.spark.thrift.ProcedureCall;
+import interbed.spark.value.Names;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import org.apache.spark.sql.SparkSession;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.types.StructType;
+
+/**
+ * A statement about one table that Spark does not parse, or not for catalogs: one of the planner's procedures that are not
+ * listed carries it out.
+ */
+final class PlannedStatement {
+  static final String CATALOG = "catalog";
+  static final String TABLE = "table";
+  private static final ObjectMapper JSON = new ObjectMapper();
+
+  private PlannedStatement() {}
+
+  /** What carries out a statement that shows nothing. */
+  static SystemProcedure silent(String procedure) {
+    return showing(procedure, new StructType());
+  }
+
+  /** What carries out a statement that shows rows of these columns. */
+  static SystemProcedure showing(String procedure, StructType columns) {
+    return new SystemProcedure(procedure, columns, fields -> call(procedure, columns, fields));
+  }
+
+  /** Takes the statement's table; false when it is no name, or when the table is in a catalog that is not ours. */
+  static boolean takeTable(SqlScanner scanner, Map<String, String> fields) {
+    List<String> parts = takeName(scanner);
+    if (parts.isEmpty() || parts.size() > 3) {
+      return false;
+    }
+    String catalog = parts.size() == 3 ? parts.remove(0) : SparkSession.active().catalog().currentCatalog();
+    fields.put(CATALOG, catalog);
+    fields.put(TABLE, String.join(".", Names.quoted(parts)));
+    return CatalogRegistry.ofActiveSession().isOurs(catalog);
+  }
+
+  /** The parts of a name; none when none stands here. */
+  static List<String> takeName(SqlScanner scanner) {
+    List<String> parts = new ArrayList<>();
+    try {
+      do {
+        parts.add(scanner.identifier("a table's name"));
+      } while (scanner.take('.'));
+    } catch (IllegalArgumentException noName) {
+      return new ArrayList<>();
+    }
+    return parts;
+  }
+
+  /** Names a table that Spark has parsed the name of. */
+  static void putTable(QualifiedName table, Map<String, String> fields) {
+    fields.put(CATALOG, table.catalog().name());
+    fields.put(TABLE, String.join(".", Names.quoted(List.of(table.database(), table.name()))));
+  }
+
+  /** Has the planner carry the statement out. */
+  static List<InternalRow> call(String procedure, StructType columns, Map<String, Object> fields) {
+    String catalog = (String) fields.get(CATALOG);
+    ObjectNode arguments = JSON.createObjectNode();
+    fields.forEach((name, value) -> arguments.put(name, (String) value));
+    arguments.remove(CATALOG);
+    ProcedureCall call =
+        new ProcedureCall(
+            CatalogRegistry.ofActiveSession().reference(catalog),
+            procedure,
+            CurrentNamespace.in(catalog),
+            arguments.toString());
+    List<String> rows = Planner.askOrThrow(planner -> planner.callProcedure(call)).getRows();
+    CachedTables.refresh(catalog, (String) fields.get(TABLE));
+    return columns.isEmpty() ? List.of() : List.of(ProcedureJson.rows(columns, rows));
+  }
+}

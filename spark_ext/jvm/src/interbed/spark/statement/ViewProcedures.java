@@ -1,0 +1,216 @@
+package interbed.spark.statement;
+
+import interbed.spark.catalog.CatalogRegistry;
+import interbed.spark.catalog.QualifiedName;
+import interbed.spark.planner.Planner;
+import interbed.spark.thrift.ViewColumn;
+import interbed.spark.thrift.ViewInfo;
+import interbed.spark.value.Names;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import java.util.regex.Pattern;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.StructField;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.unsafe.types.UTF8String;
+
+/** What the {@link ViewStatements} do. */
+final class ViewProcedures {
+  static final List<SystemProcedure> PROCEDURES =
+      List.of(
+          SystemProcedure.silent("create_view", ViewProcedures::create),
+          SystemProcedure.silent("drop_view", ViewProcedures::drop),
+          SystemProcedure.silent("alter_view_as", ViewProcedures::alterQuery),
+          SystemProcedure.silent("set_view_properties", ViewProcedures::setProperties),
+          SystemProcedure.silent("rename_view", ViewProcedures::rename),
+          new SystemProcedure(
+              "show_views",
+              new StructType()
+                  .add("namespace", DataTypes.StringType, false)
+                  .add("viewName", DataTypes.StringType, false)
+                  .add("isTemporary", DataTypes.BooleanType, false),
+              ViewProcedures::show),
+          new SystemProcedure("describe_view", texts("col_name", "data_type", "comment"), ViewProcedures::describe),
+          new SystemProcedure("show_create_view", texts("createtab_stmt"), ViewProcedures::showCreate));
+
+  private ViewProcedures() {}
+
+  private static void create(Map<String, Object> fields) {
+    QualifiedName name = name(fields);
+    String query = (String) fields.get("query");
+    List<ViewColumn> columns = columnsOf(name, query);
+    List<Map<String, String>> given = cast(fields.get("columns"));
+    if (!given.isEmpty() && given.size() != columns.size()) {
+      throw new IllegalArgumentException(
+          "The view " + name + " names " + given.size() + " columns, but its query has " + columns.size());
+    }
+    for (int i = 0; i < given.size(); i++) {
+      columns.get(i).setName(given.get(i).get("name"));
+      columns.get(i).setComment(given.get(i).get("comment"));
+    }
+    Map<String, String> properties = cast(fields.get("properties"));
+    ViewInfo view = new ViewInfo(query, columns, new HashMap<>(properties)).setComment((String) fields.get("comment"));
+    store(name, view, (Boolean) fields.get("replace"), (Boolean) fields.get("ifNotExists"));
+  }
+
+  private static void drop(Map<String, Object> fields) {
+    QualifiedName name = name(fields);
+    boolean found = Planner.askOrThrow(planner -> planner.dropView(name.reference()));
+    if (!found && !(Boolean) fields.get("ifExists")) {
+      throw missing(name);
+    }
+  }
+
+  private static void alterQuery(Map<String, Object> fields) {
+    QualifiedName name = name(fields);
+    ViewInfo view = load(name);
+    String query = (String) fields.get("query");
+    store(name, view.setQuery(query).setColumns(columnsOf(name, query)), true, false);
+  }
+
+  private static void setProperties(Map<String, Object> fields) {
+    QualifiedName name = name(fields);
+    ViewInfo view = load(name);
+    if (fields.get("set") != null) {
+      view.getProperties().putAll(ViewProcedures.<Map<String, String>>cast(fields.get("set")));
+    } else {
+      for (String key : ViewProcedures.<List<String>>cast(fields.get("unset"))) {
+        if (view.getProperties().remove(key) == null && !(Boolean) fields.get("ifExists")) {
+          throw new IllegalArgumentException("The view " + name + " has no property '" + key + "'");
+        }
+      }
+    }
+    store(name, view, true, false);
+  }
+
+  private static void rename(Map<String, Object> fields) {
+    QualifiedName name = name(fields);
+    List<String> to = cast(fields.get("to"));
+    QualifiedName target =
+        CatalogRegistry.ofActiveSession()
+            .ours(to, name)
+            .filter(found -> found.catalog() == name.catalog())
+            .orElseThrow(() -> new IllegalArgumentException("The view " + name + " stays in its catalog"));
+    Planner.askOrThrow(
+        planner -> {
+          planner.renameView(name.reference(), target.database(), target.name());
+          return null;
+        });
+  }
+
+  private static List<InternalRow> show(Map<String, Object> fields) {
+    QualifiedName namespace = name(fields);
+    String pattern = (String) fields.get("pattern");
+    List<InternalRow> rows = new ArrayList<>();
+    for (String view :
+        Planner.askOrThrow(planner -> planner.listViews(namespace.catalog().reference(), namespace.database()))) {
+      if (pattern == null || Pattern.compile(pattern.replace("*", ".*"), Pattern.CASE_INSENSITIVE).matcher(view).matches()) {
+        rows.add(new GenericInternalRow(new Object[] {text(namespace.database()), text(view), false}));
+      }
+    }
+    return rows;
+  }
+
+  private static List<InternalRow> describe(Map<String, Object> fields) {
+    QualifiedName name = name(fields);
+    ViewInfo view = load(name);
+    List<InternalRow> rows = new ArrayList<>();
+    for (ViewColumn column : view.getColumns()) {
+      rows.add(row(column.getName(), column.getType(), column.getComment()));
+    }
+    if ((Boolean) fields.get("extended")) {
+      rows.add(row("", "", ""));
+      rows.add(row("# Detailed View Information", "", ""));
+      rows.add(row("Name", name.toString(), ""));
+      rows.add(row("Comment", view.getComment() == null ? "" : view.getComment(), ""));
+      rows.add(row("View Text", view.getQuery(), ""));
+      rows.add(row("View Properties", new TreeMap<>(view.getProperties()).toString(), ""));
+    }
+    return rows;
+  }
+
+  private static List<InternalRow> showCreate(Map<String, Object> fields) {
+    QualifiedName name = name(fields);
+    ViewInfo view = load(name);
+    List<String> columns = new ArrayList<>();
+    for (ViewColumn column : view.getColumns()) {
+      columns.add(Names.quoted(column.getName()) + (column.getComment() == null ? "" : " COMMENT " + literal(column.getComment())));
+    }
+    StringBuilder sql = new StringBuilder("CREATE VIEW " + name + " (\n  " + String.join(",\n  ", columns) + ")\n");
+    if (view.getComment() != null) {
+      sql.append("COMMENT ").append(literal(view.getComment())).append('\n');
+    }
+    if (!view.getProperties().isEmpty()) {
+      List<String> properties = new ArrayList<>();
+      new TreeMap<>(view.getProperties()).forEach((key, value) -> properties.add(literal(key) + " = " + literal(value)));
+      sql.append("TBLPROPERTIES (\n  ").append(String.join(",\n  ", properties)).append(")\n");
+    }
+    return List.of(row(sql + "AS " + view.getQuery() + "\n"));
+  }
+
+  /** The columns of the query, with Spark's types as JSON; throws for a query that can't be a view's. */
+  private static List<ViewColumn> columnsOf(QualifiedName name, String query) {
+    SparkSession session = (SparkSession) org.apache.spark.sql.SparkSession.active();
+    List<ViewColumn> columns = new ArrayList<>();
+    for (StructField field : ViewResolution.rowsOf(session, name, query).schema().fields()) {
+      ViewColumn column = new ViewColumn(field.name(), field.dataType().json());
+      columns.add(field.getComment().isDefined() ? column.setComment(field.getComment().get()) : column);
+    }
+    return columns;
+  }
+
+  private static void store(QualifiedName name, ViewInfo view, boolean replace, boolean ifNotExists) {
+    Planner.askOrThrow(
+        planner -> {
+          planner.createView(name.reference(), view, replace, ifNotExists);
+          return null;
+        });
+  }
+
+  private static ViewInfo load(QualifiedName name) {
+    return ViewResolution.load(name).orElseThrow(() -> missing(name));
+  }
+
+  private static RuntimeException missing(QualifiedName name) {
+    return new IllegalArgumentException("There is no view " + name + "; SHOW VIEWS lists those that there are");
+  }
+
+  private static QualifiedName name(Map<String, Object> fields) {
+    return CatalogRegistry.ofActiveSession().ours(cast(fields.get("view"))).orElseThrow();
+  }
+
+  private static StructType texts(String... names) {
+    StructType columns = new StructType();
+    for (String name : names) {
+      columns = columns.add(name, DataTypes.StringType);
+    }
+    return columns;
+  }
+
+  private static InternalRow row(String... values) {
+    Object[] row = new Object[values.length];
+    for (int i = 0; i < row.length; i++) {
+      row[i] = text(values[i]);
+    }
+    return new GenericInternalRow(row);
+  }
+
+  private static UTF8String text(String value) {
+    return UTF8String.fromString(value);
+  }
+
+  private static String literal(String value) {
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'";
+  }
+
+  @SuppressWarnings("unchecked")
+  private static <T> T cast(Object value) {
+    return (T) value;
+  }
+}

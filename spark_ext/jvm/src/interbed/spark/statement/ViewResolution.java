@@ -1,0 +1,156 @@
+package interbed.spark.statement;
+
+import interbed.spark.catalog.CatalogRegistry;
+import interbed.spark.catalog.QualifiedName;
+import interbed.spark.planner.Planner;
+import interbed.spark.planner.PlannerException;
+import interbed.spark.planner.Unchecked;
+import interbed.spark.rewrite.PlanRewrite;
+import interbed.spark.thrift.ErrorKind;
+import interbed.spark.thrift.ViewColumn;
+import interbed.spark.thrift.ViewInfo;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Optional;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.catalyst.AliasIdentifier;
+import org.apache.spark.sql.catalyst.analysis.CTESubstitution;
+import org.apache.spark.sql.catalyst.analysis.RelationTimeTravel;
+import org.apache.spark.sql.catalyst.analysis.UnresolvedRelation;
+import org.apache.spark.sql.catalyst.parser.ParseException;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.SubqueryAlias;
+import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.classic.Dataset;
+import org.apache.spark.sql.classic.SparkSession;
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * Puts a view's query in the place of its name.
+ *
+ * <p>It sees the names that are no tables. The query is analysed on its own, so that the rules that Spark runs once, before it
+ * resolves names, run for it as well, and so that its names mean what they meant where the view is, not where it is used.
+ */
+public final class ViewResolution extends Rule<LogicalPlan> {
+  /** The views that are being analysed by this thread, the innermost last. */
+  private static final ThreadLocal<List<String>> WITHIN = ThreadLocal.withInitial(ArrayList::new);
+
+  private final SparkSession session;
+
+  public ViewResolution(SparkSession session) {
+    this.session = session;
+  }
+
+  @Override
+  public LogicalPlan apply(LogicalPlan plan) {
+    return plan.resolveOperators(
+        new PlanRewrite(
+            node -> node instanceof UnresolvedRelation relation && !relation.isStreaming(),
+            node -> resolved((UnresolvedRelation) node).orElse(node)));
+  }
+
+  private Optional<LogicalPlan> resolved(UnresolvedRelation relation) {
+    List<String> parts = CollectionConverters.asJava(relation.multipartIdentifier());
+    return CatalogRegistry.of(session)
+        .ours(parts)
+        .flatMap(name -> load(name).map(view -> aliased(name, planOf(name, view))));
+  }
+
+  /** The view of that name, if it is one. */
+  static Optional<ViewInfo> load(QualifiedName name) {
+    try {
+      return Optional.of(Planner.ask(planner -> planner.loadView(name.reference())));
+    } catch (PlannerException error) {
+      if (error.kind() == ErrorKind.NO_SUCH_TABLE || error.kind() == ErrorKind.NO_SUCH_NAMESPACE) {
+        return Optional.empty();
+      }
+      throw error.translated();
+    }
+  }
+
+  private static LogicalPlan aliased(QualifiedName name, LogicalPlan plan) {
+    List<String> qualifier = List.of(name.catalog().name(), name.database());
+    return new SubqueryAlias(
+        new AliasIdentifier(name.name(), CollectionConverters.asScala(qualifier).toSeq()), plan);
+  }
+
+  private LogicalPlan planOf(QualifiedName name, ViewInfo view) {
+    Dataset<Row> rows = rowsOf(session, name, view.getQuery());
+    String[] found = rows.columns();
+    List<ViewColumn> columns = view.getColumns();
+    if (found.length < columns.size()) {
+      throw new IllegalStateException(
+          "The view " + name + " has " + columns.size() + " columns, but its query only " + found.length
+              + " by now; ALTER VIEW " + name + " AS … gives it another query");
+    }
+    // What a SELECT * finds more than when the view was made is no part of the view.
+    String[] names = new String[found.length];
+    List<String> more = new ArrayList<>();
+    for (int i = 0; i < names.length; i++) {
+      names[i] = i < columns.size() ? columns.get(i).getName() : "__not_of_the_view_" + i;
+      if (i >= columns.size()) {
+        more.add(names[i]);
+      }
+    }
+    Dataset<Row> renamed = rows.toDF(names);
+    return (more.isEmpty() ? renamed : renamed.drop(more.toArray(String[]::new))).queryExecution().analyzed();
+  }
+
+  /** The rows of a query of the view of that name; throws for one that needs the view itself. */
+  static Dataset<Row> rowsOf(SparkSession session, QualifiedName view, String query) {
+    List<String> within = WITHIN.get();
+    if (within.contains(view.toString())) {
+      throw new IllegalArgumentException(
+          "The view " + view + " would be made of itself: " + String.join(" -> ", within) + " -> " + view);
+    }
+    within.add(view.toString());
+    try {
+      return Dataset.ofRows(session, qualified(session, view, parsed(session, query)));
+    } finally {
+      within.remove(within.size() - 1);
+    }
+  }
+
+  private static LogicalPlan parsed(SparkSession session, String query) {
+    try {
+      return session.sessionState().sqlParser().parsePlan(query);
+    } catch (Exception error) {
+      if (error instanceof ParseException) {
+        throw new IllegalArgumentException("The view's query does not parse: " + query, error);
+      }
+      throw Unchecked.rethrow(error);
+    }
+  }
+
+  /** The query with every name of a table or view in full; names that it gives by WITH stay what they are. */
+  private static LogicalPlan qualified(SparkSession session, QualifiedName view, LogicalPlan query) {
+    CatalogRegistry registry = CatalogRegistry.of(session);
+    return CTESubstitution.apply(query)
+        .transformWithSubqueries(
+            new PlanRewrite(ViewResolution::isName, node -> qualifiedName(registry, view, node)));
+  }
+
+  private static boolean isName(LogicalPlan node) {
+    return node instanceof UnresolvedRelation
+        || (node instanceof RelationTimeTravel travel && travel.relation() instanceof UnresolvedRelation);
+  }
+
+  private static LogicalPlan qualifiedName(CatalogRegistry registry, QualifiedName view, LogicalPlan node) {
+    if (node instanceof RelationTimeTravel travel) {
+      LogicalPlan relation = qualified(registry, view, (UnresolvedRelation) travel.relation());
+      return new RelationTimeTravel(relation, travel.timestamp(), travel.version());
+    }
+    return qualified(registry, view, (UnresolvedRelation) node);
+  }
+
+  private static LogicalPlan qualified(CatalogRegistry registry, QualifiedName view, UnresolvedRelation relation) {
+    List<String> parts = CollectionConverters.asJava(relation.multipartIdentifier());
+    Optional<QualifiedName> whole = registry.namesCatalog(parts) ? Optional.empty() : registry.ours(parts, view);
+    return whole
+        .map(
+            name ->
+                new UnresolvedRelation(
+                    CollectionConverters.asScala(name.parts()).toSeq(), relation.options(), relation.isStreaming()))
+        .orElse(relation);
+  }
+}

@@ -1,0 +1,22 @@
+package interbed.spark.write;
+
+import interbed.spark.planner.PythonCommand;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.connector.write.DataWriter;
+import org.apache.spark.sql.connector.write.DataWriterFactory;
+import org.apache.spark.sql.connector.write.streaming.StreamingDataWriterFactory;
+import org.apache.spark.sql.types.StructType;
+
+/** Travels to the executors and opens a writer for each task attempt. */
+public record ArrowTaskWriterFactory(PythonCommand command, byte[] task, StructType schema, String timeZone)
+    implements DataWriterFactory, StreamingDataWriterFactory {
+  @Override
+  public DataWriter<InternalRow> createWriter(int partitionId, long taskId) {
+    return new ArrowTaskWriter(this);
+  }
+
+  @Override
+  public DataWriter<InternalRow> createWriter(int partitionId, long taskId, long epochId) {
+    return new ArrowTaskWriter(this);
+  }
+}
