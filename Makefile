@@ -8,7 +8,7 @@ DIST_TOOLS := build/dist-tools
 .PHONY: demo test check bench server dist idl clean
 .DELETE_ON_ERROR:
 
-$(READY): pyproject.toml constraints.txt hatch_build.py thrift_idl/planner.thrift $(wildcard spark_ext/jvm/src/interbed/spark/*.java spark_ext/jvm/src/interbed/spark/*/*.java)
+$(READY): pyproject.toml constraints.txt hatch_build.py thrift_idl/planner.thrift $(shell find spark_ext/jvm/src thrift_idl/java -name '*.java')
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev

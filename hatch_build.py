@@ -39,7 +39,7 @@ WITHOUT_JAR = "INTERBED_BUILD_WITHOUT_JAR"
 # The oldest time that a zip entry can carry.
 ZIP_TIME = (1980, 1, 1, 0, 0, 0)
 JAR_PATH = Path("spark_ext/jvm/interbed-spark.jar")
-SOURCE_FOLDERS = (Path("spark_ext/jvm/src"), Path("spark_ext/jvm/gen"))
+SOURCE_FOLDERS = (Path("spark_ext/jvm/src"), Path("thrift_idl/java"))
 RESOURCES = Path("spark_ext/jvm/src/META-INF")
 PACKAGE_FOLDER = Path("src/interbed")
 # What each folder at the root is called inside the package; the wheel's sources in pyproject.toml say the same.

@@ -1,5 +1,7 @@
-"""Thrift interface definitions and the Python packages generated from them.
+"""Thrift interface definitions and the code generated from them.
 
-`hive_metastore.thrift` is the interface of the catalog server (`make idl` regenerates the package `hive_metastore`).
-Generated packages are committed, so that neither users nor CI need the Thrift compiler; they are not linted or typed.
+`hive_metastore.thrift` is the interface of the catalog server, `planner.thrift` that of the Spark extension. `make idl`
+regenerates the Python packages `hive_metastore` and `planner`, and in `java/` the classes of `planner.thrift` for the
+extension's jar (an installed interbed has them in the jar only). Generated code is committed, so that neither users nor
+CI need the Thrift compiler; it is not linted or typed.
 """

@@ -13,6 +13,6 @@ for service in hive_metastore planner; do
   mkdir "thrift_idl/$service"
   cp "$work/interbed/thrift_idl/$service"/*.py "thrift_idl/$service/"
 done
-rm -rf spark_ext/jvm/gen
-mkdir -p spark_ext/jvm/gen
-thrift --gen java:generated_annotations=suppress -out spark_ext/jvm/gen thrift_idl/planner.thrift
+rm -rf thrift_idl/java
+mkdir -p thrift_idl/java
+thrift --gen java:generated_annotations=suppress -out thrift_idl/java thrift_idl/planner.thrift

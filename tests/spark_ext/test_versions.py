@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from hatch_build import INTERFACE
+from hatch_build import INTERFACE, SOURCE_FOLDERS
 
 from tests.support.pyspark_versions import VERSIONS, version_variables
 from tests.support.spark_process import run_program
@@ -26,10 +26,9 @@ def _run(version: str, *arguments: str, path: list[Path]) -> None:
 # Spark 4.0 has no constraints of tables, which the sources name; the jar runs there all the same.
 @pytest.mark.parametrize("version", sorted(set(VERSIONS) - {"4.0"}))
 def test_the_sources_compile_against_pyspark(version: str, tmp_path: Path) -> None:
-    for folder in ("src", "gen"):
-        shutil.copytree(ROOT / "spark_ext" / "jvm" / folder, tmp_path / "spark_ext" / "jvm" / folder)
+    for folder in SOURCE_FOLDERS:
+        shutil.copytree(ROOT / folder, tmp_path / folder)
 
-    (tmp_path / INTERFACE).parent.mkdir()
     shutil.copy(ROOT / INTERFACE, tmp_path / INTERFACE)
 
     _run(version, "-c", COMPILE, str(tmp_path), path=[ROOT])
