@@ -3,6 +3,7 @@
 ``configure(SparkSession.builder)`` is all that a PySpark program needs.
 """
 
-from interbed.spark_ext.session import SparkSetupError, configure, jar_path, spark_settings
+from interbed.spark_ext.prerequisites import SparkSetupError
+from interbed.spark_ext.session import configure, jar_path, spark_settings
 
 __all__ = ["SparkSetupError", "configure", "jar_path", "spark_settings"]

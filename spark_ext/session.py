@@ -4,7 +4,6 @@ Whatever the user has set already, in the builder, on the command line (PYSPARK_
 spark-defaults.conf, is added to and never replaced.
 """
 
-import importlib.util
 import itertools
 import os
 import shlex
@@ -13,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from interbed.storage.base.errors import InterbedError
+from interbed.spark_ext.prerequisites import SparkSetupError, check_java, check_spark, spark_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,10 +27,6 @@ SESSION_CATALOG_CLASS = "interbed.spark.SparkSessionCatalog"
 REMOTE = "spark.remote"
 
 _JAR = Path(__file__).resolve().parent / "jvm" / "interbed-spark.jar"
-
-
-class SparkSetupError(InterbedError):
-    """Spark can't be set up for interbed; the message says what to do instead."""
 
 
 def jar_path() -> Path:
@@ -53,8 +48,9 @@ def spark_settings(present: Mapping[str, str] | None = None) -> dict[str, str]:
     """The settings to give to a Spark application, for instance to spark-submit or to a Spark Connect server.
 
     `present` are the settings that are there already; lists are appended to, and the Python to use is set only if it is
-    not. Raises SparkSetupError without a jar.
+    not. Raises SparkSetupError without a jar, and when the Spark of this environment is older than 4.0.
     """
+    check_spark()
     known = dict(present or {})
     settings = {
         JARS: _appended(known.get(JARS), str(jar_path())),
@@ -72,7 +68,7 @@ def configure(builder: "SparkSession.Builder") -> "SparkSession.Builder":
 
     A builder with `remote("local[2]")` starts a Spark Connect server in this process, configured like a session.
     Raises SparkSetupError for a session that runs already without the jar, for a server elsewhere, which has to be
-    configured itself (see spark_settings), and without a jar.
+    configured itself (see spark_settings), for a Spark older than 4.0, a Java older than 17 and without a jar.
     """
     chosen: dict[str, str] = {k: str(v) for k, v in getattr(builder, "_options", {}).items()}
     if not chosen.get(REMOTE, os.environ.get("SPARK_REMOTE", "local")).startswith("local"):
@@ -98,6 +94,8 @@ def _check_running(settings: Mapping[str, str]) -> None:
 
     running = SparkContext._active_spark_context
     if running is None:
+        # PySpark is about to start the JVM. A running one took its Java already.
+        check_java()
         return
     conf = running.getConf()
     missing = [key for key in (JARS, EXTENSIONS) if not _contains(conf.get(key), settings[key])]
@@ -129,7 +127,7 @@ def _defaults_file() -> dict[str, str]:
     """spark-defaults.conf: a setting a line, the key parted from its value by blanks or an equals sign."""
     folder = os.environ.get("SPARK_CONF_DIR")
     if folder is None:
-        home = os.environ.get("SPARK_HOME") or _pyspark_home()
+        home = spark_home()
         if home is None:
             return {}
         folder = os.path.join(home, "conf")
@@ -144,8 +142,3 @@ def _defaults_file() -> dict[str, str]:
         parts = text.replace("=", " ", 1).split(None, 1) if "=" in text.split(None, 1)[0] else text.split(None, 1)
         found[parts[0]] = parts[1].lstrip("= ").strip() if len(parts) > 1 else ""
     return found
-
-
-def _pyspark_home() -> str | None:
-    found = importlib.util.find_spec("pyspark")
-    return None if found is None or found.origin is None else os.path.dirname(found.origin)

@@ -92,6 +92,9 @@ def _planner() -> Iterator[tuple[str, subprocess.Popen[str]]]:
             process.terminate()
 
 
+LACKING = r"has no interbed.*no module interbed.*spark\.interbed\.python.*venv-pack"
+
+
 @pytest.fixture
 def bare_python(tmp_path: Path) -> Path:
     """An interpreter without any package."""
@@ -119,9 +122,30 @@ def test_a_planner_elsewhere_serves_a_driver_without_python(
             assert spark.run("SHOW TABLES IN lake.db") == [["db", "keyed", "False"], ["db", "log", "False"]]
             # Spark's own reader reads the files of append tables.
             assert spark.run("SELECT sum(id), count(*) FROM lake.db.log") == [["8", "4"]]
-            with pytest.raises(PeerError, match=r"has no interbed.*spark\.interbed\.python.*venv-pack"):
+            with pytest.raises(PeerError, match=LACKING) as caught:
                 spark.run("SELECT count(*) FROM lake.db.keyed WHERE id > 0")
+            # Around what a task throws there is Spark's own account of the job; of the task there is this line only.
+            assert "PythonWorkerChannel" not in str(caught.value)
+            with pytest.raises(PeerError, match=LACKING) as caught:
+                spark.run("CALL lake.sys.compact(table => 'db.keyed', compact_strategy => 'full')")
+            assert len(str(caught.value).splitlines()) == 1
             process.terminate()
             process.wait(TIMEOUT_SECONDS)
             with pytest.raises(PeerError, match=r"planner at thrift://127\.0\.0\.1:\d+ .* does not answer"):
                 spark.run("SHOW TABLES IN lake.db")
+
+
+@pytest.mark.parametrize(
+    ("python", "reason"), [("bare", LACKING), ("missing", r"There is no Python \S+ on this node.*venv-pack")]
+)
+def test_a_driver_whose_python_lacks_interbed_says_so_in_one_line(
+    python: str, reason: str, tmp_path: Path, bare_python: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    executable = bare_python if python == "bare" else tmp_path / "missing" / "python"
+    with (
+        SparkPeer({**_catalog(tmp_path / "lake"), "spark.interbed.python": str(executable)}) as spark,
+        pytest.raises(PeerError, match=reason) as caught,
+    ):
+        spark.run("SHOW DATABASES IN lake")
+    assert len(str(caught.value).splitlines()) == 1

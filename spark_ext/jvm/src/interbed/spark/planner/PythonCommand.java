@@ -28,11 +28,4 @@ public record PythonCommand(String executable, Map<String, String> environment) 
     }
     return new PythonCommand(executable, environment);
   }
-
-  /** What to say when that Python can't run interbed. */
-  String lackOfModules() {
-    return "The Python " + executable + " on this node has no interbed (or lacks what it needs). Set spark.interbed.python to one "
-        + "that has it on every node, or ship an environment with the application: `venv-pack -o env.tar.gz`, then "
-        + "--archives env.tar.gz#env --conf spark.interbed.python=./env/bin/python (docs/spark-setup.md)";
-  }
 }

@@ -77,11 +77,9 @@ public final class PythonWorkerChannel implements ReadableByteChannel, WritableB
   /** Takes an idle worker or starts one, and sends it the request. */
   public static PythonWorkerChannel open(PythonCommand command, Operation operation, byte[]... payloads) {
     Map<String, String> environment = Map.from(CollectionConverters.asScala(command.environment()));
+    PythonWorker worker = started(command.executable(), environment);
     try {
-      // The second half of the pair has another type from Spark 4.3 on and is not touched.
-      Tuple2<PythonWorker, ?> started =
-          SparkEnv.get().createPythonWorker(command.executable(), WORKER_MODULE, DAEMON_MODULE, environment, true);
-      PythonWorkerChannel opened = new PythonWorkerChannel(command.executable(), environment, started._1());
+      PythonWorkerChannel opened = new PythonWorkerChannel(command.executable(), environment, worker);
       try {
         opened.request(operation, payloads);
       } catch (IOException error) {
@@ -92,12 +90,21 @@ public final class PythonWorkerChannel implements ReadableByteChannel, WritableB
     } catch (IOException error) {
       throw new UncheckedIOException(
           "The Python worker of interbed (" + command.executable() + ") could not be reached", error);
+    }
+  }
+
+  private static PythonWorker started(String executable, Map<String, String> environment) {
+    try {
+      // The second half of the pair has another type from Spark 4.3 on and is not touched.
+      Tuple2<PythonWorker, ?> started =
+          SparkEnv.get().createPythonWorker(executable, WORKER_MODULE, DAEMON_MODULE, environment, true);
+      return started._1();
     } catch (Exception error) {
       // Spark's, which Scala does not declare: the process did not come up.
-      if (String.valueOf(error.getMessage()).contains("No module named")) {
-        throw new IllegalStateException(command.lackOfModules(), error);
-      }
-      throw Unchecked.rethrow(error);
+      Throwable reason = PythonSetupException.inPlaceOf(error, executable);
+      throw reason instanceof IOException other
+          ? new UncheckedIOException("The Python worker of interbed (" + executable + ") could not be started", other)
+          : Unchecked.rethrow(reason);
     }
   }
 
