@@ -1,6 +1,7 @@
 package interbed.spark;
 
 import interbed.spark.catalog.ConstraintCatalog;
+import interbed.spark.catalog.NamespaceCatalog;
 import interbed.spark.catalog.SessionSettings;
 import interbed.spark.catalog.StagedTables;
 import interbed.spark.catalog.Translation;
@@ -14,24 +15,19 @@ import interbed.spark.table.Capabilities;
 import interbed.spark.table.SparkTable;
 import interbed.spark.thrift.CatalogRef;
 import interbed.spark.thrift.ErrorKind;
-import interbed.spark.thrift.Namespace;
 import interbed.spark.thrift.TableInfo;
 import interbed.spark.thrift.TableRef;
 import interbed.spark.thrift.TimeTravel;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Set;
-import org.apache.spark.sql.catalyst.analysis.NamespaceAlreadyExistsException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchFunctionException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
-import org.apache.spark.sql.catalyst.analysis.NonEmptyNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.TableAlreadyExistsException;
 import org.apache.spark.sql.connector.catalog.Column;
 import org.apache.spark.sql.connector.catalog.FunctionCatalog;
 import org.apache.spark.sql.connector.catalog.Identifier;
-import org.apache.spark.sql.connector.catalog.NamespaceChange;
-import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCatalogCapability;
 import org.apache.spark.sql.connector.catalog.TableChange;
@@ -46,7 +42,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * <p>Named by spark.sql.catalog.NAME, or made by CREATE CATALOG.
  */
 public class SparkCatalog
-    implements CatalogProcedures, StagedTables, ConstraintCatalog, SupportsNamespaces, FunctionCatalog {
+    implements CatalogProcedures, StagedTables, ConstraintCatalog, NamespaceCatalog, FunctionCatalog {
   private static final TimeTravel AS_THE_SESSION_SAYS = new TimeTravel();
   private static final TimeTravel NEWEST = new TimeTravel().setNewest(true);
 
@@ -73,110 +69,11 @@ public class SparkCatalog
   }
 
   @Override
-  public String[] defaultNamespace() {
-    return new String[] {"default"};
-  }
-
-  @Override
   public Set<TableCatalogCapability> capabilities() {
     return Capabilities.OF_CATALOGS;
   }
 
-  // Namespaces.
-
-  @Override
-  public String[][] listNamespaces() {
-    return Planner.askOrThrow(planner -> planner.listNamespaces(reference)).stream()
-        .map(name -> new String[] {name})
-        .toArray(String[][]::new);
-  }
-
-  @Override
-  public String[][] listNamespaces(String[] parent) throws NoSuchNamespaceException {
-    if (parent.length == 0) {
-      return listNamespaces();
-    }
-    loadNamespaceMetadata(parent);
-    return new String[0][];
-  }
-
-  @Override
-  public boolean namespaceExists(String[] namespace) {
-    try {
-      loadNamespaceMetadata(namespace);
-      return true;
-    } catch (NoSuchNamespaceException error) {
-      return false;
-    }
-  }
-
-  @Override
-  public Map<String, String> loadNamespaceMetadata(String[] namespace) throws NoSuchNamespaceException {
-    String database = database(namespace);
-    return inNamespace(namespace, planner -> planner.getNamespace(reference, database).getProperties());
-  }
-
-  @Override
-  public void createNamespace(String[] namespace, Map<String, String> metadata)
-      throws NamespaceAlreadyExistsException {
-    if (namespace.length != 1) {
-      throw new IllegalArgumentException(
-          "A namespace of the catalog " + name() + " has one part, not " + String.join(".", namespace));
-    }
-    try {
-      Planner.ask(
-          planner -> {
-            planner.createNamespace(reference, new Namespace(namespace[0], metadata));
-            return null;
-          });
-    } catch (PlannerException error) {
-      if (error.kind() == ErrorKind.NAMESPACE_EXISTS) {
-        throw new NamespaceAlreadyExistsException(namespace);
-      }
-      throw error.translated();
-    }
-  }
-
-  @Override
-  public void alterNamespace(String[] namespace, NamespaceChange... changes) throws NoSuchNamespaceException {
-    String database = database(namespace);
-    inNamespace(
-        namespace,
-        planner -> {
-          planner.alterNamespace(reference, database, Translation.toThrift(changes));
-          return null;
-        });
-  }
-
-  @Override
-  public boolean dropNamespace(String[] namespace, boolean cascade)
-      throws NoSuchNamespaceException, NonEmptyNamespaceException {
-    String database = database(namespace);
-    try {
-      Planner.ask(
-          planner -> {
-            planner.dropNamespace(reference, database, cascade);
-            return null;
-          });
-      return true;
-    } catch (PlannerException error) {
-      switch (error.kind()) {
-        case NO_SUCH_NAMESPACE -> throw new NoSuchNamespaceException(namespace);
-        case NAMESPACE_NOT_EMPTY -> throw new NonEmptyNamespaceException(namespace);
-        default -> throw error.translated();
-      }
-    }
-  }
-
   // Tables.
-
-  @Override
-  public Identifier[] listTables(String[] namespace) throws NoSuchNamespaceException {
-    String database = database(namespace);
-    return inNamespace(namespace, planner -> planner.listTables(reference, database)).stream()
-        .map(table -> Identifier.of(namespace, table))
-        .toArray(Identifier[]::new);
-  }
 
   @Override
   public Table loadTable(Identifier identifier) throws NoSuchTableException {
@@ -222,7 +119,7 @@ public class SparkCatalog
   public Table createTable(
       Identifier identifier, Column[] columns, Transform[] partitioning, Map<String, String> properties)
       throws TableAlreadyExistsException, NoSuchNamespaceException {
-    database(identifier.namespace());
+    NamespaceCatalog.database(identifier.namespace());
     TableRef table = table(identifier);
     try {
       return loaded(
@@ -321,24 +218,6 @@ public class SparkCatalog
           "A table of the catalog " + name() + " can't be renamed to " + to + ", which is elsewhere");
     }
     return namespace.length == 0 ? from.namespace()[0] : namespace[0];
-  }
-
-  private static String database(String[] namespace) throws NoSuchNamespaceException {
-    if (namespace.length != 1) {
-      throw new NoSuchNamespaceException(namespace);
-    }
-    return namespace[0];
-  }
-
-  private static <R> R inNamespace(String[] namespace, Planner.Question<R> question) throws NoSuchNamespaceException {
-    try {
-      return Planner.ask(question);
-    } catch (PlannerException error) {
-      if (error.kind() == ErrorKind.NO_SUCH_NAMESPACE) {
-        throw new NoSuchNamespaceException(namespace);
-      }
-      throw error.translated();
-    }
   }
 
   /** Whether the error says that the catalog has no such table. */
