@@ -1,14 +1,17 @@
-"""Paimon's logical data types as immutable values (specification: concepts/data-types, spec/schema)."""
+"""Paimon's logical data types as immutable values (specification: concepts/data-types, spec/schema).
 
-from collections.abc import Iterator
+The constructors also take pypaimon's arguments: `AtomicType("VARCHAR(10)", False)`, `ArrayType(True, element)`,
+`DataField(0, "id", AtomicType("INT"))`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Self
+from typing import Any, Self, overload
 
-from interbed.storage.base.errors import InvalidInputError
-
-MAX_LENGTH = 2**31 - 1
-"""The length that makes VARCHAR a STRING and VARBINARY a BYTES."""
+from interbed.storage.base.errors import CorruptFileError, InvalidInputError, NotSupportedError
+from interbed.storage.base.types.text import MAX_LENGTH as MAX_LENGTH
+from interbed.storage.base.types.text import UNSUPPORTED, AtomicText, atomic_text, split_atomic, split_nullable
 
 
 class TypeRoot(StrEnum):
@@ -71,77 +74,179 @@ class DataType:
         """The types nested directly in this one, none for an atomic type."""
         return iter(())
 
+    def to_dict(self) -> Any:
+        """The type as in a schema file: text for an atomic type, a dict for a nested one."""
+        raise TypeError(f"No JSON form for {self!r}.")
 
-@dataclass(frozen=True, slots=True)
+    @staticmethod
+    def from_dict(data: Any) -> "DataType":
+        """The type that to_dict made such of; raises CorruptFileError for anything else, NotSupportedError for BLOB."""
+        return _parsed(data)
+
+
+@dataclass(frozen=True, slots=True, init=False)
 class AtomicType(DataType):
-    """A type without nested types; `length` counts characters or bytes, `precision` digits."""
+    """A type without nested types; `length` counts characters or bytes, `precision` digits.
+
+    Also made of its text, as in pypaimon: `AtomicType("DECIMAL(10, 2)", False)`. Raises InvalidInputError for text of
+    no type and for lengths and precisions that it does not take, NotSupportedError for BLOB and the like.
+    """
 
     root: TypeRoot
     length: int | None = None
     precision: int | None = None
     scale: int | None = None
 
-    def __post_init__(self) -> None:
-        root = self.root
-        if root in _LENGTH_DEFAULT:
-            length = _LENGTH_DEFAULT[root] if self.length is None else self.length
-            if not 1 <= length <= MAX_LENGTH:
-                raise InvalidInputError(f"{root} takes a length from 1 to {MAX_LENGTH}, not {length}.")
-            object.__setattr__(self, "length", length)
-        elif self.length is not None:
+    def __init__(
+        self,
+        root: TypeRoot | str,
+        nullable: bool = True,
+        *,
+        length: int | None = None,
+        precision: int | None = None,
+        scale: int | None = None,
+    ) -> None:
+        if not isinstance(root, TypeRoot):
+            text = _known(root)
+            if text is None:
+                raise InvalidInputError(f"Unknown data type {root!r}.")
+            root = TypeRoot(text.root)
+            length, precision, scale = text.length, text.precision, text.scale
+            nullable = nullable and text.nullable
+        _set(self, nullable=nullable, root=root)
+        _set(self, length=_length(root, length), precision=_precision(root, precision))
+        _set(self, scale=_scale(root, self.precision, scale))
+
+    def __str__(self) -> str:
+        return self.type + _suffix(self)
+
+    def to_dict(self) -> str:
+        return str(self)
+
+    @property
+    def type(self) -> str:
+        """The type's text without whether it admits nulls: `DECIMAL(10, 2)`."""
+        return atomic_text(self.root, self.length, self.precision, self.scale)
+
+
+def _known(text: str) -> AtomicText | None:
+    """The parts of an atomic type's text; None for text of no type."""
+    found = split_atomic(text)
+    return found if found is not None and found.root in TypeRoot.__members__ else None
+
+
+def _length(root: TypeRoot, given: int | None) -> int | None:
+    if root not in _LENGTH_DEFAULT:
+        if given is not None:
             raise InvalidInputError(f"{root} takes no length.")
-        if root in _PRECISION_DEFAULT:
-            precision = _PRECISION_DEFAULT[root] if self.precision is None else self.precision
-            low, high = _PRECISION_RANGE[root]
-            if not low <= precision <= high:
-                raise InvalidInputError(f"{root} takes a precision from {low} to {high}, not {precision}.")
-            object.__setattr__(self, "precision", precision)
-        elif self.precision is not None:
+        return None
+    length = _LENGTH_DEFAULT[root] if given is None else given
+    if not 1 <= length <= MAX_LENGTH:
+        raise InvalidInputError(f"{root} takes a length from 1 to {MAX_LENGTH}, not {length}.")
+    return length
+
+
+def _precision(root: TypeRoot, given: int | None) -> int | None:
+    if root not in _PRECISION_DEFAULT:
+        if given is not None:
             raise InvalidInputError(f"{root} takes no precision.")
-        if root is TypeRoot.DECIMAL:
-            scale = 0 if self.scale is None else self.scale
-            if not 0 <= scale <= (self.precision or 0):
-                raise InvalidInputError(
-                    f"DECIMAL({self.precision}) takes a scale from 0 to its precision, not {scale}."
-                )
-            object.__setattr__(self, "scale", scale)
-        elif self.scale is not None:
+        return None
+    precision = _PRECISION_DEFAULT[root] if given is None else given
+    low, high = _PRECISION_RANGE[root]
+    if not low <= precision <= high:
+        raise InvalidInputError(f"{root} takes a precision from {low} to {high}, not {precision}.")
+    return precision
+
+
+def _scale(root: TypeRoot, precision: int | None, given: int | None) -> int | None:
+    if root is not TypeRoot.DECIMAL:
+        if given is not None:
             raise InvalidInputError(f"{root} takes no scale.")
+        return None
+    scale = 0 if given is None else given
+    if not 0 <= scale <= (precision or 0):
+        raise InvalidInputError(f"DECIMAL({precision}) takes a scale from 0 to its precision, not {scale}.")
+    return scale
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class ArrayType(DataType):
     """A list of elements of one type."""
 
     element: DataType
 
+    @overload
+    def __init__(self, element: DataType, /, *, nullable: bool = True) -> None: ...
+    @overload
+    def __init__(self, nullable: bool, element_type: DataType) -> None: ...
+    @overload
+    def __init__(self, *, element: DataType, nullable: bool = True) -> None: ...
+    def __init__(self, *given: DataType | bool, **named: DataType | bool) -> None:
+        _set_nested(self, ("element",), given, named)
+
+    def __str__(self) -> str:
+        return f"ARRAY<{self.element}>{_suffix(self)}"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"type": "ARRAY" + _suffix(self), "element": self.element.to_dict()}
+
     def children(self) -> Iterator[DataType]:
         yield self.element
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class MapType(DataType):
     """Keys to values; Paimon allows any key type, interbed as Arrow does: keys are never null."""
 
     key: DataType
     value: DataType
 
+    @overload
+    def __init__(self, key: DataType, value: DataType, /, *, nullable: bool = True) -> None: ...
+    @overload
+    def __init__(self, nullable: bool, key_type: DataType, value_type: DataType) -> None: ...
+    @overload
+    def __init__(self, *, key: DataType, value: DataType, nullable: bool = True) -> None: ...
+    def __init__(self, *given: DataType | bool, **named: DataType | bool) -> None:
+        _set_nested(self, ("key", "value"), given, named)
+
+    def __str__(self) -> str:
+        return f"MAP<{self.key}, {self.value}>{_suffix(self)}"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"type": "MAP" + _suffix(self), "key": self.key.to_dict(), "value": self.value.to_dict()}
+
     def children(self) -> Iterator[DataType]:
         yield self.key
         yield self.value
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class MultisetType(DataType):
     """Elements with their multiplicities; stored as a map from element to INT NOT NULL."""
 
     element: DataType
 
+    @overload
+    def __init__(self, element: DataType, /, *, nullable: bool = True) -> None: ...
+    @overload
+    def __init__(self, nullable: bool, element_type: DataType) -> None: ...
+    @overload
+    def __init__(self, *, element: DataType, nullable: bool = True) -> None: ...
+    def __init__(self, *given: DataType | bool, **named: DataType | bool) -> None:
+        _set_nested(self, ("element",), given, named)
+
+    def __str__(self) -> str:
+        return f"MULTISET<{self.element}>{_suffix(self)}"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"type": "MULTISET" + _suffix(self), "element": self.element.to_dict()}
+
     def children(self) -> Iterator[DataType]:
         yield self.element
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class DataField:
     """A column of a table or a field of a ROW; `id` stays the same over renames."""
 
@@ -151,12 +256,54 @@ class DataField:
     description: str | None = None
     default_value: str | None = None
 
+    def __str__(self) -> str:
+        return f"{self.name} {self.type}"
 
-@dataclass(frozen=True, slots=True)
+    def to_dict(self) -> dict[str, Any]:
+        """The field as in a schema file."""
+        result: dict[str, Any] = {"id": self.id, "name": self.name, "type": self.type.to_dict()}
+        if self.description is not None:
+            result["description"] = self.description
+        if self.default_value is not None:
+            result["defaultValue"] = self.default_value
+        return result
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> "DataField":
+        """The field of a dict with `id`, `name`, `type`, and perhaps `description` and `defaultValue`.
+
+        Raises CorruptFileError for a type that is none.
+        """
+        return DataField(
+            id=int(data["id"]),
+            name=str(data["name"]),
+            type=_parsed(data["type"]),
+            description=data.get("description"),
+            default_value=data.get("defaultValue"),
+        )
+
+
+@dataclass(frozen=True, slots=True, init=False)
 class RowType(DataType):
     """A sequence of named fields."""
 
     fields: tuple[DataField, ...]
+
+    @overload
+    def __init__(self, fields: Iterable[DataField], /, *, nullable: bool = True) -> None: ...
+    @overload
+    def __init__(self, nullable: bool, fields: Iterable[DataField]) -> None: ...
+    @overload
+    def __init__(self, *, fields: Iterable[DataField], nullable: bool = True) -> None: ...
+    def __init__(self, *given: Iterable[DataField] | bool, **named: Iterable[DataField] | bool) -> None:
+        _set_nested(self, ("fields",), given, named)
+        _set(self, fields=tuple(self.fields))
+
+    def __str__(self) -> str:
+        return f"ROW<{', '.join(map(str, self.fields))}>{_suffix(self)}"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"type": "ROW" + _suffix(self), "fields": [f.to_dict() for f in self.fields]}
 
     def children(self) -> Iterator[DataType]:
         return (f.type for f in self.fields)
@@ -172,6 +319,56 @@ class RowType(DataType):
             if f.name == name:
                 return f
         raise KeyError(name)
+
+
+def _suffix(data_type: DataType) -> str:
+    return "" if data_type.nullable else " NOT NULL"
+
+
+def _set(data_type: DataType, **values: object) -> None:
+    """Set attributes of a type that is being made."""
+    for name, value in values.items():
+        object.__setattr__(data_type, name, value)
+
+
+def _parsed(data: Any) -> DataType:
+    if isinstance(data, str):
+        if _known(data) is None:
+            raise CorruptFileError(f"Unknown data type {data!r}.")
+        return AtomicType(data)
+    if not isinstance(data, Mapping) or not isinstance(data.get("type"), str):
+        raise CorruptFileError(f"Not a data type: {data!r}.")
+    text, nullable = split_nullable(data["type"])
+    try:
+        match text.strip().upper():
+            case "ARRAY":
+                return ArrayType(_parsed(data["element"]), nullable=nullable)
+            case "MULTISET":
+                return MultisetType(_parsed(data["element"]), nullable=nullable)
+            case "MAP":
+                return MapType(_parsed(data["key"]), _parsed(data["value"]), nullable=nullable)
+            case "ROW":
+                return RowType(tuple(DataField.from_dict(f) for f in data["fields"]), nullable=nullable)
+            case other if other.split("(")[0] in UNSUPPORTED:
+                raise NotSupportedError(f"Columns of type {other} are not supported yet.")
+            case _:
+                raise CorruptFileError(f"Unknown nested type {data['type']!r}.")
+    except KeyError as missing:
+        raise CorruptFileError(f"The type {data!r} lacks {missing}.") from missing
+
+
+def _set_nested(
+    data_type: DataType, parts: tuple[str, ...], given: tuple[object, ...], named: Mapping[str, object]
+) -> None:
+    """Set the parts of a nested type from its arguments: the parts, or as in pypaimon `nullable` before them."""
+    values: dict[str, object] = {"nullable": True}
+    names = ("nullable", *parts) if given and isinstance(given[0], bool) else parts
+    values.update(zip(names, given, strict=False))
+    values.update({name.removesuffix("_type"): value for name, value in named.items()})
+    kind = type(data_type).__name__
+    if len(given) > len(names) or set(values) != {"nullable", *parts}:
+        raise TypeError(f"{kind} takes {', '.join(parts)} and nullable=…, or as in pypaimon nullable before them.")
+    _set(data_type, **values)
 
 
 def is_atomic(data_type: DataType, *roots: TypeRoot) -> bool:

@@ -1,9 +1,10 @@
 """A table's schema and its JSON file `schema/schema-<id>` (specification page `spec/schema`, version 3)."""
 
+import itertools
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -16,7 +17,15 @@ from interbed.storage.base.errors import (
     UnsupportedVersionError,
 )
 from interbed.storage.base.types.arrow import FieldIds, fields_from_arrow, fields_to_schema
-from interbed.storage.base.types.data_type import AtomicType, DataField, DataType, RowType
+from interbed.storage.base.types.data_type import (
+    ArrayType,
+    AtomicType,
+    DataField,
+    DataType,
+    MapType,
+    MultisetType,
+    RowType,
+)
 from interbed.storage.base.types.json import field_from_json, field_to_json
 from interbed.storage.meta.options.core import BUCKET, PARTITION, PRIMARY_KEY, CoreOptions
 
@@ -189,15 +198,32 @@ class TableSchema:
             raise CorruptFileError(f"{source} is not a schema file: {error}") from error
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Schema:
-    """What a user gives to create a table; `Schema.from_pyarrow_schema` has pypaimon's name and arguments."""
+    """What a user gives to create a table; `Schema.from_pyarrow_schema` has pypaimon's name and arguments.
+
+    Columns and nested fields with an id that another one has, too, are numbered anew, all of them.
+    """
 
     fields: tuple[DataField, ...]
-    partition_keys: tuple[str, ...] = ()
-    primary_keys: tuple[str, ...] = ()
-    options: Mapping[str, str] = field(default_factory=dict)
-    comment: str | None = None
+    partition_keys: tuple[str, ...]
+    primary_keys: tuple[str, ...]
+    options: Mapping[str, str]
+    comment: str | None
+
+    def __init__(
+        self,
+        fields: Iterable[DataField] = (),
+        partition_keys: Iterable[str] | None = None,
+        primary_keys: Iterable[str] | None = None,
+        options: Mapping[str, str] | None = None,
+        comment: str | None = None,
+    ) -> None:
+        object.__setattr__(self, "fields", numbered(fields))
+        object.__setattr__(self, "partition_keys", tuple(partition_keys or ()))
+        object.__setattr__(self, "primary_keys", tuple(primary_keys or ()))
+        object.__setattr__(self, "options", {str(k): str(v) for k, v in (options or {}).items()})
+        object.__setattr__(self, "comment", comment)
 
     @staticmethod
     def from_pyarrow_schema(
@@ -210,9 +236,9 @@ class Schema:
         """A schema with the columns of an Arrow schema; raises SchemaMismatchError for types without counterpart."""
         return Schema(
             fields=fields_from_arrow(list(pa_schema), FieldIds()),
-            partition_keys=tuple(partition_keys or ()),
-            primary_keys=tuple(primary_keys or ()),
-            options={str(k): str(v) for k, v in (options or {}).items()},
+            partition_keys=partition_keys,
+            primary_keys=primary_keys,
+            options=options,
             comment=comment,
         )
 
@@ -264,15 +290,44 @@ class Schema:
         return schema
 
 
+def numbered(fields: Iterable[DataField]) -> tuple[DataField, ...]:
+    """The same fields, numbered anew if two of them, nested ones included, have the same id.
+
+    Columns are numbered in order, the fields inside of one between it and the next.
+    """
+    given = tuple(fields)
+    ids = list(_ids(RowType(given)))
+    return given if len(ids) == len(set(ids)) else _renumbered(given, itertools.count())
+
+
+def _ids(data_type: DataType) -> Iterator[int]:
+    if isinstance(data_type, RowType):
+        yield from (f.id for f in data_type.fields)
+    for child in data_type.children():
+        yield from _ids(child)
+
+
+def _renumbered(fields: Iterable[DataField], ids: Iterator[int]) -> tuple[DataField, ...]:
+    # The id is taken before those of the fields inside.
+    return tuple(replace(f, id=next(ids), type=_renumbered_type(f.type, ids)) for f in fields)
+
+
+def _renumbered_type(data_type: DataType, ids: Iterator[int]) -> DataType:
+    match data_type:
+        case RowType(fields=fields):
+            return RowType(_renumbered(fields, ids), nullable=data_type.nullable)
+        case ArrayType(element=element) | MultisetType(element=element):
+            return replace(data_type, element=_renumbered_type(element, ids))
+        case MapType(key=key, value=value):
+            return replace(data_type, key=_renumbered_type(key, ids), value=_renumbered_type(value, ids))
+        case _:
+            return data_type
+
+
 def highest_field_id(fields: Iterable[DataField]) -> int:
     """The largest field id, nested rows included; -1 without fields."""
 
-    def walk(data_type: DataType) -> int:
-        nested = max((walk(c) for c in data_type.children()), default=-1)
-        own = max((f.id for f in data_type.fields), default=-1) if isinstance(data_type, RowType) else -1
-        return max(own, nested)
-
-    return walk(RowType(tuple(fields)))
+    return max(_ids(RowType(fields)), default=-1)
 
 
 def validate_schema(schema: TableSchema) -> None:
