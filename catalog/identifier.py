@@ -14,15 +14,32 @@ SEPARATOR = "$"
 """What comes after it in a table's name is a branch or a system table."""
 BRANCH_PREFIX = "branch_"
 
+UNKNOWN_DATABASE = "unknown"
+"""pypaimon's database of tables that are in none."""
+
+_QUOTED_NAME = re.compile(r"(?:`([^`]+)`|([^`.]+))\.(?:`([^`]+)`|([^`]+))")
 _FORBIDDEN = re.compile(r"[/\\\x00-\x1f]")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Identifier:
-    """The name of a table."""
+    """The name of a table: `Identifier("shop", "orders")`.
+
+    `table` is what comes after the database. As in pypaimon it may hold a branch and a system table, which are also
+    given by themselves: `Identifier("shop", "orders", branch="b", system_table="files")` is
+    `shop.orders$branch_b$files`. The branch `main` is the table itself, and left out.
+    """
 
     database: str
     table: str
+
+    def __init__(self, database: str, table: str, branch: str | None = None, system_table: str | None = None) -> None:
+        if branch is not None and branch.lower() != MAIN_BRANCH:
+            table = f"{table}{SEPARATOR}{BRANCH_PREFIX}{branch}"
+        if system_table is not None:
+            table = f"{table}{SEPARATOR}{system_table}"
+        object.__setattr__(self, "database", database)
+        object.__setattr__(self, "table", table)
 
     @staticmethod
     def parse(name: "str | Identifier | tuple[str, str]") -> "Identifier":
@@ -42,6 +59,66 @@ class Identifier:
     def __str__(self) -> str:
         return f"{self.database}.{self.table}"
 
+    # -- names of pypaimon -----------------------------------------------------------------------------------------
+
+    @staticmethod
+    def create(database: str, table: str, branch: str | None = None, system_table: str | None = None) -> "Identifier":
+        """The same as the constructor."""
+        return Identifier(database, table, branch, system_table)
+
+    @staticmethod
+    def from_string(full_name: str) -> "Identifier":
+        """The identifier of `database.table`; names with dots stand between backquotes. Raises InvalidInputError."""
+        parts = _QUOTED_NAME.fullmatch(full_name)
+        if parts is None:
+            raise InvalidInputError(f"Not a table name: {full_name!r}; write 'database.table'.")
+        return Identifier(*(quoted or plain for quoted, plain in (parts.group(1, 2), parts.group(3, 4))))
+
+    @property
+    def object(self) -> str:
+        """The table's name with its branch and its system table."""
+        return self.table
+
+    @property
+    def branch(self) -> str | None:
+        """The branch that is named; None for the table itself."""
+        return self.get_branch_name()
+
+    def get_full_name(self) -> str:
+        """The whole name, without the database when that is `unknown`."""
+        return self.table if self.database == UNKNOWN_DATABASE else str(self)
+
+    def get_database_name(self) -> str:
+        """The database."""
+        return self.database
+
+    def get_object_name(self) -> str:
+        """The table's name with its branch and its system table."""
+        return self.table
+
+    def get_table_name(self) -> str:
+        """The table's name alone; raises InvalidInputError for a name of too many parts, as those below do."""
+        return self._parts()[0]
+
+    def get_branch_name(self) -> str | None:
+        """The branch; None for the table itself."""
+        return self._parts()[1]
+
+    def get_branch_name_or_default(self) -> str:
+        """The branch, `main` for the table itself."""
+        return self.get_branch_name() or MAIN_BRANCH
+
+    def get_system_table_name(self) -> str | None:
+        """The system table; None for the table itself."""
+        return self._parts()[2]
+
+    def is_system_table(self) -> bool:
+        """Whether a system table is named."""
+        return self.get_system_table_name() is not None
+
+    def _parts(self) -> tuple[str, str | None, str | None]:
+        return split_table_name(self.table)
+
 
 @dataclass(frozen=True, slots=True)
 class TableName:
@@ -54,19 +131,15 @@ class TableName:
     @staticmethod
     def parse(name: "str | Identifier | tuple[str, str]") -> "TableName":
         """The parts of a name; raises InvalidInputError for one that is none."""
-        if isinstance(name, Identifier):
+        if isinstance(name, Identifier) and SEPARATOR not in name.table:
             return TableName(name)
-        if isinstance(name, tuple):
-            name = f"{name[0]}.{name[1]}"
-        table, *parts = name.split(SEPARATOR)
-        identifier = Identifier.parse(table)
-        branch = parts.pop(0)[len(BRANCH_PREFIX) :] if parts and parts[0].startswith(BRANCH_PREFIX) else None
-        if branch == "" or len(parts) > 1 or "" in parts:
-            raise InvalidInputError(
-                f"Not a table name: {name!r}. A branch is named 'table{SEPARATOR}{BRANCH_PREFIX}name', a system table "
-                f"'table{SEPARATOR}name'."
-            )
-        return TableName(identifier, branch, parts[0] if parts else None)
+        text = ".".join(name) if isinstance(name, tuple) else str(name)
+        whole, *parts = text.split(SEPARATOR, 1)
+        identifier = Identifier.parse(whole)
+        if not parts:
+            return TableName(identifier)
+        _, branch, system = split_table_name(SEPARATOR.join((identifier.table, *parts)))
+        return TableName(identifier, branch, system)
 
     @property
     def of_table(self) -> str:
@@ -74,6 +147,18 @@ class TableName:
         return (
             str(self.identifier) if self.branch is None else f"{self.identifier}{SEPARATOR}{BRANCH_PREFIX}{self.branch}"
         )
+
+
+def split_table_name(name: str) -> tuple[str, str | None, str | None]:
+    """The table, the branch and the system table of `table$branch_b$files`; raises InvalidInputError."""
+    table, *parts = name.split(SEPARATOR)
+    branch = parts.pop(0)[len(BRANCH_PREFIX) :] if parts and parts[0].startswith(BRANCH_PREFIX) else None
+    if branch == "" or len(parts) > 1 or "" in parts:
+        raise InvalidInputError(
+            f"Not a table name: {name!r}. A branch is named 'table{SEPARATOR}{BRANCH_PREFIX}name', a system table "
+            f"'table{SEPARATOR}name'."
+        )
+    return table, branch, parts[0] if parts else None
 
 
 def check_name(what: str, name: str) -> None:

@@ -4,7 +4,8 @@ InterbedError
 ├── InvalidInputError            the caller's data or arguments are wrong; nothing was changed
 │   ├── SchemaMismatchError      columns or types that do not fit the table
 │   ├── FilterError              a filter that does not parse or names an unknown column
-│   └── InvalidOptionError       an option with a value that it does not take
+│   ├── InvalidOptionError       an option with a value that it does not take
+│   └── UsedTwiceError           what is made for one use was used before
 ├── NotSupportedError            a valid request that this version does not carry out
 ├── CorruptFileError             a metadata or data file that can't be read; names the file
 ├── UnsupportedVersionError      a file of a format version that this version does not know
@@ -19,6 +20,10 @@ InterbedError
 │   └── CommitFailedError        retries were used up; the data files were removed, may be retried as a whole
 ├── CommitStateUnknownError      it is not known whether the snapshot exists; nothing was cleaned up
 └── CatalogError                 see interbed.catalog.errors
+
+Many derive from a built-in error as well, above all where pypaimon raises that one: callers written for it catch
+ValueError for wrong input and for versions that are not there, RuntimeError for commits, NotImplementedError for what
+is not supported.
 """
 
 
@@ -42,7 +47,11 @@ class InvalidOptionError(InvalidInputError):
     """An option has a value that it does not take, or two options contradict each other."""
 
 
-class NotSupportedError(InterbedError):
+class UsedTwiceError(InvalidInputError, RuntimeError):
+    """A writer or committer of one batch was used for a second one. Make a new one from its builder."""
+
+
+class NotSupportedError(InterbedError, NotImplementedError):
     """The request is valid in Paimon's format, but this version of interbed does not carry it out."""
 
 
@@ -54,7 +63,7 @@ class UnsupportedVersionError(InterbedError):
     """A file has a format version that this version of interbed does not know; upgrade interbed."""
 
 
-class SnapshotNotFoundError(InterbedError, LookupError):
+class SnapshotNotFoundError(InterbedError, LookupError, ValueError):
     """There is no snapshot of the id or time asked for; the message names those that exist."""
 
 
@@ -62,11 +71,11 @@ class SnapshotGoneError(InterbedError):
     """The snapshot that is being read has expired meanwhile, and files of it are gone. Read the newest one."""
 
 
-class TagNotFoundError(InterbedError, LookupError):
+class TagNotFoundError(InterbedError, LookupError, ValueError):
     """There is no tag of the name asked for; the message names those that exist."""
 
 
-class BranchNotFoundError(InterbedError, LookupError):
+class BranchNotFoundError(InterbedError, LookupError, ValueError):
     """There is no branch of the name asked for; the message names those that exist."""
 
 
@@ -78,7 +87,7 @@ class FileGoneError(StorageAccessError):
     """A data file that a plan names is not there: most likely its snapshot has expired since. Plan the read again."""
 
 
-class CommitError(InterbedError):
+class CommitError(InterbedError, RuntimeError):
     """A commit did not come to be; the table is as it was."""
 
     retryable: bool = False
@@ -96,7 +105,7 @@ class CommitFailedError(CommitError):
     retryable = True
 
 
-class CommitStateUnknownError(InterbedError):
+class CommitStateUnknownError(InterbedError, RuntimeError):
     """It is not known whether the snapshot was created; its files were left in place.
 
     Look for a snapshot with this commit user and identifier before trying again; committing again with
