@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -43,6 +44,9 @@ class FileRead:
         # By schema and by which of the system columns are read.
         self._mappings: dict[tuple[int, bool, bool], FileMapping] = {}
         self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FileRead, (self._store.read_only(), self._fields)
 
     def batches(
         self,

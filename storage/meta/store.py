@@ -3,8 +3,9 @@
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from interbed.storage.base.errors import BranchNotFoundError, InvalidInputError
+from interbed.storage.base.errors import BranchNotFoundError, InvalidInputError, NotSupportedError
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.resolve import file_io_for
 from interbed.storage.meta.manifest.index_file import IndexFileMeta
@@ -127,6 +128,19 @@ class TableStore:
         """A branch of the same table without this one's dynamic options; raises BranchNotFoundError."""
         return self._opened(None, {_BRANCH: name})
 
+    def read_only(self) -> "TableStore":
+        """The same table without what a catalog adds to it, for reading splits in other processes."""
+        return replace(self, environment=StoreEnvironment())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # What is cached, and what holds locks, is made anew where it is unpickled.
+        if self.environment != StoreEnvironment():
+            raise NotSupportedError(
+                f"The table at {self.location} commits through its catalog, which can't be pickled. Open it by its "
+                "catalog in the other process; reads and splits can be pickled."
+            )
+        return _reopened, (self.location, self.file_io, self.hooks, self.schema, dict(self.dynamic_options))
+
     def _opened(self, schema: TableSchema | None, dynamic_options: Mapping[str, str]) -> "TableStore":
         return open_store(
             self.location,
@@ -208,6 +222,12 @@ def open_store(
         dynamic_options=dynamic,
         environment=environment,
     )
+
+
+def _reopened(
+    location: str, file_io: FileIO, hooks: StoreHooks, schema: TableSchema, dynamic_options: Mapping[str, str]
+) -> TableStore:
+    return open_store(location, file_io, hooks=hooks, schema=schema, dynamic_options=dynamic_options)
 
 
 def _resolved(location: str, file_io: FileIO | None, options: Mapping[str, str] | None) -> tuple[FileIO, str]:

@@ -4,11 +4,13 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from interbed.storage.base.predicate.expr import Predicate
-from interbed.storage.files.file_index.api import EVERYTHING
+from interbed.storage.files.file_index.api import EVERYTHING, Positions
 from interbed.storage.lsm.file_read import FileRead, block_rows
 from interbed.storage.lsm.interval_partition import interval_partition
 from interbed.storage.lsm.merge_read import (
@@ -46,6 +48,9 @@ class TableRead:
         self._merge: MergeRead | None = None
         if store.schema.has_primary_key:
             self._merge = MergeRead(store, self._columns.fields, merge_function_for(store, drop_deletes=True))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TableRead, (self._store.read_only(), *self._asked)
 
     @property
     def schema(self) -> pa.Schema:
@@ -113,7 +118,7 @@ class TableRead:
                     predicate=self._predicate,
                     use_threads=use_threads,
                     deleted=deleted_of(file),
-                    wanted=selection.positions(),
+                    wanted=_within(split.row_ranges.get(file.file_name), selection.positions()),
                 )
             return
         for section in interval_partition(split.files, self._store.schema.key_types):
@@ -126,3 +131,12 @@ class TableRead:
                 readers=readers,
                 deleted_of=deleted_of,
             )
+
+
+def _within(rows: tuple[int, int] | None, positions: Positions | None) -> Positions | None:
+    """Those of the positions (all when None) that are in a range of rows; None for all rows of the file."""
+    if rows is None:
+        return positions
+    if positions is None:
+        return np.arange(*rows)
+    return positions[slice(*np.searchsorted(positions, rows))]

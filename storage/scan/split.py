@@ -35,6 +35,9 @@ class Split:
     `before_deletion_files` are the deletion vectors of the files `before`.
 
     `branch` is given for files of another branch than the one that is read: they are merged by its schema and options.
+
+    `row_ranges` names for files of raw-convertible splits which of their rows to read, by position in the file: from
+    the first number up to, but not with, the second. Files that it does not name are read as a whole.
     """
 
     snapshot_id: int
@@ -49,6 +52,7 @@ class Split:
     before: tuple[DataFileMeta, ...] | None = None
     before_deletion_files: Mapping[str, DeletionFile] = field(default_factory=dict)
     branch: str | None = None
+    row_ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def tells_changes(self) -> bool:
@@ -57,8 +61,8 @@ class Split:
 
     @cached_property
     def row_count(self) -> int:
-        """Records in the files, before merging."""
-        return sum(f.row_count for f in (*self.files, *(self.before or ())))
+        """Records to read from the files, before merging."""
+        return sum(self.rows_of(f) for f in (*self.files, *(self.before or ())))
 
     @cached_property
     def byte_size(self) -> int:
@@ -74,6 +78,31 @@ class Split:
     def path_of(self, file: DataFileMeta) -> str:
         """Where a file of this split lives."""
         return file.path_in(self.bucket_path)
+
+    def rows_of(self, file: DataFileMeta) -> int:
+        """Records to read from one of the files."""
+        start, end = self.row_ranges.get(file.file_name, (0, file.row_count))
+        return end - start
+
+    # -- names of pypaimon -----------------------------------------------------------------------------------------
+
+    @property
+    def file_paths(self) -> list[str]:
+        """Where the files live."""
+        return [self.path_of(file) for file in self.files]
+
+    @property
+    def file_size(self) -> int:
+        """Bytes of the files."""
+        return self.byte_size
+
+    def merged_row_count(self) -> int | None:
+        """Rows of the table in the split; None where only reading tells."""
+        if not self.raw_convertible or self.row_ranges or self.deleted_row_count is None:
+            return self.row_count if self.raw_convertible and not self.deletion_files else None
+        return self.row_count - self.deleted_row_count
+
+    # -- bytes -----------------------------------------------------------------------------------------------------
 
     def to_bytes(self) -> bytes:
         """The split as bytes, for another process."""
@@ -91,6 +120,7 @@ class Split:
                 "deletions": _deletions_to_json(self.deletion_files),
                 "beforeDeletions": _deletions_to_json(self.before_deletion_files),
                 "branch": self.branch,
+                "rowRanges": {name: list(rows) for name, rows in self.row_ranges.items()},
             },
             separators=(",", ":"),
         ).encode()
@@ -113,6 +143,7 @@ class Split:
                 deletion_files=_deletions_from_json(value["deletions"]),
                 before_deletion_files=_deletions_from_json(value["beforeDeletions"]),
                 branch=value["branch"],
+                row_ranges={name: (start, end) for name, (start, end) in value["rowRanges"].items()},
             )
         except (ValueError, KeyError, TypeError) as error:
             raise InvalidInputError(f"Not a split: {error}") from error
