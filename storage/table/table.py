@@ -34,12 +34,11 @@ from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.starting_point import at_snapshot
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.table_changes import TableChanges
+from interbed.storage.table.table_names import PypaimonNames
 from interbed.storage.table.table_upkeep import TableUpkeep
 from interbed.storage.table.table_versions import TableVersions
 from interbed.storage.upkeep.analyze import analyze_table
 from interbed.storage.upkeep.append_delete import delete_rows
-from interbed.storage.views.builder.read import ReadBuilder
-from interbed.storage.views.builder.write import BatchWriteBuilder, StreamWriteBuilder
 from interbed.storage.views.levels.view import TableLevels, levels_of
 from interbed.storage.views.point.keys import Key
 from interbed.storage.views.point.lookup import PointLookup
@@ -51,7 +50,7 @@ from interbed.storage.write.table_write import TableWrite
 ArrowRows = pa.Table | pa.RecordBatch | pa.RecordBatchReader
 
 
-class Table(TableChanges, TableVersions, TableUpkeep):
+class Table(TableChanges, TableVersions, TableUpkeep, PypaimonNames):
     """A table at one version of its schema; reads see the latest snapshot unless told otherwise."""
 
     def __init__(self, name: str, store: TableStore) -> None:
@@ -280,18 +279,6 @@ class Table(TableChanges, TableVersions, TableUpkeep):
     def new_commit(self, commit_user: str) -> FileStoreCommit:
         """The committer of one job."""
         return FileStoreCommit(self.store, commit_user)
-
-    def new_read_builder(self) -> ReadBuilder:
-        """pypaimon's read builder."""
-        return ReadBuilder(self.store)
-
-    def new_batch_write_builder(self) -> BatchWriteBuilder:
-        """pypaimon's write builder for one commit."""
-        return BatchWriteBuilder(self.store)
-
-    def new_stream_write_builder(self) -> StreamWriteBuilder:
-        """pypaimon's write builder for a sequence of commits, each with its identifier."""
-        return StreamWriteBuilder(self.store)
 
     # -- inside ----------------------------------------------------------------------------------------------------
 

@@ -56,9 +56,8 @@ class TableVersions:
         self,
         name: str,
         snapshot_id: int | None = None,
-        *,
-        time_retained: Span | None = None,
         ignore_if_exists: bool = False,
+        time_retained: Span | None = None,
     ) -> Tag:
         """Name a snapshot, the newest one by default, so that it stays readable when it expires.
 
@@ -83,7 +82,7 @@ class TableVersions:
         first = min(later, key=lambda snapshot: snapshot.id)
         return self.create_tag(name, first.id, time_retained=time_retained)
 
-    def replace_tag(self, name: str, snapshot_id: int | None = None, *, time_retained: Span | None = None) -> Tag:
+    def replace_tag(self, name: str, snapshot_id: int | None = None, time_retained: Span | None = None) -> Tag:
         """Make a tag stand for another snapshot; raises TagNotFoundError, SnapshotNotFoundError."""
         tag = new_tag(name, self._version(snapshot_id), self._retained(time_retained))
         self._tags.replace(tag)

@@ -62,6 +62,27 @@ class Tag:
         """Whether its time to live has passed."""
         return self.created is not None and self.retained is not None and now > self.created + self.retained
 
+    # -- names of pypaimon -----------------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> int:
+        """The snapshot's id."""
+        return self.snapshot.id
+
+    @property
+    def tag_create_time(self) -> datetime | None:
+        """When the tag was made, in local time."""
+        return self.created
+
+    @property
+    def tag_time_retained(self) -> timedelta | None:
+        """How long from then on it stays."""
+        return self.retained
+
+    def trim_to_snapshot(self) -> Snapshot:
+        """The snapshot."""
+        return self.snapshot
+
 
 class TagManager:
     """The tags of one table (of one branch of it)."""

@@ -1,14 +1,16 @@
 """pypaimon's read builder: filter, projection and limit first, then scan and read."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pyarrow as pa
 
-from interbed.storage.base.errors import InvalidInputError
-from interbed.storage.base.predicate.expr import Predicate, bind
+from interbed.storage.base.errors import InvalidInputError, NotSupportedError
+from interbed.storage.base.predicate.expr import And, Predicate, bind, columns_of
+from interbed.storage.base.row.kind import RowKind
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.meta.store import TableStore
 from interbed.storage.read.arrow_rows import SplitsRead, limited
@@ -16,7 +18,10 @@ from interbed.storage.read.table_read import TableRead
 from interbed.storage.scan.fallback import plan_rows
 from interbed.storage.scan.plan import Plan
 from interbed.storage.scan.split import Split
+from interbed.storage.views.builder.explain import ExplainResult, explained
+from interbed.storage.views.builder.nested import NestedColumns
 from interbed.storage.views.builder.predicate import PredicateBuilder
+from interbed.storage.views.builder.shard import shard_of, slice_of
 
 if TYPE_CHECKING:
     import duckdb
@@ -39,62 +44,145 @@ class BuiltPlan:
         return self.plan.snapshot_id
 
 
-@dataclass(frozen=True, slots=True)
 class BuiltScan:
-    """pypaimon's form of a scan; `scan` makes its plan."""
+    """pypaimon's form of a scan; `scan` makes its plan. Every `with_…` returns the scan itself, as in pypaimon.
 
-    scan: Callable[[], Plan]
-    shard: tuple[int, int] | None = None
+    `keyed` says that the table has a primary key.
+    """
+
+    def __init__(self, scan: Callable[[], Plan], *, keyed: bool = False) -> None:
+        self._scan = scan
+        self._keyed = keyed
+        self._shard: tuple[int, int] | None = None
+        self._slice: tuple[int, int] | None = None
 
     def plan(self) -> BuiltPlan:
-        """The splits of the newest snapshot, or of this shard's part of them."""
-        plan = self.scan()
-        if self.shard is not None:
-            index, count = self.shard
-            plan = replace(plan, splits=tuple(plan.splits[index::count]))
+        """The splits of the newest snapshot, or this shard's or this slice's part of them."""
+        plan = self._scan()
+        if self._shard is not None:
+            plan = shard_of(plan, *self._shard, keyed=self._keyed)
+        elif self._slice is not None:
+            plan = slice_of(plan, *self._slice)
         return BuiltPlan(plan)
 
     def with_shard(self, idx_of_this_subtask: int, number_of_para_subtasks: int) -> "BuiltScan":
-        """A scan of one of several disjoint parts of the table, which together are all of it."""
+        """One of several disjoint parts of the table, which together are all of it.
+
+        Rows of append tables are dealt out evenly, also those of one file; of a table with a primary key a part has
+        whole buckets. Raises InvalidInputError.
+        """
         if not 0 <= idx_of_this_subtask < number_of_para_subtasks:
             raise InvalidInputError(f"Not a shard: {idx_of_this_subtask} of {number_of_para_subtasks}.")
-        return replace(self, shard=(idx_of_this_subtask, number_of_para_subtasks))
+        if self._slice is not None:
+            raise InvalidInputError("A scan has a shard or a slice, not both.")
+        self._shard = (idx_of_this_subtask, number_of_para_subtasks)
+        return self
+
+    def with_slice(self, start_pos: int, end_pos: int) -> "BuiltScan":
+        """The rows of an append table from one position up to, but not with, another; files are in a fixed order.
+
+        Raises InvalidInputError, NotSupportedError for a table with a primary key.
+        """
+        if self._keyed:
+            raise NotSupportedError(
+                "Rows of a primary-key table have no position before they are merged; take parts by with_shard."
+            )
+        if not 0 <= start_pos < end_pos:
+            raise InvalidInputError(f"Not a slice: from {start_pos} to {end_pos}.")
+        if self._shard is not None:
+            raise InvalidInputError("A scan has a shard or a slice, not both.")
+        self._slice = (start_pos, end_pos)
+        return self
+
+    def with_global_index_result(self, result: object) -> NoReturn:
+        """Refused: there are no global indexes."""
+        raise NotSupportedError("Global indexes are not supported; filter by with_filter.")
+
+    def with_row_ranges(self, row_ranges: object) -> NoReturn:
+        """Refused: rows have no ids without row tracking."""
+        raise NotSupportedError("Row ids are not supported; take parts by with_slice or with_shard.")
+
+    def with_chunk_shuffle(self, seed: int, chunk_size: int) -> NoReturn:
+        """Refused: chunks are not shuffled."""
+        raise NotSupportedError("Chunks are not shuffled; take parts by with_slice in an order of your own.")
 
 
 @dataclass(frozen=True, slots=True)
 class BuiltRead:
-    """pypaimon's form of a read."""
+    """pypaimon's form of a read. It can be pickled, for other processes to read splits with."""
 
     read: SplitsRead
     limit: int | None = None
+    nested: NestedColumns | None = None
 
-    def to_arrow_batch_reader(self, splits: Sequence[Split]) -> pa.RecordBatchReader:
-        """The rows of the splits as a stream of batches."""
-        return limited(self.read.to_reader(splits), self.limit)
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the rows."""
+        return self.read.schema if self.nested is None else self.nested.schema
 
-    def to_arrow(self, splits: Sequence[Split]) -> pa.Table:
-        """The rows of the splits as one Arrow table."""
-        return self.to_arrow_batch_reader(splits).read_all()
+    def to_arrow_batch_reader(
+        self, splits: Sequence[Split], blob_parallelism: int | None = None
+    ) -> pa.RecordBatchReader:
+        """The rows of the splits as a stream of batches. There are no BLOBs; `blob_parallelism` is passed over."""
+        return self._handed_out(self.read.to_reader(splits))
 
-    def to_pandas(self, splits: Sequence[Split]) -> "pd.DataFrame":
-        """The rows of the splits as a pandas data frame."""
-        return self.to_arrow(splits).to_pandas()
+    def to_arrow(
+        self, splits: Sequence[Split], parallelism: int | None = None, blob_parallelism: int | None = None
+    ) -> pa.Table:
+        """The rows of the splits as one Arrow table, in the order of the splits if `parallelism` is given.
+
+        `parallelism` is how many splits are read at once; by default as many as there are cores, up to four. Raises
+        InvalidInputError for less than one.
+        """
+        if parallelism is not None and parallelism < 1:
+            raise InvalidInputError(f"The parallelism of a read is at least 1, not {parallelism}.")
+        if parallelism is None or self.limit is not None or not isinstance(self.read, TableRead):
+            return self.to_arrow_batch_reader(splits).read_all()
+        read, threads = self.read, min(parallelism, max(len(splits), 1))
+        with ThreadPoolExecutor(threads, thread_name_prefix="interbed-read") as pool:
+            found = pool.map(lambda split: list(read.to_batches(split, readers=threads)), splits)
+            batches = [batch for of_split in found for batch in of_split]
+        return self._handed_out(pa.RecordBatchReader.from_batches(read.schema, batches)).read_all()
+
+    def to_pandas(
+        self, splits: Sequence[Split], parallelism: int | None = None, blob_parallelism: int | None = None
+    ) -> "pd.DataFrame":
+        """The rows of the splits as a pandas data frame; arguments as in to_arrow."""
+        return self.to_arrow(splits, parallelism).to_pandas()
 
     def to_duckdb(
-        self, splits: Sequence[Split], table_name: str, connection: Any = None
+        self,
+        splits: Sequence[Split],
+        table_name: str,
+        connection: Any = None,
+        parallelism: int | None = None,
+        blob_parallelism: int | None = None,
     ) -> "duckdb.DuckDBPyConnection":
-        """A DuckDB connection in which the rows of the splits are a view of that name."""
+        """A DuckDB connection in which the rows of the splits are a view of that name; the rest as in to_arrow."""
         # duckdb is an optional dependency and slow to import.
         import duckdb
 
-        target: duckdb.DuckDBPyConnection = connection or duckdb.connect()
-        target.register(table_name, self.to_arrow(splits))
+        target: duckdb.DuckDBPyConnection = connection or duckdb.connect(database=":memory:")
+        target.register(table_name, self.to_arrow(splits, parallelism))
         return target
+
+    def to_ray(self, splits: Sequence[Split], **_: object) -> NoReturn:
+        """Refused: interbed does not know Ray."""
+        raise NotSupportedError("Ray is not supported; make a data set by ray.data.from_arrow(read.to_arrow(splits)).")
+
+    def to_torch(self, splits: Sequence[Split], **_: object) -> NoReturn:
+        """Refused: interbed does not know PyTorch."""
+        raise NotSupportedError("PyTorch is not supported; read batches by to_arrow_batch_reader and make tensors.")
 
     def to_iterator(self, splits: Sequence[Split]) -> "Iterator[BuiltRow]":
         """The rows of the splits one by one, as tuples of Python values; for small results."""
         for batch in self.to_arrow_batch_reader(splits):
             yield from map(BuiltRow, zip(*(column.to_pylist() for column in batch.columns), strict=True))
+
+    def _handed_out(self, reader: pa.RecordBatchReader) -> pa.RecordBatchReader:
+        if self.nested is not None:
+            reader = pa.RecordBatchReader.from_batches(self.nested.schema, map(self.nested.apply, reader))
+        return limited(reader, self.limit)
 
 
 class BuiltRow(tuple[object, ...]):
@@ -106,6 +194,10 @@ class BuiltRow(tuple[object, ...]):
         """The value of the column at that position, counted from 0."""
         return self[pos]
 
+    def get_row_kind(self) -> RowKind:
+        """The kind of the row: what a batch read hands out is there, an insertion."""
+        return RowKind.INSERT
+
 
 class ReadBuilder:
     """What to read from a table; every `with_…` returns the builder itself, as in pypaimon.
@@ -113,29 +205,57 @@ class ReadBuilder:
     `fields` are the columns, where they are not those of the table.
     """
 
-    def __init__(self, store: TableStore, fields: Sequence[DataField] | None = None) -> None:
+    def __init__(self, store: TableStore, fields: Sequence[DataField] | None = None, *, name: str = "") -> None:
         self._store = store
+        self._name = name or store.location
         self._fields = {f.name: f for f in (store.schema.fields if fields is None else fields)}
         self._predicate: Predicate | None = None
+        self._partitions: Predicate | None = None
         self._columns: tuple[str, ...] | None = None
+        self._nested: NestedColumns | None = None
         self._limit: int | None = None
 
-    def with_filter(self, predicate: Predicate) -> "ReadBuilder":
-        """Read only rows that the predicate selects; made by `new_predicate_builder`."""
-        self._predicate = bind(predicate, list(self._fields.values()))
+    def with_filter(self, predicate: Predicate | None) -> "ReadBuilder":
+        """Read only rows that the predicate selects, all for None; made by `new_predicate_builder`."""
+        self._predicate = None if predicate is None else bind(predicate, list(self._fields.values()))
         return self
 
-    def with_projection(self, projection: Sequence[str]) -> "ReadBuilder":
-        """Read only these columns, in this order."""
+    def with_partition_filter(self, partition_filter: Predicate | None) -> "ReadBuilder":
+        """Read only partitions that the predicate selects, besides the filter.
+
+        Raises InvalidInputError for one that mentions other columns.
+        """
+        keys = self._store.schema.partition_keys
+        others = set() if partition_filter is None else columns_of(partition_filter).difference(keys)
+        if others:
+            raise InvalidInputError(
+                f"A filter of partitions mentions {min(others)!r}, which is no partition column; there "
+                f"{'are ' + ', '.join(keys) if keys else 'is none'}. Other columns are for with_filter."
+            )
+        self._partitions = None if partition_filter is None else bind(partition_filter, list(self._fields.values()))
+        return self
+
+    def with_projection(self, projection: Sequence[str] | None) -> "ReadBuilder":
+        """Read only these columns, in this order; all for None. `a.b` is the field `b` of the ROW `a`, as `a_b`.
+
+        Raises InvalidInputError for a column that is not there.
+        """
+        self._columns, self._nested = None, None
+        if projection is None:
+            return self
         unknown = [c for c in projection if c not in self._fields]
+        if any("." in name for name in unknown):
+            self._nested = NestedColumns.of(tuple(self._fields.values()), projection)
+            self._columns = self._nested.columns
+            return self
         if unknown:
             raise InvalidInputError(f"The table has no column {unknown[0]!r}; it has {', '.join(self._fields)}.")
         self._columns = tuple(projection)
         return self
 
-    def with_limit(self, limit: int) -> "ReadBuilder":
-        """Read at most that many rows."""
-        if limit < 0:
+    def with_limit(self, limit: int | None) -> "ReadBuilder":
+        """Read at most that many rows, all for None."""
+        if limit is not None and limit < 0:
             raise InvalidInputError(f"A limit is zero or more rows, not {limit}.")
         self._limit = limit
         return self
@@ -146,12 +266,32 @@ class ReadBuilder:
 
     def read_type(self) -> list[DataField]:
         """The columns that will be read."""
+        if self._nested is not None:
+            return list(self._nested.fields)
         return [self._fields[name] for name in (self._fields if self._columns is None else self._columns)]
+
+    def explain(self, verbose: bool = False) -> ExplainResult:
+        """What the read would do, in figures: what was pruned, files, splits; with each split if `verbose`."""
+        return explained(
+            self._store,
+            self._name,
+            self.new_scan().plan().plan,
+            predicate=self._all(),
+            projection=None if self._columns is None else [f.name for f in self.read_type()],
+            limit=self._limit,
+            verbose=verbose,
+        )
 
     def new_scan(self) -> BuiltScan:
         """The planner."""
-        return BuiltScan(partial(plan_rows, self._store, predicate=self._predicate, limit=self._limit))
+        scan = partial(plan_rows, self._store, predicate=self._all(), limit=self._limit)
+        return BuiltScan(scan, keyed=self._store.schema.has_primary_key)
 
     def new_read(self) -> BuiltRead:
         """The reader."""
-        return BuiltRead(TableRead(self._store, self._columns, self._predicate), self._limit)
+        return BuiltRead(TableRead(self._store, self._columns, self._all()), self._limit, self._nested)
+
+    def _all(self) -> Predicate | None:
+        """The filter and that of partitions."""
+        both = [p for p in (self._predicate, self._partitions) if p is not None]
+        return And(tuple(both)) if len(both) > 1 else both[0] if both else None

@@ -16,9 +16,11 @@ class ViewReadBuilder(ReadBuilder):
 
     def new_scan(self) -> BuiltScan:
         """The planner."""
-        own = None if self._predicate is None else restrict_to(self._predicate, self._store.schema.names)
+        predicate = self._all()
+        own = None if predicate is None else restrict_to(predicate, self._store.schema.names)
         return BuiltScan(TableScan(self._store, predicate=own).plan)
 
     def new_read(self) -> BuiltRead:
         """The reader."""
-        return BuiltRead(AuditRead(self._store, self._columns, self._predicate, packed=self._packed), self._limit)
+        read = AuditRead(self._store, self._columns, self._all(), packed=self._packed)
+        return BuiltRead(read, self._limit, self._nested)

@@ -3,20 +3,25 @@
 import uuid
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NoReturn, Self
 
 import pyarrow as pa
 
-from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.base.errors import InvalidInputError, NotSupportedError, UsedTwiceError
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.meta.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER
 from interbed.storage.meta.store import TableStore
+from interbed.storage.views.builder.callback import CommitCallback, call_back
 from interbed.storage.write.commit_message import CommitMessage
 from interbed.storage.write.replacing import overwriting
 from interbed.storage.write.table_write import TableWrite
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+_ROWS_AT_ONCE = 1_024
+"""Rows that are written one by one go to the writer in batches of so many."""
 
 
 class _Closing:
@@ -37,20 +42,45 @@ class _Closing:
 class _BuiltWrite(_Closing):
     """What batch and stream writers share."""
 
-    def __init__(self, write: TableWrite) -> None:
+    def __init__(self, write: TableWrite, schema: pa.Schema) -> None:
         self._write = write
+        self._rows: list[dict[str, object]] = []
+        self.table_pyarrow_schema = schema
+        """The Arrow schema of the table's rows."""
 
-    def write_arrow(self, table: pa.Table) -> None:
-        """Write the rows of an Arrow table."""
+    def write_arrow(self, table: pa.Table | pa.RecordBatch) -> None:
+        """Write the rows of an Arrow table or batch."""
+        self._write_rows()
         self._write.write_arrow(table)
 
     def write_arrow_batch(self, data: pa.RecordBatch) -> None:
         """Write the rows of an Arrow batch."""
-        self._write.write_arrow(data)
+        self.write_arrow(data)
+
+    def write_row(self, row: Mapping[str, object] | Sequence[object]) -> None:
+        """Write one row: values by column, or a value for each column in order. Many are better written as Arrow.
+
+        Raises InvalidInputError for a row without a value for every column.
+        """
+        names = self.table_pyarrow_schema.names
+        values = dict(row) if isinstance(row, Mapping) else dict(zip(names, row, strict=False))
+        if set(values) != set(names) or len(row) != len(names):
+            raise InvalidInputError(f"A row has a value for each of {', '.join(names)}; this one is {row!r}.")
+        self._rows.append(values)
+        if len(self._rows) == _ROWS_AT_ONCE:
+            self._write_rows()
 
     def write_pandas(self, dataframe: "pd.DataFrame") -> None:
         """Write the rows of a pandas data frame, its index left out."""
-        self._write.write_arrow(pa.Table.from_pandas(dataframe, preserve_index=False))
+        self.write_arrow(pa.Table.from_pandas(dataframe, preserve_index=False))
+
+    def write_ray(self, dataset: object, **_: object) -> NoReturn:
+        """Refused: interbed does not know Ray."""
+        raise NotSupportedError("Ray is not supported; write its blocks by write_arrow, one writer for each task.")
+
+    def with_write_type(self, write_cols: Sequence[str]) -> NoReturn:
+        """Refused: a file has all columns."""
+        raise NotSupportedError("Rows are written with all columns; give null where a column has no value.")
 
     def abort(self) -> None:
         """Delete the files written so far."""
@@ -60,19 +90,25 @@ class _BuiltWrite(_Closing):
         """Give back the write buffer; rows that were not committed are gone."""
         self._write.close()
 
+    def _write_rows(self) -> None:
+        if self._rows:
+            rows, self._rows = self._rows, []
+            self._write.write_arrow(pa.Table.from_pylist(rows, schema=self.table_pyarrow_schema))
+
 
 class BatchTableWrite(_BuiltWrite):
     """Writes rows for one commit."""
 
-    def __init__(self, write: TableWrite) -> None:
-        super().__init__(write)
+    def __init__(self, write: TableWrite, schema: pa.Schema) -> None:
+        super().__init__(write, schema)
         self._prepared = False
 
     def prepare_commit(self) -> list[CommitMessage]:
         """The messages to commit; once only."""
         if self._prepared:
-            raise InvalidInputError("A batch write prepares its commit once; make a new one for more rows.")
+            raise UsedTwiceError("A batch write prepares its commit once; make a new one for more rows.")
         self._prepared = True
+        self._write_rows()
         return self._write.prepare_commit()
 
 
@@ -83,99 +119,123 @@ class StreamTableWrite(_BuiltWrite):
         """The messages of the rows since the last call, for the commit of that identifier."""
         if commit_identifier < 0:
             raise InvalidInputError(f"A commit identifier is zero or more, not {commit_identifier}.")
+        self._write_rows()
         return self._write.prepare_commit()
 
 
-class BatchTableCommit(_Closing):
+class _BuiltCommit(_Closing):
+    """What batch and stream committers share: what `partition` says is overwritten, {} for all; nothing for None."""
+
+    def __init__(self, store: TableStore, commit_user: str, partition: Mapping[str, object] | None) -> None:
+        self._store = store
+        self._commit = FileStoreCommit(store, commit_user)
+        self._partition = partition
+        self._callbacks: list[CommitCallback] = []
+
+    def add_commit_callback(self, callback: CommitCallback) -> None:
+        """Call it after every snapshot that is made here; the commit stands whatever it raises."""
+        self._callbacks.append(callback)
+
+    def abort(self, commit_messages: Sequence[CommitMessage]) -> None:
+        """Delete the files of messages that will not be committed."""
+        self._commit.abort(commit_messages)
+
+    def close(self) -> None:
+        """Close the callbacks."""
+        for callback in self._callbacks:
+            callback.close()
+
+    def _make(self, messages: Sequence[CommitMessage], identifier: int) -> None:
+        if self._partition is None:
+            ids = self._commit.commit(messages, identifier=identifier)
+        else:
+            dynamic = _is_dynamic(self._store, self._partition)
+            ids = self._commit.overwrite(messages, partition=self._partition, dynamic=dynamic, identifier=identifier)
+        self._made(ids)
+
+    def _made(self, ids: Sequence[int]) -> None:
+        if self._callbacks:
+            call_back(self._store, ids, self._callbacks)
+
+
+class BatchTableCommit(_BuiltCommit):
     """Commits once."""
 
-    def __init__(self, commit: FileStoreCommit, static_partition: Mapping[str, object] | None, dynamic: bool) -> None:
-        self._commit = commit
-        self._static_partition = static_partition
-        self._dynamic = dynamic
+    def __init__(self, store: TableStore, commit_user: str, partition: Mapping[str, object] | None) -> None:
+        super().__init__(store, commit_user, partition)
         self._committed = False
 
     def commit(self, commit_messages: Sequence[CommitMessage]) -> None:
         """Make the snapshot; errors as documented at CommitError."""
         self._once()
-        if self._static_partition is None:
-            self._commit.commit(commit_messages, identifier=BATCH_COMMIT_IDENTIFIER)
-        else:
-            self._commit.overwrite(commit_messages, partition=self._static_partition, dynamic=self._dynamic)
-
-    def abort(self, commit_messages: Sequence[CommitMessage]) -> None:
-        """Delete the files of messages that will not be committed."""
-        self._commit.abort(commit_messages)
+        self._make(commit_messages, BATCH_COMMIT_IDENTIFIER)
 
     def truncate_table(self) -> None:
         """Delete all rows."""
         self._once()
-        self._commit.truncate()
+        self._made(self._commit.truncate())
 
     def truncate_partitions(self, partitions: Sequence[Mapping[str, object]]) -> None:
         """Delete the rows of the partitions."""
         self._once()
-        self._commit.truncate(partitions)
+        self._made(self._commit.truncate(partitions))
 
     def _once(self) -> None:
         if self._committed:
-            raise InvalidInputError("A batch commit commits once; make a new one.")
+            raise UsedTwiceError("A batch commit commits once; make a new one.")
         self._committed = True
 
 
-class StreamTableCommit(_Closing):
+class StreamTableCommit(_BuiltCommit):
     """Commits again and again; a commit whose identifier was committed already is left out."""
-
-    def __init__(self, commit: FileStoreCommit) -> None:
-        self._commit = commit
 
     def commit(self, commit_messages: Sequence[CommitMessage], commit_identifier: int) -> None:
         """Make the snapshot of that identifier, unless it exists."""
         if self._commit.filter_committed([commit_identifier]):
-            self._commit.commit(commit_messages, identifier=commit_identifier)
-
-    def abort(self, commit_messages: Sequence[CommitMessage]) -> None:
-        """Delete the files of messages that will not be committed."""
-        self._commit.abort(commit_messages)
+            self._make(commit_messages, commit_identifier)
 
 
-class BatchWriteBuilder:
-    """Makes a writer and a committer that belong together, for one commit."""
+class _WriteBuilder:
+    """What both write builders share."""
 
     def __init__(self, store: TableStore) -> None:
         self._store = store
         self.commit_user = _commit_user(store)
         self._static_partition: Mapping[str, object] | None = None
 
-    def overwrite(self, static_partition: Mapping[str, object] | None = None) -> "BatchWriteBuilder":
+    def overwrite(self, static_partition: Mapping[str, object] | None = None) -> Self:
         """Replace the partition given, or, without one, the partitions that occur in the data (or all rows)."""
         self._static_partition = static_partition or {}
         return self
 
+    def new_update(self) -> NoReturn:
+        """Refused: rows have no ids without row tracking."""
+        raise NotSupportedError(
+            "Updates by row id are not supported. Change rows of a primary-key table by writing them again, delete "
+            "rows by Table.delete, or run UPDATE and MERGE INTO on Spark."
+        )
+
+    def _table_write(self) -> TableWrite:
+        if self._static_partition is None:
+            return TableWrite(self._store, self.commit_user)
+        dynamic = _is_dynamic(self._store, self._static_partition)
+        return overwriting(self._store, self.commit_user, None if dynamic else self._static_partition)
+
+
+class BatchWriteBuilder(_WriteBuilder):
+    """Makes a writer and a committer that belong together, for one commit."""
+
     def new_write(self) -> BatchTableWrite:
         """The writer."""
-        if self._static_partition is None:
-            return BatchTableWrite(TableWrite(self._store, self.commit_user))
-        partition = None if self._is_dynamic else self._static_partition
-        return BatchTableWrite(overwriting(self._store, self.commit_user, partition))
+        return BatchTableWrite(self._table_write(), self._store.schema.arrow)
 
     def new_commit(self) -> BatchTableCommit:
         """The committer."""
-        commit = FileStoreCommit(self._store, self.commit_user)
-        return BatchTableCommit(commit, self._static_partition, self._is_dynamic)
-
-    @property
-    def _is_dynamic(self) -> bool:
-        partitioned = bool(self._store.schema.partition_keys)
-        return partitioned and not self._static_partition and self._store.options.dynamic_partition_overwrite
+        return BatchTableCommit(self._store, self.commit_user, self._static_partition)
 
 
-class StreamWriteBuilder:
+class StreamWriteBuilder(_WriteBuilder):
     """Makes a writer and a committer that belong together, for a sequence of commits."""
-
-    def __init__(self, store: TableStore) -> None:
-        self._store = store
-        self.commit_user = _commit_user(store)
 
     def with_commit_user(self, commit_user: str) -> "StreamWriteBuilder":
         """Commit under that user, so that a restarted job goes on where it stopped."""
@@ -184,11 +244,15 @@ class StreamWriteBuilder:
 
     def new_write(self) -> StreamTableWrite:
         """The writer."""
-        return StreamTableWrite(TableWrite(self._store, self.commit_user))
+        return StreamTableWrite(self._table_write(), self._store.schema.arrow)
 
     def new_commit(self) -> StreamTableCommit:
         """The committer."""
-        return StreamTableCommit(FileStoreCommit(self._store, self.commit_user))
+        return StreamTableCommit(self._store, self.commit_user, self._static_partition)
+
+
+def _is_dynamic(store: TableStore, partition: Mapping[str, object]) -> bool:
+    return bool(store.schema.partition_keys) and not partition and store.options.dynamic_partition_overwrite
 
 
 def _commit_user(store: TableStore) -> str:

@@ -3,16 +3,18 @@
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
 import pyarrow as pa
 
-from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.predicate.evaluate import mask
 from interbed.storage.base.predicate.expr import Predicate, columns_of
 from interbed.storage.base.predicate.parse import bound_filter
 from interbed.storage.base.types.arrow import FieldIds, fields_from_arrow
-from interbed.storage.base.types.data_type import DataField
+from interbed.storage.base.types.data_type import DataField, RowType
 from interbed.storage.read.arrow_rows import ArrowRows, limited
+from interbed.storage.views.builder.rows_read import RowsReadBuilder
 from interbed.storage.views.system.column import Row
 
 
@@ -49,6 +51,24 @@ class RowsTable(ABC):
     def partition_keys(self) -> list[str]:
         """There are none."""
         return []
+
+    def row_type(self) -> RowType:
+        """The columns as one type, as in pypaimon."""
+        return RowType(self.fields, nullable=False)
+
+    def new_read_builder(self) -> RowsReadBuilder:
+        """pypaimon's read builder."""
+        return RowsReadBuilder(self)
+
+    def new_batch_write_builder(self) -> NoReturn:
+        """Refused: what it shows is written by other means."""
+        raise NotSupportedError(f"The system table '{self.name}' is read only.")
+
+    new_stream_write_builder = new_batch_write_builder
+
+    def new_stream_read_builder(self) -> NoReturn:
+        """Refused: what it shows is made when it is read."""
+        raise NotSupportedError(f"The system table '{self.name}' is no stream; read it again to see what is new.")
 
     def scan(
         self,

@@ -1,0 +1,136 @@
+"""What `Table` is called by in pypaimon, so that code written for it runs; see docs/pypaimon.md."""
+
+from typing import NoReturn
+
+from interbed.storage.base.errors import NotSupportedError
+from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.base.types.data_type import DataField
+from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode, crosses_partitions
+from interbed.storage.meta.schema.manager import SchemaManager
+from interbed.storage.meta.schema.table_schema import TableSchema
+from interbed.storage.meta.store import TableStore
+from interbed.storage.views.builder.managers import BuiltBranches, BuiltConsumers, BuiltSnapshots, BuiltTags
+from interbed.storage.views.builder.read import ReadBuilder
+from interbed.storage.views.builder.stream_read import StreamReadBuilder
+from interbed.storage.views.builder.write import BatchWriteBuilder, StreamWriteBuilder
+
+
+class PypaimonNames:
+    """The builders of a table, and its parts by pypaimon's names."""
+
+    name: str
+    store: TableStore
+
+    # -- builders --------------------------------------------------------------------------------------------------
+
+    def new_read_builder(self) -> ReadBuilder:
+        """pypaimon's read builder."""
+        return ReadBuilder(self.store, name=self.name)
+
+    def new_stream_read_builder(self) -> StreamReadBuilder:
+        """pypaimon's read builder for a sequence of snapshots."""
+        return StreamReadBuilder(self.store)
+
+    def new_batch_write_builder(self) -> BatchWriteBuilder:
+        """pypaimon's write builder for one commit."""
+        return BatchWriteBuilder(self.store)
+
+    def new_stream_write_builder(self) -> StreamWriteBuilder:
+        """pypaimon's write builder for a sequence of commits, each with its identifier."""
+        return StreamWriteBuilder(self.store)
+
+    def new_postpone_fixed_bucket_write_builder(self) -> NoReturn:
+        """Refused: rows of postponed buckets wait for a compaction."""
+        raise NotSupportedError(
+            "Rows of a table with postponed buckets are not written to buckets at once; write them by "
+            "new_batch_write_builder, and call Table.compact, which takes them there."
+        )
+
+    # -- what it is ------------------------------------------------------------------------------------------------
+
+    @property
+    def table_schema(self) -> TableSchema:
+        """The schema, with its options."""
+        return self.store.schema
+
+    @property
+    def table_path(self) -> str:
+        """The table's directory."""
+        return self.store.location
+
+    @property
+    def file_io(self) -> FileIO:
+        """Access to the table's files."""
+        return self.store.file_io
+
+    @property
+    def schema_manager(self) -> SchemaManager:
+        """The versions of the schema."""
+        return self.store.schemas
+
+    @property
+    def is_primary_key_table(self) -> bool:
+        """Whether there is a primary key."""
+        return self.store.schema.has_primary_key
+
+    @property
+    def field_dict(self) -> dict[str, DataField]:
+        """The columns by name."""
+        return dict(self.store.schema.by_name)
+
+    @property
+    def trimmed_primary_keys(self) -> list[str]:
+        """The primary key's columns but for those of the partition key."""
+        return list(self.store.schema.trimmed_primary_keys)
+
+    @property
+    def primary_keys_fields(self) -> list[DataField]:
+        """The columns of the primary key."""
+        return list(self.store.schema.fields_named(self.store.schema.primary_keys))
+
+    @property
+    def partition_keys_fields(self) -> list[DataField]:
+        """The partition columns."""
+        return list(self.store.schema.partition_fields)
+
+    @property
+    def cross_partition_update(self) -> bool:
+        """Whether a key may move between partitions, because the primary key lacks one of their columns."""
+        return crosses_partitions(self.store.schema)
+
+    @property
+    def total_buckets(self) -> int:
+        """What the option `bucket` says."""
+        return self.store.options.bucket
+
+    def bucket_mode(self) -> BucketMode:
+        """How rows find their bucket."""
+        return bucket_mode(self.store.schema, self.store.options)
+
+    def comment(self) -> str | None:
+        """The table's comment."""
+        return self.store.schema.comment
+
+    def current_branch(self) -> str:
+        """The branch that this is, `main` for the table itself."""
+        return self.store.paths.branch
+
+    def snapshot_manager(self) -> BuiltSnapshots:
+        """The snapshots."""
+        return BuiltSnapshots(self.store)
+
+    def tag_manager(self) -> BuiltTags:
+        """The tags."""
+        return BuiltTags(self.store)
+
+    def branch_manager(self) -> BuiltBranches:
+        """The branches."""
+        return BuiltBranches(self.store)
+
+    def consumer_manager(self) -> BuiltConsumers:
+        """The consumers."""
+        return BuiltConsumers(self.store)
+
+    def list_tags(self) -> list[str]:
+        """The names of the tags."""
+        return self.tag_manager().list_tags()

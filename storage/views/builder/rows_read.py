@@ -1,0 +1,153 @@
+"""pypaimon's read builder for system tables, whose rows are made when a scan is planned."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+
+from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.base.predicate.expr import Predicate, bind
+from interbed.storage.base.types.data_type import DataField
+from interbed.storage.read.arrow_rows import ArrowRows
+from interbed.storage.views.builder.predicate import PredicateBuilder
+
+if TYPE_CHECKING:
+    import duckdb
+    import pandas as pd
+
+
+class RowsSource(Protocol):
+    """A table of rows that are made when they are asked for."""
+
+    @property
+    def fields(self) -> list[DataField]:
+        """The columns."""
+        ...
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        filter: str | Predicate | None = None,  # noqa: A002 - the field's word for it
+        limit: int | None = None,
+    ) -> ArrowRows:
+        """A query."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RowsSplit:
+    """All rows of a system table, filtered and cut."""
+
+    rows: pa.Table
+
+    @property
+    def row_count(self) -> int:
+        """How many there are."""
+        return self.rows.num_rows
+
+    def arrow_table(self) -> pa.Table:
+        """The rows."""
+        return self.rows
+
+
+@dataclass(frozen=True, slots=True)
+class RowsPlan:
+    """What the table shows at the time of planning."""
+
+    rows: pa.Table
+
+    def splits(self) -> list[RowsSplit]:
+        """One split."""
+        return [RowsSplit(self.rows)]
+
+
+class RowsReadBuilder:
+    """What to read from a system table; every `with_…` returns the builder itself, as in pypaimon."""
+
+    def __init__(self, table: RowsSource) -> None:
+        self._table = table
+        self._predicate: Predicate | None = None
+        self._columns: tuple[str, ...] | None = None
+        self._limit: int | None = None
+
+    def with_filter(self, predicate: Predicate | None) -> "RowsReadBuilder":
+        """Read only rows that the predicate selects, all for None; made by `new_predicate_builder`."""
+        self._predicate = None if predicate is None else bind(predicate, self._table.fields)
+        return self
+
+    def with_projection(self, projection: Sequence[str] | None) -> "RowsReadBuilder":
+        """Read only these columns, in this order; all for None. Raises InvalidInputError for one that is not there."""
+        # The query checks the names.
+        self._table.scan(projection)
+        self._columns = None if projection is None else tuple(projection)
+        return self
+
+    def with_limit(self, limit: int | None) -> "RowsReadBuilder":
+        """Read at most that many rows, all for None."""
+        if limit is not None and limit < 0:
+            raise InvalidInputError(f"A limit is zero or more rows, not {limit}.")
+        self._limit = limit
+        return self
+
+    def new_predicate_builder(self) -> PredicateBuilder:
+        """Makes predicates over the table's columns."""
+        return PredicateBuilder(self._table.fields)
+
+    def read_type(self) -> list[DataField]:
+        """The columns that will be read."""
+        fields = {field.name: field for field in self._table.fields}
+        return [fields[name] for name in (fields if self._columns is None else self._columns)]
+
+    def new_scan(self) -> "RowsScan":
+        """The planner."""
+        return RowsScan(self._table.scan(self._columns, self._predicate, self._limit))
+
+    def new_read(self) -> "RowsRead":
+        """The reader."""
+        return RowsRead(self._table.scan(self._columns, limit=0).to_arrow().schema)
+
+
+@dataclass(frozen=True, slots=True)
+class RowsScan:
+    """pypaimon's form of a scan of a system table."""
+
+    query: ArrowRows
+
+    def plan(self) -> RowsPlan:
+        """What the table shows now."""
+        return RowsPlan(self.query.to_arrow())
+
+
+@dataclass(frozen=True, slots=True)
+class RowsRead:
+    """pypaimon's form of a read of a system table."""
+
+    schema: pa.Schema
+
+    def to_arrow(self, splits: Sequence[RowsSplit], **_: object) -> pa.Table:
+        """The rows of the splits as one Arrow table."""
+        return pa.concat_tables([self.schema.empty_table(), *(split.rows for split in splits)])
+
+    def to_arrow_batch_reader(self, splits: Sequence[RowsSplit]) -> pa.RecordBatchReader:
+        """The rows of the splits as a stream of batches."""
+        return self.to_arrow(splits).to_reader()
+
+    def to_pandas(self, splits: Sequence[RowsSplit], **_: object) -> "pd.DataFrame":
+        """The rows of the splits as a pandas data frame."""
+        return self.to_arrow(splits).to_pandas()
+
+    def to_duckdb(
+        self, splits: Sequence[RowsSplit], table_name: str, connection: Any = None
+    ) -> "duckdb.DuckDBPyConnection":
+        """A DuckDB connection in which the rows of the splits are a view of that name."""
+        # duckdb is an optional dependency and slow to import.
+        import duckdb
+
+        target: duckdb.DuckDBPyConnection = connection or duckdb.connect(database=":memory:")
+        target.register(table_name, self.to_arrow(splits))
+        return target
+
+    def to_iterator(self, splits: Sequence[RowsSplit]) -> Iterator[dict[str, Any]]:
+        """The rows of the splits one by one, by column name, as in pypaimon."""
+        yield from self.to_arrow(splits).to_pylist()

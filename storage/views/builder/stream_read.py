@@ -1,0 +1,171 @@
+"""pypaimon's builder of reads that go on: a plan for each snapshot, as a generator or an asynchronous one."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable, Collection, Generator, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.base.predicate.expr import Predicate, bind
+from interbed.storage.base.row.kind import RowKind
+from interbed.storage.base.types.data_type import DataField
+from interbed.storage.meta.store import TableStore
+from interbed.storage.read.change_read import ROW_KIND, ChangeRead
+from interbed.storage.read.table_read import TableRead
+from interbed.storage.scan.split import Split
+from interbed.storage.views.builder.predicate import PredicateBuilder
+from interbed.storage.views.builder.read import BuiltPlan, BuiltRead
+from interbed.storage.views.stream.stream_scan import StreamScan, streamed
+
+_KIND_TEXTS = pa.array([kind.short for kind in RowKind], pa.string())
+
+
+class BuiltStreamScan:
+    """Plans a stream: first the rows of the newest snapshot (or what the scan's options say), then changes."""
+
+    def __init__(
+        self,
+        scan: StreamScan,
+        poll_seconds: float,
+        bucket_filter: Callable[[int], bool] | None,
+        wait: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self._scan = scan
+        self._poll_seconds = poll_seconds
+        self._bucket_filter = bucket_filter
+        self._wait = wait
+
+    @property
+    def next_snapshot_id(self) -> int | None:
+        """The next snapshot to look at; None before the first plan. Setting it makes the stream go on from there."""
+        return self._scan.checkpoint()
+
+    @next_snapshot_id.setter
+    def next_snapshot_id(self, snapshot_id: int | None) -> None:
+        self._scan.restore(snapshot_id)
+
+    def plan(self) -> BuiltPlan | None:
+        """What comes next; None when there is nothing new. Asking says that the plan before is done with."""
+        self._scan.notify_checkpoint_complete(self._scan.checkpoint())
+        plan = self._scan.plan()
+        if plan is None or self._bucket_filter is None:
+            return None if plan is None else BuiltPlan(plan)
+        return BuiltPlan(replace(plan, splits=tuple(s for s in plan.splits if self._bucket_filter(s.bucket))))
+
+    def stream_sync(self) -> Generator[BuiltPlan]:
+        """Plans as snapshots come, without an end."""
+        while not self._scan.is_finished:
+            plan = self.plan()
+            if plan is None:
+                self._wait(self._poll_seconds)
+            else:
+                yield plan
+
+    async def stream(self) -> AsyncGenerator[BuiltPlan]:
+        """The same for `async for`; planning itself runs in a thread."""
+        while not self._scan.is_finished:
+            plan = await asyncio.to_thread(self.plan)
+            if plan is None:
+                await asyncio.sleep(self._poll_seconds)
+            else:
+                yield plan
+
+
+@dataclass(frozen=True, slots=True)
+class KindRead:
+    """Reads changes with their kinds in the first column, `_row_kind`: +I, -U, +U or -D."""
+
+    changes: ChangeRead
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the rows."""
+        columns = [field for field in self.changes.schema if field.name != ROW_KIND]
+        return pa.schema([pa.field(ROW_KIND, pa.string()), *columns])
+
+    def to_reader(self, splits: Sequence[Split]) -> pa.RecordBatchReader:
+        """The rows of the splits."""
+        return pa.RecordBatchReader.from_batches(self.schema, self._batches(splits))
+
+    def _batches(self, splits: Sequence[Split]) -> Iterator[pa.RecordBatch]:
+        for batch in self.changes.to_reader(splits):
+            kinds: Any = _KIND_TEXTS.take(batch.column(ROW_KIND))
+            yield pa.RecordBatch.from_arrays(
+                [kinds, *(batch.column(name) for name in self.schema.names[1:])], schema=self.schema
+            )
+
+
+class StreamReadBuilder:
+    """What to read from a table as it changes; every `with_…` returns the builder itself, as in pypaimon."""
+
+    def __init__(self, store: TableStore) -> None:
+        self._store = streamed(store)
+        self._predicate: Predicate | None = None
+        self._columns: tuple[str, ...] | None = None
+        self._poll_seconds = 1.0
+        self._with_kinds = False
+        self._bucket_filter: Callable[[int], bool] | None = None
+
+    def with_filter(self, predicate: Predicate | None) -> "StreamReadBuilder":
+        """Read only rows that the predicate selects, all for None; made by `new_predicate_builder`."""
+        self._predicate = None if predicate is None else bind(predicate, self._store.schema.fields)
+        return self
+
+    def with_projection(self, projection: Sequence[str] | None) -> "StreamReadBuilder":
+        """Read only these columns, in this order; all for None. Raises InvalidInputError for one that is not there."""
+        known = self._store.schema.by_name
+        unknown = [name for name in projection or () if name not in known]
+        if unknown:
+            raise InvalidInputError(f"The table has no column {unknown[0]!r}; it has {', '.join(known)}.")
+        self._columns = None if projection is None else tuple(projection)
+        return self
+
+    def with_poll_interval_ms(self, poll_interval_ms: int) -> "StreamReadBuilder":
+        """How long to wait before looking for a new snapshot again, in milliseconds; 1000 by default."""
+        if poll_interval_ms < 0:
+            raise InvalidInputError(f"A poll interval is zero or more milliseconds, not {poll_interval_ms}.")
+        self._poll_seconds = poll_interval_ms / 1000
+        return self
+
+    def with_include_row_kind(self, include: bool = True) -> "StreamReadBuilder":
+        """Read the kinds of changes as a first column, `_row_kind`; without it rows taken back are left out."""
+        self._with_kinds = include
+        return self
+
+    def with_consumer_id(self, consumer_id: str) -> "StreamReadBuilder":
+        """Keep the progress with the table under that name, and go on from it."""
+        self._store = self._store.with_options({"consumer-id": consumer_id})
+        return self
+
+    def with_bucket_filter(self, bucket_filter: Callable[[int], bool]) -> "StreamReadBuilder":
+        """Read only buckets for whose number the function returns true."""
+        self._bucket_filter = bucket_filter
+        return self
+
+    def with_buckets(self, bucket_ids: Collection[int]) -> "StreamReadBuilder":
+        """Read only these buckets."""
+        return self.with_bucket_filter(frozenset(bucket_ids).__contains__)
+
+    def new_predicate_builder(self) -> PredicateBuilder:
+        """Makes predicates over the table's columns."""
+        return PredicateBuilder(self._store.schema.fields)
+
+    def read_type(self) -> list[DataField]:
+        """The columns that will be read."""
+        return list(
+            self._store.schema.fields_named(self._store.schema.names if self._columns is None else self._columns)
+        )
+
+    def new_streaming_scan(self) -> BuiltStreamScan:
+        """The planner."""
+        scan = StreamScan(self._store, predicate=self._predicate)
+        return BuiltStreamScan(scan, self._poll_seconds, self._bucket_filter)
+
+    def new_read(self) -> BuiltRead:
+        """The reader."""
+        if self._with_kinds:
+            return BuiltRead(KindRead(ChangeRead(self._store, self._columns, self._predicate)))
+        return BuiltRead(TableRead(self._store, self._columns, self._predicate))
