@@ -24,6 +24,7 @@ from interbed.catalog.partition import PagedList, Partition, PartitionStatistics
 from interbed.catalog.partition_done import mark_done
 from interbed.catalog.repair_report import RepairReport
 from interbed.catalog.staging import Fill, StagedTables, given_schema
+from interbed.catalog.versions import VersionsByName
 from interbed.catalog.views import Views
 from interbed.storage.base.errors import InvalidInputError, InvalidOptionError, NotSupportedError
 from interbed.storage.base.fileio.api import FileIO
@@ -46,7 +47,7 @@ class Database:
     properties: Mapping[str, str] = field(default_factory=dict)
 
 
-class Catalog(StagedTables, Views, ABC):
+class Catalog(StagedTables, Views, VersionsByName, ABC):
     """Databases and tables by name. Safe to share between threads; close it when done, or use it with `with`."""
 
     def __init__(self, name: str, options: CatalogOptions) -> None:

@@ -21,6 +21,15 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "views.system.rows_table",
         "views.system.table",
     ),
+    "pypaimon's builders and names": (
+        "views.builder.callback",
+        "views.builder.explain",
+        "views.builder.options",
+        "views.builder.predicate",
+        "views.builder.read",
+        "views.builder.stream_read",
+        "views.builder.write",
+    ),
     "values: errors, types, rows, predicates, files": (
         "base.errors",
         "base.fileio.api",
