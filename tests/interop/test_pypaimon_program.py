@@ -1,14 +1,22 @@
-"""A program written for pypaimon does the same after its import is changed to interbed."""
+"""A program written for pypaimon does the same after its imports are changed to interbed."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.support.peers_cache import pypaimon_python
 
-PROGRAM = Path(__file__).with_name("pypaimon_program.py")
+HERE = Path(__file__).parent
+IMPORTS = (
+    ("from pypaimon import", "from interbed import"),
+    (r"from pypaimon\.[\w.]+ import", "from interbed.pypaimon import"),
+)
+"""What is changed: the main names are those of interbed, all others are in interbed.pypaimon."""
 
 
 def run(python: Path | str, program: Path, warehouse: Path) -> dict[str, Any]:
@@ -21,13 +29,17 @@ def run(python: Path | str, program: Path, warehouse: Path) -> dict[str, Any]:
     return seen
 
 
-def test_a_program_for_pypaimon_sees_the_same_with_its_import_changed(tmp_path: Path) -> None:
-    theirs = run(pypaimon_python(), PROGRAM, tmp_path / "theirs")
-    text = PROGRAM.read_text()
+@pytest.mark.parametrize("name", ["pypaimon_program.py", "pypaimon_parts_program.py"])
+def test_a_program_for_pypaimon_sees_the_same_with_its_imports_changed(tmp_path: Path, name: str) -> None:
+    theirs = run(pypaimon_python(), HERE / name, tmp_path / "theirs")
+    text = (HERE / name).read_text()
+    for pattern, replacement in IMPORTS:
+        text = re.sub(pattern, replacement, text)
     changed = tmp_path / "program.py"
-    changed.write_text(text.replace("from pypaimon import", "from interbed import"))
-    assert changed.read_text() != text
+    changed.write_text(text)
+    assert "interbed" in text
+    assert "import pypaimon" not in text
     ours = run(sys.executable, changed, tmp_path / "ours")
     assert list(ours) == list(theirs)
-    for name, seen in theirs.items():
-        assert ours[name] == seen, name
+    for key, seen in theirs.items():
+        assert ours[key] == seen, key
