@@ -70,7 +70,7 @@ def test_rows_that_fit_change_no_schema(tmp_path: Path) -> None:
         ({"k": pa.array([1], pa.int64())}, "'k' is INT, the rows have BIGINT .* bucket key column can't be changed"),
         ({"v": ["text"]}, "'v' is INT, the rows have STRING .*explicit-cast"),
         ({"p": [1]}, "'p' is ROW, the rows have BIGINT"),
-        ({"V": [1]}, "'V' differs from 'v', which there is already, by case alone"),
+        ({"V": [1]}, "'V' differs from 'v', which exists already, by case alone"),
         ({"new": [1], "New": [1]}, "both 'new' and 'New'"),
         ({"p": pa.array([{"x": "t"}])}, "'p.x' is INT, the rows have STRING"),
     ],
