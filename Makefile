@@ -1,17 +1,17 @@
-# make demo | test | check | bench | server | dist, and nothing else to remember.
+# make demo | test | check | docs | bench | server | dist, and nothing else to remember.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.interbed-ready
 DIST_TOOLS := build/dist-tools
 
-.PHONY: demo test check bench server dist idl clean
+.PHONY: demo test check docs bench server dist idl clean
 .DELETE_ON_ERROR:
 
 $(READY): pyproject.toml constraints.txt hatch_build.py thrift_idl/planner.thrift $(shell find spark_ext/jvm/src thrift_idl/java -name '*.java')
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev --group docs
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[demo,postgres]"
 	touch $@
 
@@ -21,15 +21,19 @@ demo: $(READY) ## The main job on embedded defaults and real data.
 test: $(READY) ## All tests; starts the servers and fetches the peers that it needs.
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
-check: $(READY) ## Lint, types and layers.
+check: $(READY) ## Lint, types, layers, and the documentation's links.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports --no-cache
+	$(MAKE) --no-print-directory docs
+
+docs: $(READY) ## The documentation site, in build/site; fails on dead links and pages outside the navigation.
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 bench: $(READY) ## Benchmarks against the peers, in one run, with ratios.
-	$(BIN)/python -m tests.benchmarks
+	$(BIN)/python -m tests.benchmarks $(ARGS)
 
 server: $(READY) ## The catalog server on its defaults.
 	$(BIN)/interbed server

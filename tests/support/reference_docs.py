@@ -1,0 +1,243 @@
+"""The parts of the pages in docs/ that are made from the code: options, errors, metrics, the index of decisions.
+
+`python -m tests.support.reference_docs` writes them again; with `--check` it writes nothing, names the parts that are
+not as the code has them, and ends with 1. A page keeps its own text around the parts, each between two comments of
+Markdown that name it.
+"""
+
+import importlib
+import pkgutil
+import re
+import sys
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import NamedTuple
+
+from prometheus_client.parser import text_string_to_metric_families
+
+import interbed
+from interbed.catalog.server.edge.call import Call, CallOutcome, ClientSession
+from interbed.catalog.server.operate.metrics import (
+    CacheFigures,
+    DatabaseFigures,
+    MetricsPage,
+    PoolFigures,
+    ServerMetrics,
+)
+from interbed.storage.base.errors import InterbedError
+from tests.support.decisions import DECISIONS, ROOT, Decision, decisions
+from tests.support.option_table import OptionRow, catalog_options, table_options
+
+DOCS = ROOT / "docs"
+
+
+class Part(NamedTuple):
+    """A part of a page that is made from the code."""
+
+    page: Path
+    name: str
+    make: Callable[[], str]
+
+    @property
+    def begin(self) -> str:
+        """The comment before it."""
+        return f"<!-- {self.name}: made by python -m tests.support.reference_docs -->"
+
+    @property
+    def end(self) -> str:
+        """The comment after it."""
+        return f"<!-- end of {self.name} -->"
+
+    def replaced(self, text: str) -> str:
+        """The page's text with this part as the code has it; ValueError if the page lacks the comments."""
+        before, found, rest = text.partition(self.begin)
+        _, closed, after = rest.partition(self.end)
+        if not (found and closed):
+            raise ValueError(f"{self.page.name} has no part {self.name!r}.")
+        return f"{before}{self.begin}\n\n{self.make()}\n\n{self.end}{after}"
+
+
+def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = [head, tuple("---" for _ in head), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+# -- options ---------------------------------------------------------------------------------------------------------
+
+
+def _options(rows: list[OptionRow]) -> str:
+    cells = [(f"`{r.key}`", r.kind, f"`{r.default}`" if r.default else "", r.meaning) for r in rows]
+    return _table(("option", "type", "default", "meaning"), cells)
+
+
+# -- errors ----------------------------------------------------------------------------------------------------------
+
+
+class Retry(StrEnum):
+    """Whether the call that failed may be made again."""
+
+    NO = "no"
+    SAME = "yes, the same call"
+    ANEW = "yes, from a new read"
+    CHECK = "only after a check"
+
+
+NAMED = {
+    "InterbedError": ("Catch it for every error of interbed; look at the ones below for what to do.", Retry.NO),
+    "InvalidInputError": ("Correct the argument or the rows that the message names.", Retry.NO),
+    "SchemaMismatchError": (
+        "Cast or rename the columns, alter the table, or write with `merge_schema=True`.",
+        Retry.NO,
+    ),
+    "FilterError": ("Correct the filter; see [filters](sql.md#filters).", Retry.NO),
+    "InvalidOptionError": ("Correct the option; see [options](options.md).", Retry.NO),
+    "SettingsError": ("Correct the server's setting; see [operating](operating.md#configuration).", Retry.NO),
+    "ArgumentError": ("Correct the arguments of the procedure; the message shows its signature.", Retry.NO),
+    "NotSupportedError": ("Do it without the feature that the message names, or with another engine.", Retry.NO),
+    "CorruptFileError": ("Restore the file from a copy, or go back to a snapshot that does not name it.", Retry.NO),
+    "UnsupportedVersionError": ("Upgrade interbed.", Retry.NO),
+    "SnapshotNotFoundError": ("Choose one of the snapshots that the message names.", Retry.NO),
+    "SnapshotGoneError": ("Read the newest snapshot; keep snapshots longer, or tag what long jobs read.", Retry.ANEW),
+    "TagNotFoundError": ("Choose one of the tags that the message names.", Retry.NO),
+    "BranchNotFoundError": ("Choose one of the branches that the message names.", Retry.NO),
+    "StorageAccessError": ("Check the path, the credentials and the network.", Retry.SAME),
+    "FileGoneError": ("Plan the read again; if the file is still missing, the table is damaged.", Retry.ANEW),
+    "CommitError": ("The table is as it was; see the errors below.", Retry.NO),
+    "CommitConflictError": ("Read the table again and redo the work.", Retry.ANEW),
+    "DuplicateFileError": (
+        "The same files were committed already: look for the snapshot before redoing the work.",
+        Retry.ANEW,
+    ),
+    "CommitFailedError": (
+        "Repeat the call; raise `commit.max-retries` or `commit.timeout` if it comes often.",
+        Retry.SAME,
+    ),
+    "CommitStateUnknownError": (
+        "Look for a snapshot of this commit user and identifier; committing again with the same pair is safe.",
+        Retry.CHECK,
+    ),
+    "RepeatedKeyError": (
+        "Remove the repeated keys from the source; interbed itself runs such a MERGE again.",
+        Retry.NO,
+    ),
+    "MigrationError": ("Correct what the message names and run the command again with `--resume`.", Retry.SAME),
+    "MissingMethodError": ("Use a metastore of a version that has the method, or leave that part out.", Retry.NO),
+    "RefusedError": ("Look at the log of the metastore that refused; the other objects are copied.", Retry.SAME),
+    "GoneError": ("Nothing: the object was dropped meanwhile.", Retry.NO),
+    "SparkSetupError": ("Install what the message names, or correct the setting.", Retry.NO),
+    "CatalogError": ("See the errors below.", Retry.NO),
+    "DatabaseNotFoundError": ("Create the database, or correct its name.", Retry.NO),
+    "DatabaseExistsError": ("Pass `ignore_if_exists=True`, or choose another name.", Retry.NO),
+    "DatabaseNotEmptyError": ("Drop with `cascade=True`, or drop its tables first.", Retry.NO),
+    "TableNotFoundError": ("Create the table, or correct its name.", Retry.NO),
+    "TableExistsError": ("Pass `ignore_if_exists=True`, or choose another name.", Retry.NO),
+    "ViewNotFoundError": ("Create the view, or correct its name.", Retry.NO),
+    "PartitionExistsError": ("Pass `ignore_if_exists`, or `IF NOT EXISTS` in SQL.", Retry.NO),
+    "NotAnInterbedTableError": ("Query the table with the engine of its format.", Retry.NO),
+    "CatalogUnavailableError": ("Check the metastore's address and that it runs.", Retry.SAME),
+    "CallStateUnknownError": ("The metastore may have carried the call out: look before repeating it.", Retry.CHECK),
+    "TableModifiedError": ("Another client altered the table at the same time; repeat the call.", Retry.SAME),
+    "NoSuchLockError": ("The lock's lease ran out: repeat the commit; see `lock_lease_seconds`.", Retry.SAME),
+    "LockError": ("Repeat the call; `interbed locks explain` shows who holds the lock.", Retry.SAME),
+}
+"""What to do about each class that callers meet, and whether to try again."""
+
+
+def error_classes() -> Iterator[tuple[int, type[InterbedError]]]:
+    """Each class that callers meet with its depth in the tree, parents first."""
+    for module in pkgutil.walk_packages(interbed.__path__, "interbed."):
+        if not module.name.startswith(("interbed.thrift_idl", "interbed.migrations")):
+            importlib.import_module(module.name)
+
+    def below(parent: type[InterbedError], depth: int) -> Iterator[tuple[int, type[InterbedError]]]:
+        yield depth, parent
+        for child in sorted(parent.__subclasses__(), key=lambda c: (bool(c.__subclasses__()), c.__name__)):
+            # A class with two parents stands under the first of them.
+            if child.__bases__[0] is parent and not child.__name__.startswith("_"):
+                yield from below(child, depth + 1)
+
+    yield from below(InterbedError, 0)
+
+
+def error_tree() -> str:
+    """The tree as text."""
+    return "```text\n" + "\n".join(f"{'    ' * depth}{cls.__name__}" for depth, cls in error_classes()) + "\n```"
+
+
+def error_table() -> str:
+    """What each error means and what to do; KeyError for a class of which NAMED does not know that."""
+    rows = []
+    for _, cls in error_classes():
+        advice, retry = NAMED[cls.__name__]
+        if getattr(cls, "retryable", False) and retry is Retry.NO:
+            raise ValueError(f"{cls.__name__} may be retried, and NAMED denies it.")
+        meaning = re.split(r"(?<=[.;])\s", " ".join((cls.__doc__ or "").split()))[0].rstrip(";")
+        others = [b.__name__ for b in cls.__mro__ if b.__module__ == "builtins" and b.__name__ not in _PLAIN]
+        python = f" Also a `{others[0]}`." if others else ""
+        rows.append((f"`{cls.__name__}`", f"{meaning.rstrip('.')}.{python}", advice, str(retry)))
+    return _table(("error", "meaning", "what to do", "again?"), rows)
+
+
+_PLAIN = frozenset({"Exception", "BaseException", "object"})
+
+
+# -- metrics ---------------------------------------------------------------------------------------------------------
+
+
+def metrics_table() -> str:
+    """The metrics of a server that has answered calls, as its page exposes them."""
+    metrics = ServerMetrics()
+    pool, cache = PoolFigures(in_use=1, idle=1), CacheFigures(hits=1, misses=1, size_bytes=1)
+    metrics.watch(connections=lambda: 1, pool=lambda: pool, cache=lambda: cache)
+    for outcome in CallOutcome:
+        call = Call(
+            request_id="1", method="get_table", session=ClientSession(peer="here"), seconds=0.1, outcome=outcome
+        )
+        metrics.observed(call)
+    figures = DatabaseFigures(locks_acquired=1, locks_waiting=1, locks_stale=1, locks_expired_total=1, event_id=1)
+    page = MetricsPage(metrics, lambda: figures, lambda: 1).render().decode()
+    rows = []
+    for family in text_string_to_metric_families(page):
+        if family.name.startswith("interbed_"):
+            labels = sorted({name for s in family.samples for name in s.labels} - {"le"})
+            total = "_total" if family.type == "counter" else ""
+            name = f"`{family.name}{total}`"
+            rows.append((name, family.type, ", ".join(f"`{n}`" for n in labels), family.documentation))
+    return _table(("metric", "type", "labels", "meaning"), sorted(rows))
+
+
+# -- decisions -------------------------------------------------------------------------------------------------------
+
+
+def _decision_lines(found: list[Decision], folder: str) -> str:
+    return "\n".join(f"{d.number}. [{d.title}]({folder}{d.path.name})" for d in found)
+
+
+PARTS = (
+    Part(DOCS / "options.md", "table options", lambda: _options(table_options())),
+    Part(DOCS / "options.md", "catalog options", lambda: _options(catalog_options())),
+    Part(DOCS / "errors.md", "tree of errors", error_tree),
+    Part(DOCS / "errors.md", "table of errors", error_table),
+    Part(DOCS / "metrics.md", "metrics", metrics_table),
+    Part(DECISIONS / "README.md", "index of decisions", lambda: _decision_lines(decisions(), "")),
+    Part(ROOT / "ARCHITECTURE.md", "index of decisions", lambda: _decision_lines(decisions(), "docs/decisions/")),
+)
+
+
+def main() -> int:
+    """Write all parts, or with `--check` name those that differ; the exit code."""
+    stale = []
+    for part in PARTS:
+        before = part.page.read_text(encoding="utf-8")
+        after = part.replaced(before)
+        if after != before:
+            stale.append(f"{part.page.relative_to(ROOT)}: {part.name}")
+            if "--check" not in sys.argv:
+                part.page.write_text(after, encoding="utf-8")
+    print("\n".join(stale))
+    return 1 if stale and "--check" in sys.argv else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

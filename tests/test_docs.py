@@ -1,0 +1,100 @@
+"""The documentation as a whole: what is made from the code is as the code has it, and what is named exists."""
+
+import re
+import subprocess
+import sys
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import interbed
+from tests.support.decisions import ROOT, SECTIONS, decisions
+from tests.support.option_table import catalog_options, table_options
+from tests.support.pages import DOCS, Page
+from tests.support.performance_docs import figures_text, with_figures
+
+
+def test_the_reference_pages_are_as_the_code_has_them() -> None:
+    command = [sys.executable, "-m", "tests.support.reference_docs", "--check"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, f"run python -m tests.support.reference_docs\n{done.stdout}{done.stderr[-2000:]}"
+
+
+def test_the_table_of_options_has_type_default_and_meaning() -> None:
+    rows = {row.key: row for row in table_options()}
+    assert rows["write-buffer-size"][1:3] == ("size", "256 mb")
+    assert rows["snapshot.time-retained"][1:3] == ("duration", "1 h")
+    assert rows["lookup-wait"][1:3] == ("boolean", "true")
+    assert rows["first-row.ignore-delete"].meaning == "The older name of `ignore-delete`."
+    assert "scan.fallback-branch" in rows
+    assert [row.key for row in rows.values() if not row.meaning] == []
+    catalog = {row.key: row for row in catalog_options()}
+    assert catalog["metastore"][1:3] == ("filesystem | hive", "filesystem")
+    assert catalog["lock.enabled"][1:3] == ("boolean", "")
+
+
+def test_decisions_are_numbered_and_have_all_sections() -> None:
+    found = decisions()
+    assert [d.number for d in found] == list(range(1, len(found) + 1))
+    for decision in found:
+        assert decision.path.name.startswith(f"{decision.number:04}-")
+        assert date(2026, 1, 1) < decision.date
+        text = decision.path.read_text(encoding="utf-8")
+        assert tuple(re.findall(r"^## (.+)$", text, re.MULTILINE)) == SECTIONS, decision.path.name
+
+
+def test_the_paths_that_the_architecture_page_names_exist() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:[a-z_]+/)+(?:\w+\.py)?)`", text))
+    assert len(named) > 60
+    folders = (ROOT, ROOT / "storage", ROOT / "catalog", ROOT / "spark_ext")
+    assert sorted(path for path in named if not any((folder / path).exists() for folder in folders)) == []
+
+
+def test_links_of_the_pages_at_the_root_lead_somewhere() -> None:
+    for page in sorted(ROOT.glob("*.md")):
+        links = re.findall(r"\]\((?!https?:|#)([^)#]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8"))
+        assert [link for link in links if not (ROOT / link).exists()] == [], page.name
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    listed = set(re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8")))
+    assert {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")} == listed
+
+
+@pytest.mark.parametrize(("name", "examples"), [("tutorial.md", 20), ("sql.md", 5)])
+def test_the_python_of_the_page_does_what_it_says(name: str, examples: int, tmp_path: Path) -> None:
+    assert Page(name).run_python(warehouse=tmp_path / "lake") >= examples
+
+
+def test_the_loop_on_the_page_of_errors_runs(tmp_path: Path) -> None:
+    catalog = interbed.load_catalog(warehouse=f"file:{tmp_path}/lake")
+    catalog.create_database("db")
+    rows = pa.table({"id": [1, 2]})
+    table = catalog.create_table("db.t", rows.schema, primary_keys=["id"])
+    [block] = Page("errors.md").blocks("python")
+    exec(block, {"table": table, "rows": rows})
+    assert table.scan().count() == 2
+
+
+def test_examples_that_are_listed_exist_and_the_others_are_listed() -> None:
+    named = set(re.findall(r"`examples/([\w.]+)`", Page("examples.md").text))
+    assert named == {path.name for path in (ROOT / "examples").iterdir() if path.suffix in (".py", ".ipynb")}
+
+
+def test_figures_of_a_benchmark_become_tables_with_ratios() -> None:
+    found: dict[str, Any] = {
+        "rows": 4_000_000,
+        "stages": {"scan": {"interbed": {"cpu_s": 2.0, "wall_s": 1.5}, "pypaimon": {"cpu_s": 12.0, "wall_s": 12.0}}},
+        "spark": {},
+        "soak": [{"minute": 1, "peak_mb": 512.5}],
+    }
+    text = figures_text(found, where="a machine", when=datetime(2026, 1, 31, tzinfo=UTC), command="make bench")
+    assert text.startswith("Measured on 2026-01-31 with `make bench`: a machine. Rows: 4,000,000.")
+    assert "| scan, pypaimon | 12 | 12 | 6.000 |" in text
+    assert "| 1 | 1 | 512 |" in text
+    page = Page("performance.md").text
+    assert with_figures(with_figures(page, text), text).count(text) == 1
