@@ -1,11 +1,11 @@
-# make demo | test | check | docs | bench | server | dist, and nothing else to remember.
+# make demo | test | test-long | check | docs | bench | server | dist, and nothing else to remember.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.interbed-ready
 DIST_TOOLS := build/dist-tools
 
-.PHONY: demo test check docs bench server dist idl clean
+.PHONY: demo test test-long check docs bench server dist idl clean
 .DELETE_ON_ERROR:
 
 $(READY): pyproject.toml constraints.txt hatch_build.py thrift_idl/planner.thrift $(shell find spark_ext/jvm/src thrift_idl/java -name '*.java')
@@ -18,8 +18,14 @@ $(READY): pyproject.toml constraints.txt hatch_build.py thrift_idl/planner.thrif
 demo: $(READY) ## The main job on embedded defaults and real data.
 	$(BIN)/python demo/flights.py --peer-python "$$($(BIN)/python -m tests.support.peers_cache)" $(ARGS)
 
-test: $(READY) ## All tests; starts the servers and fetches the peers that it needs.
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+# The order in which files start is that of tests/durations.json, the longest first.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+test: $(READY) ## The tests of each run; starts the servers and fetches the peers that it needs.
+	$(PYTEST) $(ARGS)
+
+test-long: $(READY) ## The long tests, or the share of them that INTERBED_TEST_SHARE names: k/n, commit/n or date/n.
+	INTERBED_TEST_LONG=1 $(PYTEST) $(ARGS)
 
 check: $(READY) ## Lint, types, layers, and the documentation's links.
 	$(BIN)/ruff check .

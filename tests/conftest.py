@@ -1,17 +1,51 @@
-"""What all tests share: how Hypothesis looks for examples.
+"""What all tests share: which of them a run takes, in which order, and how Hypothesis looks for examples.
 
-The same examples in every run, because a test that fails now and then is a broken one;
-`HYPOTHESIS_PROFILE=explore` looks for new ones. And nothing that the user has configured has a say in them.
+README.md beside this file says what a test may cost and how the long ones are shared out. Nothing that the user has
+configured has a say in them.
 """
 
 import os
+from pathlib import Path
 
+import pytest
 from hypothesis import settings
+
+from tests.support import durations, shares
+from tests.support.examples import EXPLORING, PROFILES
+
+ROOT = Path(__file__).resolve().parents[1]
 
 for _variable in [name for name in os.environ if name.startswith(("INTERBED_CATALOG__", "INTERBED_DEFAULT_CATALOG"))]:
     del os.environ[_variable]
 os.environ["INTERBED_CONFIG"] = os.devnull
 
-settings.register_profile("steady", derandomize=True, deadline=None)
-settings.register_profile("explore", deadline=None, print_blob=True)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
+for name, profile in PROFILES.items():
+    settings.register_profile(name, profile)
+settings.load_profile("explore" if EXPLORING else "steady")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Add the marks, and the table of durations to the process that prints."""
+    config.addinivalue_line("markers", "long: runs in `make test-long` alone, a share of it in continuous integration")
+    config.addinivalue_line("markers", "longer: tries more in `make test-long` than in `make test`, and runs in both")
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(durations.Stopwatch())
+    if shares.LONG:
+        # The processes that start from here take the same share, whatever is committed in between.
+        os.environ[shares.SHARE_VARIABLE] = str(shares.chosen_share(os.environ, ROOT))
+
+
+def pytest_report_header() -> str:
+    """Say which tests the run takes, and how to repeat it."""
+    return shares.header(ROOT)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Take the tests of this run, and start with the longest files."""
+    taken = shares.taken(items, ROOT)
+    if len(taken) < len(items):
+        kept = set(taken)
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = taken
+    durations.longest_first(items, durations.recorded())

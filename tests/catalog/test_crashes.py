@@ -14,13 +14,15 @@ from interbed.catalog.hive.registration import CURRENT_SNAPSHOT
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.catalog.writer_process import own_key
 from tests.support.metastore import lock_component, lock_request, metastore_under_test
+from tests.support.shares import each_run
 from tests.support.writers import check_every_snapshot, create_orders, finished, keys_of, own_keys, writers
 
 LEASE_SECONDS = 2.0
 DEADLINE_SECONDS = 60
+CATALOGS = ("filesystem", "hive")
 
 
-@pytest.fixture(params=["filesystem", "hive"])
+@pytest.fixture
 def options(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, str]]:
     """Options of each kind of catalog; the server's leases are short."""
     warehouse = f"file:{tmp_path}/lake"
@@ -48,6 +50,7 @@ def check_goes_on(catalog: interbed.Catalog, options: dict[str, str], writer: in
         assert catalog.client.show_locks() == []
 
 
+@pytest.mark.parametrize("options", each_run(CATALOGS, lambda kind: kind == "hive"), indirect=True)
 def test_writers_killed_at_random_file_operations_leave_a_table_that_goes_on(options: dict[str, str]) -> None:
     choice = random.Random(20261121)
     with interbed.CatalogFactory.create(options) as catalog:
@@ -66,6 +69,7 @@ def test_writers_killed_at_random_file_operations_leave_a_table_that_goes_on(opt
         check_goes_on(catalog, options, 99)
 
 
+@pytest.mark.parametrize("options", each_run(CATALOGS, lambda kind: kind == "filesystem"), indirect=True)
 def test_writers_killed_from_outside_leave_a_table_that_goes_on(options: dict[str, str]) -> None:
     choice = random.Random(20261122)
     with interbed.CatalogFactory.create(options) as catalog:
@@ -91,11 +95,14 @@ def test_writers_killed_from_outside_leave_a_table_that_goes_on(options: dict[st
 
 @pytest.mark.parametrize(
     ("fault", "made"),
-    [
-        ("open_output:*/bucket-*:kill-after:3", 1),
-        ("create_exclusive:*/snapshot/snapshot-*:kill-before:1", 1),
-        ("create_exclusive:*/snapshot/snapshot-*:kill-after:1", 2),
-    ],
+    each_run(
+        [
+            ("open_output:*/bucket-*:kill-after:3", 1),
+            ("create_exclusive:*/snapshot/snapshot-*:kill-before:1", 1),
+            ("create_exclusive:*/snapshot/snapshot-*:kill-after:1", 2),
+        ],
+        lambda case: case[1] == 2,
+    ),
 )
 def test_a_writer_killed_at_a_point_blocks_nobody_for_longer_than_its_lease(
     tmp_path: Path, fault: str, made: int

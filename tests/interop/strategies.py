@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
+from tests.support.examples import examples
 from tests.support.peers_json import PeerType, TypeJson, float_text, parse_type
 
 _EXPLORED = os.environ.get("INTERBED_TEST_RANDOM_EXAMPLES")
@@ -24,7 +25,7 @@ def random_examples(number: int) -> settings:
     nobody saw before.
     """
     return settings(
-        max_examples=int(_EXPLORED or number),
+        max_examples=int(_EXPLORED or examples(number)),
         derandomize=_EXPLORED is None,
         deadline=None,
         database=None,

@@ -4,6 +4,7 @@ import itertools
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 
 from tests.interop.limits import holds_key, holds_partition, holds_value
@@ -71,6 +72,7 @@ LIMITS: Any = {
 }
 
 
+@pytest.mark.longer
 def test_files_of_keyed_tables_are_described_alike(java_paimon: JavaPaimon, tmp_path: Path) -> None:
     count = itertools.count()
 
@@ -83,6 +85,7 @@ def test_files_of_keyed_tables_are_described_alike(java_paimon: JavaPaimon, tmp_
     run()
 
 
+@pytest.mark.longer
 def test_files_of_append_tables_are_described_alike(java_paimon: JavaPaimon, tmp_path: Path) -> None:
     count = itertools.count()
 

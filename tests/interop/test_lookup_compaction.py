@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.peers_interbed import interbed_table
 from tests.support.peers_java import JavaPaimon, JavaTable
+from tests.support.shares import each_run
 
 COLUMNS = [("id", "INT NOT NULL"), ("p", "STRING"), ("v", "INT")]
 LOOKUP = {"changelog-producer": "lookup"}
@@ -29,7 +30,12 @@ WRITERS = ["in turns", "interbed", "interbed", "in turns", "in turns", "interbed
 """Who writes each of the tables; both ways were tried with all of them."""
 
 
-@pytest.mark.parametrize(("name", "writers"), list(zip(TABLES, WRITERS, strict=True)))
+OF_EACH_RUN = ("lookup without repetitions", "lookup and vectors", "full compaction")
+
+
+@pytest.mark.parametrize(
+    ("name", "writers"), each_run(zip(TABLES, WRITERS, strict=True), lambda case: case[0] in OF_EACH_RUN)
+)
 def test_rows_and_changelogs_are_javas(java_paimon: JavaPaimon, tmp_path: Path, name: str, writers: str) -> None:
     """The same changes go into a table that Java alone writes, and into one that interbed writes, or both in turns."""
     options = {"bucket": "1", "target-file-size": "2 kb", "num-sorted-run.compaction-trigger": "3", **TABLES[name]}

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -92,6 +93,7 @@ def check(java: JavaPaimon, warehouse: Path, story: Story, data: st.DataObject) 
         assert sorted(found) == sorted(expected)
 
 
+@pytest.mark.longer
 def test_filters_on_keyed_tables_lose_nothing(java_paimon: JavaPaimon, tmp_path: Path) -> None:
     count = itertools.count()
 
@@ -103,6 +105,7 @@ def test_filters_on_keyed_tables_lose_nothing(java_paimon: JavaPaimon, tmp_path:
     run()
 
 
+@pytest.mark.longer
 def test_filters_on_append_tables_lose_nothing(java_paimon: JavaPaimon, tmp_path: Path) -> None:
     count = itertools.count()
 

@@ -84,6 +84,7 @@ def check(story: Story, tables: dict[Peer, Any], commits: int) -> None:
 
 
 @pytest.mark.parametrize("peers", CIRCLES, ids="-".join)
+@pytest.mark.longer
 def test_keyed_tables_hold_the_same_rows_for_all(world: World, peers: tuple[Peer, ...]) -> None:
     @RANDOM
     @given(story=keyed_stories(**limits(peers), dynamic="rust" not in peers), data=st.data())
@@ -94,6 +95,7 @@ def test_keyed_tables_hold_the_same_rows_for_all(world: World, peers: tuple[Peer
 
 
 @pytest.mark.parametrize("peers", CIRCLES, ids="-".join)
+@pytest.mark.longer
 def test_append_tables_hold_the_same_rows_for_all(world: World, peers: tuple[Peer, ...]) -> None:
     stories = append_stories(**limits(peers), null_partition_with_buckets="python" not in peers)
 

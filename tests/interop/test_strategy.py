@@ -85,6 +85,7 @@ def with_work(tree: Tree, pick: tuple[int, int] | None) -> tuple[int, int] | Non
     return pick
 
 
+@pytest.mark.longer
 def test_java_picks_the_same_runs(java_paimon: JavaPaimon) -> None:
     @random_examples(200)
     @given(

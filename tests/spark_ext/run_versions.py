@@ -17,7 +17,7 @@ from tests.support.spark_process import clean_environment
 ROOT = Path(__file__).resolve().parents[2]
 BUILD_TIMEOUT_SECONDS = 600
 TEST_TIMEOUT_SECONDS = 3 * 3600
-WITHOUT = ("test_versions.py", "test_scripts*.py")
+WITHOUT = ("test_versions.py", "test_scripts.py")
 
 
 def run_tests(version: str, arguments: list[str]) -> int:

@@ -1,9 +1,8 @@
 """Statements of several sessions on one table: as if one ran after the other, whichever conflicts.
 
-`INTERBED_TEST_CHANGES` is the number of statements of a session (2 unless it is set).
+A session makes two statements, in `make test-long` ten.
 """
 
-import os
 import threading
 
 import pytest
@@ -11,12 +10,14 @@ import pytest
 from interbed import load_catalog
 from tests.spark_ext.conftest import Lake
 from tests.support.list_append import Appends, History, serial_order
+from tests.support.shares import LONG
 
 SESSIONS = 4
-STATEMENTS = int(os.environ.get("INTERBED_TEST_CHANGES", "2"))
+STATEMENTS = 10 if LONG else 2
 DEADLINE_SECONDS = 600
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("options", ["'primary-key' = 'id', 'bucket' = '1'", "'deletion-vectors.enabled' = 'false'"])
 def test_merges_of_several_sessions_have_a_serial_order(lake: Lake, options: str) -> None:
     lake.sql(f"CREATE TABLE {{lake}}.db.t (id INT, v STRING) TBLPROPERTIES ({options}, 'commit.max-retries' = '100')")

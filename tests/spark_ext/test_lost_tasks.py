@@ -1,9 +1,8 @@
 """Tasks that run again, since they failed or SIGKILL ended their executor: no row is lost and none comes twice.
 
-What the first attempt wrote is an orphan at most. INTERBED_STATEMENT_KILLS=all kills executors at each of STEPS.
+What the first attempt wrote is an orphan at most. `make test-long` kills executors at each of STEPS.
 """
 
-import os
 import time
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from interbed import load_catalog
 from interbed.storage.table.table import Table
 from interbed.storage.version.orphans import named_files, remove_orphan_files
 from tests.support.killed import run_killed
+from tests.support.shares import each_run
 
 STEPS = (
     "open_output:*/bucket-?/data-*:kill-before",
@@ -48,7 +48,6 @@ ALL = [
     *((table, "insert", step) for table in ("keyed", "adding") for step in STEPS),
     *((table, "compact", step) for table in ("marked", "keyed") for step in STEPS),
 ]
-CASES = ALL if os.environ.get("INTERBED_STATEMENT_KILLS") == "all" else DEFAULT
 MARKED = {"deletion-vectors.enabled": "true"}
 ADDING = {"bucket": "2", "merge-engine": "aggregation", "fields.v.aggregate-function": "listagg"}
 
@@ -90,7 +89,7 @@ def _unnamed(table: Table) -> set[str]:
     return {str(f) for f in Path(table.location).rglob("bucket-*/*")} - set(named_files(table.store))
 
 
-@pytest.mark.parametrize(("name", "statement", "step"), CASES)
+@pytest.mark.parametrize(("name", "statement", "step"), each_run(ALL, lambda case: case in DEFAULT))
 def test_what_a_killed_executor_did_is_done_once_by_another(
     tables: dict[str, Table], tmp_path: Path, name: str, statement: str, step: str
 ) -> None:

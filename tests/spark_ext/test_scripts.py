@@ -1,12 +1,24 @@
-"""The scripts of tests/spark_ext/script on the installed PySpark; runs.py there says on which catalogs."""
+"""The scripts of tests/spark_ext/script on every PySpark and catalog; runs.py there says which are for each run."""
 
 from pathlib import Path
 
-from tests.spark_ext.script.runs import differences
-from tests.support.pyspark_versions import INSTALLED
+import pytest
+
+from tests.spark_ext.script.runs import CATALOGS, ON_METASTORES, differences, script_names
+from tests.support.pyspark_versions import INSTALLED, VERSIONS
+from tests.support.shares import each_run
+
+RUNS = [(version, catalog) for version in (INSTALLED, *VERSIONS) for catalog in CATALOGS]
 
 
-def test_the_scripts_answer_as_they_say(tmp_path: Path) -> None:
-    found = differences(INSTALLED, tmp_path)
+@pytest.mark.parametrize(("version", "catalog"), each_run(RUNS, lambda run: run == (INSTALLED, "files")))
+def test_the_scripts_answer_as_they_say(tmp_path: Path, version: str, catalog: str) -> None:
+    found = differences(version, catalog, script_names(hive=catalog != "files"), tmp_path)
+
+    assert not found, "\n\n".join(found)
+
+
+def test_the_scripts_that_leave_most_to_the_metastore_answer_as_they_say(tmp_path: Path) -> None:
+    found = differences(INSTALLED, "served", ON_METASTORES, tmp_path)
 
     assert not found, "\n\n".join(found)

@@ -1,10 +1,9 @@
 """Statements whose whole application is killed, by SIGKILL: the table is as before or as after, and nothing is
 left that remove_orphan_files does not take.
 
-Some steps by default; INTERBED_STATEMENT_KILLS=all kills each statement at each of STEPS.
+`make test` kills at some steps, `make test-long` each statement at each of STEPS.
 """
 
-import os
 import signal
 import time
 from pathlib import Path
@@ -17,6 +16,7 @@ from interbed.catalog.api import Catalog
 from interbed.storage.table.table import Table
 from interbed.storage.version.orphans import named_files, remove_orphan_files
 from tests.support.killed import run_killed
+from tests.support.shares import each_run
 
 BEFORE = [(1, "a"), (2, "b"), (3, "c")]
 SOURCE = "(SELECT 3 AS id, 'C' AS v UNION ALL SELECT 4, 'd')"
@@ -84,7 +84,7 @@ def _only_orphans_are_left(table: Table) -> None:
     assert _rows(table) == rows
 
 
-@pytest.mark.parametrize(("name", "step"), ALL if os.environ.get("INTERBED_STATEMENT_KILLS") == "all" else DEFAULT)
+@pytest.mark.parametrize(("name", "step"), each_run(ALL, lambda case: case in DEFAULT))
 def test_a_statement_whose_driver_is_killed_is_done_or_not(
     catalog: Catalog, tmp_path: Path, name: str, step: str
 ) -> None:

@@ -1,9 +1,8 @@
 """Streams whose whole application is killed, by SIGKILL, between two steps of a micro-batch, and started again.
 
-Some steps by default; INTERBED_STREAM_KILLS=all kills at each of STEPS, one run after another.
+`make test` kills at some steps, `make test-long` at each of STEPS, one run after another.
 """
 
-import os
 import signal
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from interbed import load_catalog
 from interbed.storage.table.table import Table
 from interbed.storage.version.orphans import named_files
 from tests.support.killed import run_killed
+from tests.support.shares import LONG
 
 DEFAULT_STEPS = (
     # Files are written, the commit is not made; made but neither noted nor known to Spark; an overwrite, likewise.
@@ -56,8 +56,9 @@ def tables(tmp_path: Path) -> dict[str, Table]:
     }
 
 
+@pytest.mark.longer
 def test_streams_that_are_killed_lose_nothing_and_repeat_nothing(tables: dict[str, Table], tmp_path: Path) -> None:
-    steps = STEPS if os.environ.get("INTERBED_STREAM_KILLS") == "all" else DEFAULT_STEPS
+    steps = STEPS if LONG else DEFAULT_STEPS
     written = _write(tables["s"], 0, files=2)
     for step in steps:
         assert _run(tmp_path, step) == -signal.SIGKILL, step

@@ -4,7 +4,6 @@ The examples are the same in every run; `HYPOTHESIS_PROFILE=explore` draws many 
 on purpose.
 """
 
-import os
 from collections.abc import Iterator
 
 import pytest
@@ -15,10 +14,10 @@ from tests.catalog.differential.machine import Machine
 from tests.catalog.differential.machine_locks import LocksMachine
 from tests.catalog.differential.machine_tables import TablesMachine
 from tests.catalog.differential.sides import Side, Sides
+from tests.support.examples import EXPLORING, examples
 from tests.support.java_metastore import QUICK_START, running_java_metastore
 from tests.support.metastore import metastore_under_test
 
-EXPLORING = os.environ.get("HYPOTHESIS_PROFILE") == "explore"
 STEPS = 25
 
 JAVA_SETTINGS = {
@@ -50,13 +49,13 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
         both.ours.close()
 
 
-def run(machine: type[Machine], sides: Sides, examples: int) -> None:
+def run(machine: type[Machine], sides: Sides, number: int) -> None:
     """Run a machine: so many examples, or twenty times as many when exploring."""
     machine.sides = sides
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=examples * 20 if EXPLORING else examples,
+            max_examples=number * 20 if EXPLORING else examples(number),
             stateful_step_count=STEPS,
             # Each step is a call to two servers; no time says anything here.
             deadline=None,
@@ -69,9 +68,11 @@ def run(machine: type[Machine], sides: Sides, examples: int) -> None:
     )
 
 
+@pytest.mark.longer
 def test_databases_tables_and_functions_are_answered_for_alike(sides: Sides) -> None:
     run(TablesMachine, sides, 120)
 
 
+@pytest.mark.longer
 def test_locks_are_answered_for_alike(sides: Sides) -> None:
     run(LocksMachine, sides, 60)

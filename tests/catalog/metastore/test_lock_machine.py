@@ -15,6 +15,7 @@ from interbed.catalog.metastore.lock_model import LockComponent, LockLevel, Lock
 from interbed.catalog.metastore.locks import LockService
 from interbed.catalog.repository import schema
 from interbed.catalog.repository.session import SqlStore
+from tests.support.examples import examples
 from tests.support.metastore import BACKENDS, new_database
 from tests.support.postgres import postgres_server
 
@@ -192,6 +193,7 @@ def postgres_url() -> Iterator[str]:
         yield url
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_locks_are_granted_renewed_and_expire_as_hives_rules_say(
     backend: str, tmp_path: Path, request: pytest.FixtureRequest
@@ -210,7 +212,7 @@ def test_locks_are_granted_renewed_and_expire_as_hives_rules_say(
     run_state_machine_as_test(
         Machine,
         settings=settings(
-            max_examples=25,
+            max_examples=examples(25),
             stateful_step_count=30,
             deadline=None,
             derandomize=True,

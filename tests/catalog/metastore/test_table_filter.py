@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from interbed.catalog.metastore.errors import FilterError
 from interbed.catalog.metastore.filters.table_filter import compile_table_filter
 from interbed.catalog.metastore.model import MetastoreTable
+from tests.support.examples import examples
 
 OWNER = "hive_filter_field_owner__"
 ACCESS = "hive_filter_field_last_access__"
@@ -68,7 +69,7 @@ def test_no_pattern_takes_long() -> None:
     assert time.monotonic() - started < 30
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.text(alphabet="ab.*x", max_size=12), st.text(alphabet="abx", max_size=8))
 def test_like_knows_runs_and_single_characters_alone(pattern: str, owner: str) -> None:
     found = compile_table_filter(f'{OWNER} like "{pattern}"')(MetastoreTable(database="d", name="t", owner=owner))

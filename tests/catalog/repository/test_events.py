@@ -25,6 +25,7 @@ from interbed.catalog.metastore.store import Transaction
 from interbed.catalog.repository import schema
 from interbed.catalog.repository.event_documents import packed_body, unpacked_body
 from interbed.catalog.repository.session import SqlStore
+from tests.support.examples import examples
 from tests.support.metastore import BACKENDS, new_database
 from tests.support.postgres import postgres_server
 
@@ -183,7 +184,7 @@ _bodies = st.builds(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(_bodies)
 def test_a_body_comes_back_as_it_went_in(body: events.EventBody) -> None:
     assert unpacked_body(packed_body(body)) == body

@@ -18,6 +18,7 @@ from interbed.catalog.metastore.partition_names import partition_name
 from interbed.catalog.metastore.service import Metastore
 from interbed.catalog.repository import schema
 from interbed.catalog.repository.session import SqlStore
+from tests.support.examples import examples
 from tests.support.metastore import BACKENDS, new_database
 from tests.support.postgres import postgres_server
 
@@ -239,7 +240,7 @@ def filled(metastore: Metastore, values: Sequence[Sequence[str]]) -> tuple[str, 
 
 
 @settings(
-    max_examples=30,
+    max_examples=examples(30),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
 )
@@ -258,7 +259,7 @@ def test_sql_selects_what_python_selects(
         assert metastore.partitions.names_filter(key, clause.text, 2) == names[:2]
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(values=rows, data=st.data())
 def test_partial_values_select_exactly_those(
     metastore: Metastore, values: list[tuple[str, ...]], data: st.DataObject

@@ -17,7 +17,8 @@ from interbed.catalog.server.edge.dispatch import Answer
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore as Service
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.catalog.server.raw_client import raw_client
-from tests.support.metastore import MetastoreUnderTest, metastore_under_test, table
+from tests.support.metastore import BACKENDS, MetastoreUnderTest, metastore_under_test, table
+from tests.support.shares import each_run
 
 CHANGES = 1000
 STEPS = 160
@@ -177,6 +178,7 @@ def test_a_read_sees_what_another_server_has_acknowledged(
     assert hits > 1.5 * CHANGES
 
 
+@pytest.mark.parametrize("database_url", each_run(BACKENDS, lambda kind: kind == "postgresql"), indirect=True)
 def test_a_server_with_a_cache_and_one_without_never_differ(database_url: str, tmp_path: Path) -> None:
     """Random changes through either, then the same reads of both, each twice."""
     source = random.Random(11)

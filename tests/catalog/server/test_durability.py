@@ -1,5 +1,6 @@
 """What was acknowledged stays: the server told to end, and killed under load, on SQLite and PostgreSQL."""
 
+import itertools
 import signal
 import subprocess
 import sys
@@ -13,13 +14,21 @@ from interbed.catalog.errors import CatalogError, TableNotFoundError
 from interbed.catalog.hive.client import HiveMetastoreClient
 from interbed.catalog.metastore.errors import MetastoreError
 from interbed.catalog.server.start.embedded import start_server
-from tests.support.metastore import metastore_under_test, table
+from tests.support.metastore import BACKENDS, metastore_under_test, table
+from tests.support.shares import each_run
 
 KILLS = 3
 WRITERS = 4
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    ("database_url", "number"),
+    each_run(
+        list(itertools.product(BACKENDS, (signal.SIGTERM, signal.SIGINT))),
+        lambda case: case in (("sqlite", signal.SIGTERM), ("postgresql", signal.SIGINT)),
+    ),
+    indirect=["database_url"],
+)
 def test_a_signal_ends_the_server_cleanly_with_clients_connected(
     database_url: str, tmp_path: Path, number: signal.Signals
 ) -> None:
@@ -47,6 +56,7 @@ def test_a_client_finds_a_restarted_server_again_without_an_error(tmp_path: Path
         assert client.get_all_tables("default") == ["t", "u"]
 
 
+@pytest.mark.parametrize("database_url", each_run(BACKENDS, lambda kind: kind == "postgresql"), indirect=True)
 def test_no_acknowledged_change_is_lost_by_killing_the_server_under_load(database_url: str, tmp_path: Path) -> None:
     acknowledged: set[str] = set()
     pointers: dict[str, int] = {}

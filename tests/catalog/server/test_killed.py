@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
 from thrift.protocol.TBinaryProtocol import TBinaryProtocolAccelerated
 from thrift.transport.TSocket import TSocket
 from thrift.transport.TTransport import TBufferedTransport, TTransportException
@@ -22,7 +23,8 @@ from thrift.transport.TTransport import TBufferedTransport, TTransportException
 from interbed.catalog.metastore.errors import MetastoreError
 from interbed.catalog.server.start.embedded import RunningServer, start_server, stop_server
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore, ttypes
-from tests.support.metastore import lock_component, lock_request, storage, table
+from tests.support.metastore import BACKENDS, lock_component, lock_request, storage, table
+from tests.support.shares import each_run
 
 CLIENTS = 4
 KILLS = {"sqlite": 50, "postgresql": 8}
@@ -260,6 +262,7 @@ class Load:
         client.unlock(ttypes.UnlockRequest(lockid=response.lockid))
 
 
+@pytest.mark.parametrize("database_url", each_run(BACKENDS, lambda kind: kind == "postgresql"), indirect=True)
 def test_a_server_that_is_killed_under_load_comes_back_with_all_that_it_acknowledged(
     database_url: str, tmp_path: Path
 ) -> None:

@@ -9,6 +9,7 @@ from thrift.transport.TTransport import TMemoryBuffer
 
 from interbed.catalog.server.structs.object_json import from_names, to_json
 from interbed.thrift_idl.hive_metastore import ttypes
+from tests.support.examples import examples
 
 _texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=10)
 _tables = st.builds(
@@ -27,7 +28,7 @@ _tables = st.builds(
 )
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(_tables)
 def test_thrift_reads_what_is_written_and_would_have_written_the_same(table: ttypes.Table) -> None:
     text = to_json(table)

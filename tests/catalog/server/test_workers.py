@@ -18,7 +18,8 @@ import pytest
 from interbed.catalog.errors import CatalogError
 from interbed.catalog.hive.client import HiveMetastoreClient
 from tests.catalog.server.raw_client import raw_client
-from tests.support.metastore import MetastoreUnderTest, metastore_under_test, table
+from tests.support.metastore import BACKENDS, MetastoreUnderTest, metastore_under_test, table
+from tests.support.shares import each_run
 
 WORKERS = 3
 DEADLINE_SECONDS = 120
@@ -66,6 +67,7 @@ def test_connections_are_dealt_out_evenly(tmp_path: Path) -> None:
         _until(is_even)
 
 
+@pytest.mark.parametrize("database_url", each_run(BACKENDS, lambda kind: kind == "postgresql"), indirect=True)
 def test_killing_a_worker_under_load_loses_no_acknowledged_change(server: MetastoreUnderTest) -> None:
     acknowledged: set[str] = set()
     ending = threading.Event()

@@ -14,6 +14,7 @@ from tests.support.metastore import MetastoreUnderTest
 from tests.support.peers_hive import HiveServer2
 from tests.support.peers_hive_values import MetastoreTable, hive_comparable, metastore_table
 from tests.support.peers_json import TypeJson, comparable, parse_type
+from tests.support.shares import each_run
 
 _numbers = itertools.count(1)
 
@@ -137,7 +138,15 @@ def ordered(catalog: interbed.Catalog) -> MetastoreTable:
     return table
 
 
-@pytest.mark.parametrize("number", range(len(ORDERED)), ids=[of for of, _, _ in ORDERED])
+# Whole numbers, fractions, texts and times of each kind; the others take long.
+OF_EACH_RUN = ("BIGINT", "FLOAT", "DECIMAL(38, 10)", "STRING", "TIMESTAMP(3)")
+
+
+@pytest.mark.parametrize(
+    "number",
+    each_run(range(len(ORDERED)), lambda number: ORDERED[number][0] in OF_EACH_RUN),
+    ids=[of for of, _, _ in ORDERED],
+)
 def test_conditions_on_every_type_find_the_same_rows(hive: HiveServer2, ordered: MetastoreTable, number: int) -> None:
     column = f"c{number}"
     least, low, middle, high, most = ORDERED[number][2]

@@ -8,6 +8,7 @@ import pytest
 from tests.support.metastore import MetastoreUnderTest, metastore_under_test, new_database
 from tests.support.peers_spark import BUNDLED_CLIENT, HIVE_4_CLIENT, Rows, SparkPeer, hive_settings
 from tests.support.postgres import postgres_server
+from tests.support.shares import each_run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,9 +62,11 @@ def database(spark: SparkOnMetastore, request: pytest.FixtureRequest) -> Iterato
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Every test with both clients, each on another kind of database."""
+    """Every test with both clients, each on another kind of database; a module takes one pair in each run."""
     if "spark" in metafunc.fixturenames:
         pairs = [(HIVE_4_CLIENT, "sqlite"), (BUNDLED_CLIENT, "postgresql")]
+        partitions = metafunc.module.__name__.endswith("partitions")
+        marked = each_run(pairs, lambda pair: (pair[0] == BUNDLED_CLIENT) == partitions)
         metafunc.parametrize(
-            ("spark", "metastore"), pairs, ids=["-".join(pair) for pair in pairs], indirect=True, scope="module"
+            ("spark", "metastore"), marked, ids=["-".join(pair) for pair in pairs], indirect=True, scope="module"
         )

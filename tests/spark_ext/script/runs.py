@@ -1,13 +1,12 @@
 """Runs of the scripts: with which PySpark, and on which catalogs.
 
-With INTERBED_TEST_ALL_CATALOGS=1 each PySpark runs all of them on every catalog: file system, this server and Java's
-metastore, the latter two with those of `hive/` besides. Else, for they take minutes, the installed one runs ON_JAVA on
-Java's metastore, and the others run ON_OTHERS on the file system's. A version starts one session, which makes its
-catalogs by CREATE CATALOG.
+There are three: the file system's, one on this server and one on Java's metastore, the latter two with the scripts of
+`hive/` besides. In each run of the tests the installed PySpark runs all scripts on the file system's catalog and
+ON_METASTORES on this server; the rest takes minutes and belongs to `make test-long`. A run starts one session, which
+makes its catalog by CREATE CATALOG.
 """
 
 import json
-import os
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,16 +16,15 @@ from interbed.spark_ext import spark_settings
 from interbed.testing import metastore
 from tests.support import spark_process
 from tests.support.java_metastore import java_metastore
-from tests.support.pyspark_versions import INSTALLED, version_variables
+from tests.support.pyspark_versions import version_variables
 
 SCRIPTS = Path(__file__).resolve().parent
 ROOT = SCRIPTS.parents[2]
 TIMEOUT_SECONDS = 1800
 
-ON_OTHERS = ["around", "nested", "versions"]
-"""Statements of every kind that version_program.py does not have already."""
+CATALOGS = ("files", "served", "java")
 
-ON_JAVA = ["around", "ddl", "hive/names", "hive/views", "inserts"]
+ON_METASTORES = ["around", "ddl", "hive/names", "hive/views", "inserts"]
 """Statements that leave most to the metastore."""
 
 # What users of Paimon and of interbed set, too, who insert or retype columns.
@@ -60,22 +58,25 @@ def hive_options(uri: str, warehouse: Path) -> str:
     return f"'metastore' = 'hive', 'uri' = '{uri}', 'warehouse' = 'file:{warehouse}'"
 
 
-def differences(version: str, home: Path) -> list[str]:
-    """Where the scripts' answers differ on a version of PySpark; `home` is a directory to use."""
-    everything = bool(os.environ.get("INTERBED_TEST_ALL_CATALOGS"))
-    catalogs = {"files": files_options(home / "files")}
-    scripts = {"files": script_names() if everything or version == INSTALLED else ON_OTHERS}
+def differences(version: str, catalog: str, names: list[str], home: Path) -> list[str]:
+    """Where these scripts answer otherwise with a version of PySpark on a catalog; `home` is a directory to use."""
     with ExitStack() as stack:
-        if everything or version == INSTALLED:
-            own = metastore(db=f"sqlite:///{home / 'metastore.db'}", warehouse=f"file:{home}")
-            catalogs["served"] = hive_options(stack.enter_context(own), home / "served")
-            scripts["served"] = script_names(hive=True)
-            java = java_metastore(settings=ANY_CHANGE)
-            catalogs["java"] = hive_options(stack.enter_context(java), home / "java")
-            scripts["java"] = script_names(hive=True) if everything else ON_JAVA
-        statements = {name: f"CREATE CATALOG {name} WITH ({options})" for name, options in catalogs.items()}
+        statement = f"CREATE CATALOG {catalog} WITH ({_options(catalog, home, stack)})"
         settings = {**spark_settings(), "spark.sql.warehouse.dir": str(home / "spark")}
-        told = run_program(version, settings, statements, scripts)
-    if {one["catalog"] for one in told if "statements" in one} != set(catalogs):
-        raise RuntimeError(f"not every catalog was done with: {told}")
-    return [f"{one['catalog']} {one['script']}.sql {one['difference']}" for one in told if "difference" in one]
+        found = run_program(version, settings, {catalog: statement}, {catalog: names})
+    if not any("statements" in one for one in found):
+        raise RuntimeError(f"the scripts were not run to their end: {found}")
+    return [f"{one['catalog']} {one['script']}.sql {one['difference']}" for one in found if "difference" in one]
+
+
+def _options(catalog: str, home: Path, stack: ExitStack) -> str:
+    match catalog:
+        case "files":
+            return files_options(home / "files")
+        case "served":
+            own = metastore(db=f"sqlite:///{home / 'metastore.db'}", warehouse=f"file:{home}")
+            return hive_options(stack.enter_context(own), home / "served")
+        case "java":
+            return hive_options(stack.enter_context(java_metastore(settings=ANY_CHANGE)), home / "java")
+        case _:
+            raise ValueError(catalog)

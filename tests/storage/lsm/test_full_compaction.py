@@ -23,6 +23,7 @@ from interbed.storage.table.opening import open_store, schema_manager
 from interbed.storage.upkeep.compact_result import CompactionResult
 from interbed.storage.upkeep.compact_table import compact_table
 from interbed.storage.write.table_write import TableWrite
+from tests.support.examples import examples
 
 INT = AtomicType(TypeRoot.INT, nullable=False)
 COLUMNS = pa.schema([("id", pa.int32()), ("dt", pa.string()), ("v", pa.string())])
@@ -155,7 +156,7 @@ ROWS = st.lists(
 )
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(rounds=st.lists(ROWS, min_size=1, max_size=4), tail=ROWS)
 def test_rows_are_the_same_before_and_after_and_no_delete_is_left(
     rounds: list[list[tuple[dict[str, Any], int]]],

@@ -13,6 +13,7 @@ from interbed.storage.lsm.merge_function.factory import merge_function_for
 from interbed.storage.lsm.sort_merge import MergePlan, RunBatch, RunInput, merge_runs
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND, Schema
+from tests.support.examples import examples
 
 # A record: key, two numbers, a text, a sequence, and its kind. Its place in the list is its sequence number.
 Record = tuple[int, int | None, int | None, str | None, int | None, int]
@@ -206,7 +207,7 @@ ENGINES: dict[str, tuple[dict[str, str], Sequence[int], Any]] = {
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(data=st.data())
 def test_the_streaming_merge_equals_one_record_after_the_other(engine: str, data: st.DataObject) -> None:
     options, kinds, step = ENGINES[engine]

@@ -21,6 +21,7 @@ from interbed.storage.lsm.merge_function.segments import KeyRows, Picked
 from interbed.storage.lsm.merge_function.take import Numbers, take_column, validity
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.schema.table_schema import Schema
+from tests.support.examples import examples
 
 _texts = st.one_of(
     st.sampled_from(["", "a", "a\0", "b", "é"]),
@@ -75,7 +76,7 @@ def _value_of(result: Any, column: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize(("kind", "name"), CASES)
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.data())
 def test_reducing_is_adding_row_by_row(kind: str, name: str, data: st.DataObject) -> None:
     keys = data.draw(st.lists(st.lists(st.none() | VALUES[kind][2], min_size=1, max_size=7), min_size=1, max_size=6))

@@ -21,6 +21,7 @@ from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
 from interbed.storage.read.table_read import TableRead
 from tests.storage.read.kv_table import KeyValueTable, Record, Row
+from tests.support.examples import examples
 
 SCHEMA = pa.schema([pa.field("id", pa.int32(), nullable=False), ("name", pa.string()), ("amount", pa.int64())])
 FORMATS = ("parquet", "orc", "avro")
@@ -98,7 +99,7 @@ _SEGMENTS = st.lists(
 
 
 @given(segments=_SEGMENTS, rows_of_block=st.sampled_from([1, 2, 5, 1000]), low=st.integers(0, 30))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_any_files_in_any_block_size_equal_the_model(
     tmp_path_factory: pytest.TempPathFactory, segments: list[tuple[set[int], int, bool]], rows_of_block: int, low: int
 ) -> None:

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pyarrow as pa
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 import interbed
 from interbed.storage.version.orphans import remove_orphan_files
+from tests.support.examples import examples
 
 LATER = 4_102_444_800
 """Seconds since the epoch: long after every file of the test was written."""
@@ -172,8 +174,10 @@ class VersionsWithChangelog(Versions):
     options: ClassVar[dict[str, str]] = {"changelog-producer": "lookup"}
 
 
+pytestmark = pytest.mark.longer
+
 for _machine in (Versions, VersionsWithDeletionVectors, VersionsWithChangelog):
-    _machine.TestCase.settings = settings(max_examples=12, stateful_step_count=14, deadline=None)
+    _machine.TestCase.settings = settings(max_examples=examples(12), stateful_step_count=14, deadline=None)
 
 TestVersions = Versions.TestCase
 TestVersionsWithDeletionVectors = VersionsWithDeletionVectors.TestCase

@@ -17,6 +17,7 @@ from interbed.storage.lsm.file_read import FileRead
 from interbed.storage.meta.schema.change import AddColumn, RemoveOption, RenameColumn
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.table.table import Table
+from tests.support.examples import examples
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("city", pa.string()), ("amount", pa.int32())])
 BOTH = {
@@ -209,7 +210,7 @@ CITIES = st.none() | st.sampled_from(["a", "b", "c"])
 FILTERS = ["city = 'a'", "city <> 'a'", "city in ('a', 'c')", "city not in ('a')", "city is null", "city is not null"]
 
 
-@settings(deadline=None, max_examples=15)
+@settings(deadline=None, max_examples=examples(15))
 @given(
     commits=st.lists(st.lists(st.tuples(st.integers(0, 5), CITIES), min_size=1, max_size=6), min_size=1, max_size=4),
     vectors=st.booleans(),

@@ -71,6 +71,7 @@ def read(path: Path, fields: tuple[DataField, ...], file_format: str, batch_rows
     return batches
 
 
+@pytest.mark.longer
 def test_flat_rows_of_many_avro_blocks_come_back(tmp_path: Path) -> None:
     @random_examples(60)
     @given(data=st.data())
@@ -114,6 +115,7 @@ def refused_timestamps(file_format: str) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("file_format", FORMATS)
+@pytest.mark.longer
 def test_rows_of_any_type_come_back(tmp_path: Path, file_format: str) -> None:
     @random_examples(60)
     @given(data=st.data())

@@ -20,6 +20,7 @@ from interbed.storage.meta.schema.change import (
     UpdateColumnType,
 )
 from interbed.storage.table.table import Table
+from tests.support.examples import examples
 
 INT = AtomicType(TypeRoot.INT)
 BIGINT = AtomicType(TypeRoot.BIGINT)
@@ -101,7 +102,9 @@ def names_of(value: Any) -> Any:
 
 
 @settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+    max_examples=examples(25),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 @given(steps=steps(), keyed=st.booleans(), file_format=st.sampled_from(["parquet", "orc", "avro"]))
 def test_rows_keep_their_values_through_all_changes(

@@ -18,6 +18,7 @@ from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.meta.schema.change import AddColumn, RenameColumn
 from interbed.storage.table.table import Table
 from interbed.storage.views.point.cache import CACHE
+from tests.support.examples import examples
 
 SCHEMA = pa.schema(
     [
@@ -63,7 +64,7 @@ CHANGES = st.tuples(
 )
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 @given(
     engine=ENGINES,
     mode=MODES,

@@ -14,6 +14,7 @@ from interbed.storage.meta.schema.change import AddColumn
 from interbed.storage.table.table import Table
 from interbed.storage.views.stream.micro_batches import BatchLimits, MicroBatches
 from interbed.storage.views.stream.position import StreamPosition
+from tests.support.examples import examples
 
 SCHEMA = pa.schema([("id", pa.int64()), ("p", pa.string())])
 
@@ -48,7 +49,7 @@ def _limits() -> st.SearchStrategy[BatchLimits]:
     )
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(12), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     keyed=st.booleans(),
     before=st.integers(0, 3),

@@ -21,6 +21,7 @@ from interbed.storage.scan.change_plan import ChangeFiles, ChangeRules
 from interbed.storage.table.table import Table
 from interbed.storage.views.stream.stream_scan import StreamScan
 from interbed.storage.views.stream.table_stream import StreamLimits, TableStream
+from tests.support.examples import examples
 
 SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.string())])
 
@@ -140,7 +141,7 @@ def test_a_mode_of_batch_reads_is_refused(tmp_path: Path) -> None:
 # -- going on ----------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=12)
+@settings(max_examples=examples(12))
 @given(seed=st.integers(0, 999))
 def test_a_copy_kept_by_a_stream_that_restarts_is_the_table(
     tmp_path_factory: pytest.TempPathFactory, seed: int

@@ -1,0 +1,108 @@
+"""How long the tests take: a table at the end of a run, and the file that orders the next one.
+
+`tests/durations.json` holds the seconds of each test file of `make test` on a quiet machine. The longest files start
+first, so that the workers end at about the same time; a file without an entry starts before all others. After a run
+with `--junitxml=report.xml`,
+
+    python -m tests.support.durations report.xml            prints where its time went
+    python -m tests.support.durations report.xml --record   writes tests/durations.json, too
+"""
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+RECORDED = ROOT / "tests" / "durations.json"
+
+SHOWN = 10
+"""How many files and tests the table shows."""
+
+
+def recorded(path: Path = RECORDED) -> dict[str, float]:
+    """Seconds of each test file, by its path from the root; empty when nothing has been recorded."""
+    if not path.exists():
+        return {}
+    seconds: dict[str, float] = json.loads(path.read_text(encoding="utf-8"))
+    return seconds
+
+
+def longest_first(items: list[pytest.Item], seconds: Mapping[str, float]) -> None:
+    """Sort the tests by the seconds of their files, the longest first; tests of a file keep their order."""
+    items.sort(key=lambda item: -seconds.get(file_of(item.nodeid), float("inf")))
+
+
+def file_of(test_id: str) -> str:
+    """The file of a test."""
+    return test_id.partition("::")[0]
+
+
+def table(tests: Mapping[str, float], shown: int = SHOWN) -> list[str]:
+    """Lines that show the slowest files and tests; `tests` are the seconds of each test, fixtures included."""
+    files: Counter[str] = Counter()
+    for test, seconds in tests.items():
+        files[file_of(test)] += seconds  # type: ignore[assignment] # A Counter of seconds.
+    lines = [f"{sum(tests.values()):8.1f} s in {len(tests)} tests of {len(files)} files"]
+    for name, found in (("files", files), ("tests", tests)):
+        lines += ["", f"the slowest {name}:"]
+        lines += [f"{seconds:8.1f} s {key}" for key, seconds in _slowest(found, shown)]
+    return lines
+
+
+def _slowest(found: Mapping[str, float], shown: int) -> Iterable[tuple[str, float]]:
+    return sorted(found.items(), key=lambda entry: (-entry[1], entry[0]))[:shown]
+
+
+class Stopwatch:
+    """A pytest plugin: adds up the seconds of each test and prints the table at the end of the run."""
+
+    def __init__(self) -> None:
+        self._tests: Counter[str] = Counter()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Add a phase of a test; with several processes this runs in the one that collects the reports."""
+        self._tests[report.nodeid] += report.duration  # type: ignore[assignment] # A Counter of seconds.
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print the table before pytest's last lines."""
+        terminalreporter.section("where the time went")
+        for line in table(self._tests):
+            terminalreporter.write_line(line)
+
+
+def tests_of(report: Path) -> dict[str, float]:
+    """The seconds of each test in a file of `--junitxml`, fixtures included."""
+    seconds: dict[str, float] = {}
+    for case in ElementTree.parse(report).iter("testcase"):
+        # A run that was broken off leaves a case without names.
+        classname, name = case.get("classname", ""), case.get("name", "")
+        test = f"{classname.replace('.', '/')}.py::{name}"
+        seconds[test] = seconds.get(test, 0.0) + float(case.get("time", "0"))
+    return seconds
+
+
+def main(arguments: list[str]) -> None:
+    """Print where the time of a run went, and record it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("report", type=Path, help="a file that pytest wrote for --junitxml")
+    parser.add_argument("--record", action="store_true", help="write tests/durations.json")
+    parser.add_argument("--shown", type=int, default=SHOWN, help="how many files and tests to show")
+    asked = parser.parse_args(arguments)
+    tests = tests_of(asked.report)
+    print("\n".join(table(tests, asked.shown)))
+    if asked.record:
+        files: dict[str, float] = {}
+        for test, seconds in tests.items():
+            files[file_of(test)] = files.get(file_of(test), 0.0) + seconds
+        text = json.dumps({name: round(files[name], 1) for name in sorted(files)}, indent=1)
+        RECORDED.write_text(text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,164 @@
+"""Which tests a run takes: those of each run, or a share of the long ones.
+
+`make test` takes every test without the mark `long`. `make test-long` (INTERBED_TEST_LONG=1) takes those marked `long`,
+and those that try more there: those marked `longer`, and those with examples of Hypothesis. INTERBED_TEST_SHARE takes a
+part of them:
+
+    3/8        the third of eight shares
+    commit/8   the share of the commit that is checked out; commits take the shares one after the other
+    date/8     the share of this day
+
+A test belongs to a share by the hash of its id alone, so eight runs that follow one another run all of them.
+"""
+
+import datetime
+import hashlib
+import os
+import subprocess
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, product
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+LONG = os.environ.get("INTERBED_TEST_LONG") == "1"
+"""Whether this is a run of the long tests."""
+
+SHARE_VARIABLE = "INTERBED_TEST_SHARE"
+GIT_TIMEOUT_SECONDS = 60
+
+T = TypeVar("T")
+
+
+class ShareError(Exception):
+    """INTERBED_TEST_SHARE does not name a share."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """The share `number` (from 1) of `count`."""
+
+    number: int
+    count: int
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.count}"
+
+    def holds(self, test_id: str) -> bool:
+        """Whether the test with this id belongs to the share."""
+        digest = hashlib.sha256(test_id.encode()).digest()
+        return int.from_bytes(digest[:8]) % self.count == self.number - 1
+
+
+WHOLE = Share(number=1, count=1)
+
+
+def share_of(text: str, commits: Callable[[], int], today: datetime.date) -> Share:
+    """The share that `3/8`, `commit/8` or `date/8` names; ShareError when the text names none.
+
+    `commits` counts the commits up to the one that is checked out.
+    """
+    which, _, count_text = text.partition("/")
+    count = int(count_text) if count_text.isascii() and count_text.isdigit() else 0
+    if count < 1:
+        raise _no_share(text)
+    if which == "commit":
+        return Share(number=commits() % count + 1, count=count)
+    if which == "date":
+        return Share(number=today.toordinal() % count + 1, count=count)
+    number = int(which) if which.isascii() and which.isdigit() else 0
+    if not 1 <= number <= count:
+        raise _no_share(text)
+    return Share(number=number, count=count)
+
+
+def chosen_share(environment: Mapping[str, str], root: Path) -> Share:
+    """The share that the environment asks for, of the working tree at `root`; without a wish all tests."""
+    text = environment.get(SHARE_VARIABLE)
+    if not text:
+        return WHOLE
+    return share_of(text, lambda: commit_count(root), datetime.datetime.now(datetime.UTC).date())
+
+
+def commit_count(root: Path) -> int:
+    """The number of commits up to the one that is checked out; in a shallow clone, which lacks most, its number."""
+    if _git(root, "rev-parse", "--is-shallow-repository") == "true":
+        return int(_git(root, "rev-parse", "HEAD")[:8], 16)
+    return int(_git(root, "rev-list", "--count", "HEAD"))
+
+
+def header(root: Path) -> str:
+    """A line that says which tests the run takes, and how to repeat it."""
+    if not LONG:
+        return "tests: those of each run; `make test-long` runs the others"
+    share = chosen_share(os.environ, root)
+    return f"tests: long ones, share {share}; {SHARE_VARIABLE}={share} make test-long runs the same"
+
+
+def taken(items: Sequence[pytest.Item], root: Path) -> list[pytest.Item]:
+    """The tests that this run takes."""
+    if not LONG:
+        return [item for item in items if item.get_closest_marker("long") is None]
+    share = chosen_share(os.environ, root)
+    return [item for item in items if is_long(item) and share.holds(item.nodeid)]
+
+
+def is_long(item: pytest.Item) -> bool:
+    """Whether `make test-long` takes the test: it is marked `long` or `longer`, or tries more examples there."""
+    marked = any(item.get_closest_marker(name) is not None for name in ("long", "longer"))
+    return marked or bool(getattr(getattr(item, "obj", None), "is_hypothesis_test", False))
+
+
+def each_run(values: Iterable[T], always: Callable[[T], bool]) -> list[Any]:
+    """Parameters for `pytest.mark.parametrize`: those that are not for each run bear the mark `long`."""
+    return [value if always(value) else _marked_long(value) for value in values]
+
+
+def pairwise(*factors: Sequence[Any]) -> list[Any]:
+    """Parameters for `pytest.mark.parametrize`: the product of the factors, of which each run takes enough that any
+    two values of two factors meet once; the others bear the mark `long`.
+    """
+    every = list(product(*factors))
+    chosen = covering(every)
+    return each_run(every, lambda row: row in chosen)
+
+
+def covering(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Some of the rows, in which any two values of two columns meet that meet in any row."""
+    pairs = {row: {((i, row[i]), (j, row[j])) for i, j in combinations(range(len(row)), 2)} for row in rows}
+    missing = set().union(*pairs.values()) if rows else set()
+    chosen: list[tuple[Any, ...]] = []
+    while missing:
+        # Greedy: the first of the rows with the most pairs that have not met yet.
+        best = max(rows, key=lambda row: len(pairs[row] & missing))
+        chosen.append(best)
+        missing -= pairs[best]
+    return chosen
+
+
+def _marked_long(value: Any) -> Any:
+    values = value if isinstance(value, tuple) else (value,)
+    return pytest.param(*values, marks=pytest.mark.long)
+
+
+def _no_share(text: str) -> ShareError:
+    return ShareError(f"{SHARE_VARIABLE}={text} names no share: write k/n with k from 1 to n, commit/n or date/n")
+
+
+def _git(root: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        ["git", "-C", str(root), *arguments],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=GIT_TIMEOUT_SECONDS,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise ShareError(
+            f"git {' '.join(arguments)} ended with {done.returncode}: {done.stderr.strip()}; "
+            f"without a repository, set {SHARE_VARIABLE} to k/n or date/n"
+        )
+    return done.stdout.strip()
