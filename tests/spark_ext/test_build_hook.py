@@ -63,6 +63,7 @@ def test_the_jar_says_which_interface_it_speaks(project: Path) -> None:
         assert jar.read(INTERFACE_RESOURCE.as_posix()).decode() == interface_version()
 
 
+@pytest.mark.long
 def test_an_editable_build_leaves_the_jar_beside_its_sources(project: Path) -> None:
     build_data: dict[str, dict[str, str]] = {"force_include": {}}
 
@@ -72,6 +73,7 @@ def test_an_editable_build_leaves_the_jar_beside_its_sources(project: Path) -> N
     assert (project / JAR_PATH).is_file()
 
 
+@pytest.mark.long
 def test_building_twice_gives_the_same_bytes(project: Path) -> None:
     first = build_jar(project).read_bytes()
 

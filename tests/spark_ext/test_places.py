@@ -16,6 +16,7 @@ from interbed import load_catalog
 from interbed.spark_ext import spark_settings
 from tests.support.peers_process import PeerError
 from tests.support.peers_spark import SparkPeer
+from tests.support.spark_process import QUICK_JVM
 
 TIMEOUT_SECONDS = 300
 
@@ -34,7 +35,7 @@ def test_executors_in_processes_of_their_own_read_and_write(tmp_path: Path) -> N
         **_catalog(tmp_path),
         "spark.master": "local-cluster[2,1,1024]",
         "spark.executor.memory": "512m",
-        "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+        "spark.executor.extraJavaOptions": QUICK_JVM,
     }
     with SparkPeer(settings) as spark:
         spark.run("CREATE DATABASE lake.db")

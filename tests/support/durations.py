@@ -71,6 +71,8 @@ class Stopwatch:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print the table before pytest's last lines."""
+        if len({file_of(test) for test in self._tests}) < 2:
+            return
         terminalreporter.section("where the time went")
         for line in table(self._tests):
             terminalreporter.write_line(line)

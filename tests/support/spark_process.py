@@ -5,13 +5,16 @@ import subprocess
 import sys
 from collections.abc import Mapping
 
+QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Options of a JVM that runs each of its plans once or twice: compiling them well takes longer than running them."""
+
 MODEST_SETTINGS = {
     "spark.master": "local[2]",
     "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "1g",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": QUICK_JVM,
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.session.timeZone": "UTC",
 }

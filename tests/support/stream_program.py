@@ -12,6 +12,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from interbed.spark_ext import configure
+from tests.support.spark_process import QUICK_JVM
 
 
 def main(warehouse: str, checkpoints: str, pids: str) -> None:
@@ -35,6 +36,8 @@ def small_session(warehouse: str, pids: str, master: str = "local[1]") -> SparkS
         SparkSession.builder.master(master)
         .config("spark.ui.enabled", "false")
         .config("spark.driver.memory", "512m")
+        .config("spark.driver.extraJavaOptions", QUICK_JVM)
+        .config("spark.executor.extraJavaOptions", QUICK_JVM)
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.sql.shuffle.partitions", "1")

@@ -9,11 +9,12 @@ from hmsclient.hmsclient import HMSClient
 
 from tests.support.metastore import BACKENDS, MetastoreUnderTest, foreign_client, metastore_under_test, new_database
 from tests.support.postgres import postgres_server
+from tests.support.shares import each_run
 
 _numbers = itertools.count(1)
 
 
-@pytest.fixture(scope="module", params=BACKENDS)
+@pytest.fixture(scope="module", params=each_run(BACKENDS, lambda kind: kind == "postgresql"))
 def metastore(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MetastoreUnderTest]:
     """A catalog server."""
     directory = tmp_path_factory.mktemp(request.param)

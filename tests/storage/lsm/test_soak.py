@@ -5,11 +5,12 @@ from pathlib import Path
 import pytest
 
 from tests.benchmarks.soak import KEPT_SNAPSHOTS, new_table, soak
+from tests.support.shares import each_run
 
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"changelog-producer": "lookup"}, {"deletion-vectors.enabled": "true"}],
+    each_run([{}, {"changelog-producer": "lookup"}, {"deletion-vectors.enabled": "true"}], lambda options: not options),
     ids=["plain", "lookup", "dv"],
 )
 def test_runs_and_files_stay_bounded_over_many_small_commits(tmp_path: Path, options: dict[str, str]) -> None:
