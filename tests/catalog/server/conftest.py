@@ -1,4 +1,4 @@
-"""Servers on both kinds of database. A module shares one of each; tests take databases of their own within it."""
+"""Servers on both kinds of database. All modules share one of each; tests take databases of their own within it."""
 
 import itertools
 from collections.abc import Iterator
@@ -21,16 +21,27 @@ def postgres_url() -> Iterator[str]:
         yield url
 
 
-@pytest.fixture(scope="module", params=BACKENDS)
-def metastore(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MetastoreUnderTest]:
-    """A catalog server, once on SQLite and once on PostgreSQL."""
-    directory = tmp_path_factory.mktemp(request.param)
-    if request.param == "sqlite":
-        db = f"sqlite:///{directory / 'metastore.db'}"
-    else:
-        db = new_database(request.getfixturevalue("postgres_url"))
-    with metastore_under_test(db, directory) as running:
+@pytest.fixture(scope="session")
+def on_sqlite(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MetastoreUnderTest]:
+    """A catalog server on SQLite."""
+    directory = tmp_path_factory.mktemp("sqlite")
+    with metastore_under_test(f"sqlite:///{directory / 'metastore.db'}", directory) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def on_postgresql(postgres_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MetastoreUnderTest]:
+    """A catalog server on PostgreSQL."""
+    directory = tmp_path_factory.mktemp("postgresql")
+    with metastore_under_test(new_database(postgres_url), directory) as running:
+        yield running
+
+
+@pytest.fixture(scope="module", params=BACKENDS)
+def metastore(request: pytest.FixtureRequest) -> MetastoreUnderTest:
+    """A catalog server, once on SQLite and once on PostgreSQL; the session has one of each."""
+    running: MetastoreUnderTest = request.getfixturevalue(f"on_{request.param}")
+    return running
 
 
 @pytest.fixture(params=BACKENDS)
