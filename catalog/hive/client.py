@@ -37,7 +37,7 @@ class TableModifiedError(CatalogError):
     """A compare-and-swap found another value: somebody else changed the table first. Read it again and decide anew."""
 
 
-class NoSuchLockError(CatalogError):
+class LockGoneError(CatalogError):
     """The metastore does not know the lock (any more): it was released, or its lease ran out."""
 
 
@@ -328,12 +328,12 @@ class HiveMetastoreClient:
             raise self._refused("lock", error) from error
 
     def check_lock(self, lock_id: int) -> Any:
-        """The LockResponse of a lock asked for before; renews its lease. NoSuchLockError."""
+        """The LockResponse of a lock asked for before; renews its lease. LockGoneError."""
         request = ttypes.CheckLockRequest(lockid=lock_id)
         try:
             return self._pool.read(lambda client: client.check_lock(request))
         except ttypes.NoSuchLockException as error:
-            raise NoSuchLockError(f"lock {lock_id} in {self.uri}: {error.message}") from error
+            raise LockGoneError(f"lock {lock_id} in {self.uri}: {error.message}") from error
         except _REFUSALS as error:
             raise self._refused(f"check lock {lock_id}", error) from error
 
@@ -348,12 +348,12 @@ class HiveMetastoreClient:
             raise self._refused(f"unlock {lock_id}", error) from error
 
     def heartbeat(self, lock_id: int) -> None:
-        """Renew the lease of a lock. NoSuchLockError."""
+        """Renew the lease of a lock. LockGoneError."""
         request = ttypes.HeartbeatRequest(lockid=lock_id)
         try:
             self._pool.read(lambda client: client.heartbeat(request))
         except ttypes.NoSuchLockException as error:
-            raise NoSuchLockError(f"lock {lock_id} in {self.uri}: {error.message}") from error
+            raise LockGoneError(f"lock {lock_id} in {self.uri}: {error.message}") from error
         except _REFUSALS as error:
             raise self._refused(f"heartbeat of lock {lock_id}", error) from error
 

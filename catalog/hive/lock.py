@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from interbed.catalog.errors import CatalogError, CatalogUnavailableError, LockError
-from interbed.catalog.hive.client import HiveMetastoreClient, NoSuchLockError
+from interbed.catalog.hive.client import HiveMetastoreClient, LockGoneError
 from interbed.catalog.hive.connection import CallStateUnknownError, current_user
 from interbed.thrift_idl.hive_metastore import ttypes
 
@@ -163,7 +163,7 @@ class HiveCatalogLock:
             sleep_seconds *= 2
             try:
                 response = self._client.check_lock(response.lockid)
-            except NoSuchLockError as error:
+            except LockGoneError as error:
                 raise LockError(
                     f"the metastore dropped the request for the lock of {self._database}.{self._table}: {error}"
                 ) from error
@@ -201,7 +201,7 @@ class HiveCatalogLock:
         while not self._released.wait(self._heartbeat_seconds):
             try:
                 self._client.heartbeat(lock_id)
-            except NoSuchLockError as error:
+            except LockGoneError as error:
                 self._lost = str(error)
                 logger.warning("lock %d of %s.%s was lost: %s", lock_id, self._database, self._table, error)
                 return

@@ -7,7 +7,7 @@
       InvalidObjectError          the object sent cannot be stored: a bad name, no columns, unknown type
       InvalidOperationError       the object exists but the change is not allowed
       InvalidPartitionError       a partition's name or values do not fit the table's keys
-      FilterError                 a partition filter does not parse, or names something that is not a partition key
+      BadFilterError              a partition filter does not parse, or names something that is not a partition key
       NoSuchTransactionError      a transaction was named; interbed has none
       NoSuchLockError             the lock was released or its lease ran out
       ConfigValueError            a configuration key that clients may not read
@@ -46,7 +46,7 @@ class InvalidPartitionError(MetastoreError):
     """A partition's name or values do not fit the table's keys."""
 
 
-class FilterError(MetastoreError):
+class BadFilterError(MetastoreError):
     """A partition filter cannot be understood."""
 
 

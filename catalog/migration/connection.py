@@ -38,7 +38,7 @@ _READ_BUFFER_BYTES = 256 * 1024
 _NAMES_AT_ONCE = 10_000
 
 
-class GoneError(RefusedError):
+class ObjectGoneError(RefusedError):
     """The object that was asked about does not exist."""
 
 
@@ -49,7 +49,7 @@ class SourceConnection(Protocol):
     """For messages: the address or the database's url."""
 
     def call(self, method: str, *arguments: Any) -> Any:
-        """The answer. MissingMethodError, GoneError, RefusedError; MigrationError if there is no answer at all."""
+        """The answer. MissingMethodError, ObjectGoneError, RefusedError; MigrationError if there is no answer."""
         ...
 
     def partition_names(self, database: str, table: str) -> Iterator[str]:
@@ -204,7 +204,7 @@ class LocalConnection:
         try:
             return handler(*arguments)
         except (NoSuchObjectError, UnknownDatabaseError) as error:
-            raise GoneError(f"{self.name} refused {method}: {error}") from error
+            raise ObjectGoneError(f"{self.name} refused {method}: {error}") from error
         except MetastoreError as error:
             raise RefusedError(f"{self.name} refused {method}: {error}") from error
 
@@ -214,7 +214,7 @@ class LocalConnection:
         key = (catalog, normalized(name), normalized(table))
         found = self._store.read(lambda transaction: transaction.tables.find(*key))
         if found is None:
-            raise GoneError(f"{self.name} has no table {database}.{table}")
+            raise ObjectGoneError(f"{self.name} has no table {database}.{table}")
         last = ""
         while page := self._names_after(found.id, last):
             yield from page
@@ -233,7 +233,7 @@ def _refusal(name: str, method: str, error: TException) -> MigrationError:
         return MissingMethodError(f"{name} does not know {method}")
     message = f"{name} refused {method}: {_told(error)}"
     if isinstance(error, ttypes.NoSuchObjectException | ttypes.UnknownDBException | ttypes.UnknownTableException):
-        return GoneError(message)
+        return ObjectGoneError(message)
     return RefusedError(message)
 
 

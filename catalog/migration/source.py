@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from interbed.catalog.metastore.model import DEFAULT_CATALOG, Column
 from interbed.catalog.metastore.partition_names import partition_name
-from interbed.catalog.migration.connection import GoneError, SourceConnection
+from interbed.catalog.migration.connection import ObjectGoneError, SourceConnection
 from interbed.catalog.migration.errors import MissingMethodError, RefusedError
 from interbed.catalog.migration.record import CONSTRAINTS, constraints_by_name
 from interbed.thrift_idl.hive_metastore import ttypes
@@ -90,7 +90,7 @@ class MetastoreSource:
         """A Catalog, or None where there are none."""
         try:
             answer = self._first(("get_catalog", ttypes.GetCatalogRequest(name=name)))
-        except GoneError:
+        except ObjectGoneError:
             return None
         return None if answer is None else answer.catalog
 
@@ -105,7 +105,7 @@ class MetastoreSource:
         request = ttypes.GetDatabaseRequest(name=name, catalogName=catalog)
         try:
             return self._first(("get_database", _qualified(catalog, name)), ("get_database_req", request))
-        except GoneError:
+        except ObjectGoneError:
             return None
 
     def functions(self, catalog: str, database: str) -> dict[str, Any]:
@@ -116,7 +116,7 @@ class MetastoreSource:
         for name in names or ():
             try:
                 found[name.lower()] = self._connection.call("get_function", qualified, name)
-            except GoneError:
+            except ObjectGoneError:
                 continue
         return found
 
@@ -124,7 +124,7 @@ class MetastoreSource:
         """The names of all tables and views of a database."""
         try:
             return sorted(self._connection.call("get_all_tables", _qualified(catalog, database)))
-        except GoneError:
+        except ObjectGoneError:
             return []
 
     def table_objects(
@@ -142,7 +142,7 @@ class MetastoreSource:
                 ("get_table_objects_by_name_req", request),
                 ("get_table_objects_by_name", _qualified(catalog, database), list(names)),
             )
-        except GoneError:
+        except ObjectGoneError:
             return {}, {}
         except RefusedError:
             return self._tables_one_by_one(catalog, database, names)
@@ -167,7 +167,7 @@ class MetastoreSource:
         )
         try:
             answer = self._first(("get_table_statistics_req", request))
-        except GoneError:
+        except ObjectGoneError:
             return {}
         return {} if answer is None else {each.colName.lower(): each for each in answer.tableStats or ()}
 
@@ -175,7 +175,7 @@ class MetastoreSource:
         """The names of all partitions."""
         try:
             yield from self._connection.partition_names(_qualified(catalog, database), table)
-        except GoneError:
+        except ObjectGoneError:
             return
 
     def partitions(self, catalog: str, database: str, table: Any, names: Sequence[str]) -> dict[str, Any]:
@@ -189,7 +189,7 @@ class MetastoreSource:
                 ("get_partitions_by_names", qualified, table.tableName, list(names)),
                 ("get_partitions_by_names_req", request),
             )
-        except GoneError:
+        except ObjectGoneError:
             return {}
         keys = key_columns(table)
         partitions = getattr(answer, "partitions", answer)
@@ -212,7 +212,7 @@ class MetastoreSource:
         )
         try:
             answer = self._first(("get_partitions_statistics_req", request))
-        except GoneError:
+        except ObjectGoneError:
             return {}
         if answer is None:
             return {}
@@ -233,7 +233,7 @@ class MetastoreSource:
             )
             try:
                 answer = self._first(("get_table_req", request), ("get_table", _qualified(catalog, database), name))
-            except GoneError:
+            except ObjectGoneError:
                 continue
             except RefusedError as error:
                 refused[name] = error
@@ -249,7 +249,7 @@ class MetastoreSource:
                 together = answer.allTableConstraints
                 return {kind: getattr(together, kind) or [] for kind in CONSTRAINTS}
             return {kind: self._constraints_of(kind, catalog, database, table) for kind in CONSTRAINTS}
-        except GoneError:
+        except ObjectGoneError:
             return {}
 
     def _constraints_of(self, kind: str, catalog: str, database: str, table: str) -> list[Any]:

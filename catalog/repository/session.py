@@ -58,7 +58,7 @@ class DatabaseError(MetastoreError):
     """
 
 
-class CommitError(DatabaseError, OutcomeUnknownError):
+class DatabaseCommitError(DatabaseError, OutcomeUnknownError):
     """The database went away while it was to commit: the change may have been made, or not."""
 
 
@@ -146,7 +146,9 @@ class SqlStore:
                 except DBAPIError as error:
                     if error.connection_invalidated:
                         # Nobody knows whether the commit came through: doing it again could do it twice.
-                        raise CommitError(f"the database went away within the commit: {_summary(error)}") from error
+                        raise DatabaseCommitError(
+                            f"the database went away within the commit: {_summary(error)}"
+                        ) from error
                     raise
             return result
 

@@ -39,7 +39,7 @@ _JAVA_KEYSTORES = (".jks", ".jceks", ".p12", ".pfx", ".keystore", ".truststore")
 _LOOPBACK = ("127.", "localhost", "::1")
 
 
-class SettingsError(InvalidOptionError):
+class ServerSettingsError(InvalidOptionError):
     """A setting is unknown or has a value that it does not take; nothing was started."""
 
 
@@ -173,7 +173,7 @@ def load(
 ) -> tuple[ServerSettings, dict[str, str]]:
     """The effective settings, and for each name the source that its value came from.
 
-    `arguments` are the command line's values by name, None for what was not given. SettingsError.
+    `arguments` are the command line's values by name, None for what was not given. ServerSettingsError.
     """
     values: dict[str, Any] = {}
     sources = dict.fromkeys(SETTINGS, "default")
@@ -190,7 +190,7 @@ def load(
             # database in it is no mistake where `db` is set.
             given = hive_site.read(site, wanted=frozenset(SETTINGS) - values.keys())
         except hive_site.HiveSiteError as error:
-            raise SettingsError(str(error)) from error
+            raise ServerSettingsError(str(error)) from error
         for name, (source, text) in given.items():
             values[name] = _parsed(name, source, text)
             sources[name] = source
@@ -262,14 +262,14 @@ def _from_file(file: Path) -> Iterator[tuple[str, str, str]]:
     try:
         content = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
-        raise SettingsError(f"cannot read the configuration file {file}: {error.strerror}") from error
+        raise ServerSettingsError(f"cannot read the configuration file {file}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"the configuration file {file} is not TOML: {error}") from error
+        raise ServerSettingsError(f"the configuration file {file} is not TOML: {error}") from error
     for key, value in content.items():
         if key not in SETTINGS:
-            raise SettingsError(f"{file}: {_unknown(key, list(SETTINGS))}")
+            raise ServerSettingsError(f"{file}: {_unknown(key, list(SETTINGS))}")
         if isinstance(value, bool) or not isinstance(value, str | int | float):
-            raise SettingsError(f"{file}: {key} is {_toml_type(value)}; allowed is {SETTINGS[key].kind.allowed}")
+            raise ServerSettingsError(f"{file}: {key} is {_toml_type(value)}; allowed is {SETTINGS[key].kind.allowed}")
         yield key, f"{file}", str(value)
 
 
@@ -279,7 +279,7 @@ def _from_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, str, st
         if not variable.startswith(ENVIRONMENT_PREFIX) or variable in _ENVIRONMENT_OF_THE_COMMAND:
             continue
         if variable not in variables:
-            raise SettingsError(f"the environment: {_unknown(variable, list(variables))}")
+            raise ServerSettingsError(f"the environment: {_unknown(variable, list(variables))}")
         yield variables[variable].name, variable, text
 
 
@@ -290,7 +290,7 @@ def _parsed(name: str, source: str, text: str) -> Any:
     except (ValueError, KeyError, OverflowError):
         secret = name == "db"
         what = "this value" if secret else f"{text!r:.200}"
-        raise SettingsError(f"{source}: {name} cannot be {what}; allowed is {kind.allowed}") from None
+        raise ServerSettingsError(f"{source}: {name} cannot be {what}; allowed is {kind.allowed}") from None
 
 
 def _unknown(key: str, known: list[str]) -> str:
@@ -311,20 +311,20 @@ def _check(settings: ServerSettings, sources: Mapping[str, str]) -> None:
     """What has to fit together."""
     if (settings.tls_certificate is None) != (settings.tls_key is None):
         given, missing = ("tls_certificate", "tls_key") if settings.tls_key is None else ("tls_key", "tls_certificate")
-        raise SettingsError(f"{sources[given]}: {given} needs {missing}, too")
+        raise ServerSettingsError(f"{sources[given]}: {given} needs {missing}, too")
     if settings.tls_client_ca is not None and settings.tls_certificate is None:
-        raise SettingsError(f"{sources['tls_client_ca']}: tls_client_ca needs tls_certificate and tls_key, too")
+        raise ServerSettingsError(f"{sources['tls_client_ca']}: tls_client_ca needs tls_certificate and tls_key, too")
     for name in ("tls_certificate", "tls_key", "tls_client_ca"):
         path = getattr(settings, name)
         if path is not None:
             _check_pem(name, path, sources[name])
     if not settings.http_path.startswith("/"):
-        raise SettingsError(f"{sources['http_path']}: http_path has to begin with a slash")
+        raise ServerSettingsError(f"{sources['http_path']}: http_path has to begin with a slash")
     ports = {"port": settings.port, "http_port": settings.http_port, "health_port": settings.health_port}
     taken: dict[int, str] = {}
     for name, port in ports.items():
         if port and port in taken:
-            raise SettingsError(
+            raise ServerSettingsError(
                 f"{sources[name]}: {name} and {taken[port]} are both {port}; set one of them to another"
             )
         if port:
@@ -333,9 +333,9 @@ def _check(settings: ServerSettings, sources: Mapping[str, str]) -> None:
 
 def _check_pem(name: str, path: Path, source: str) -> None:
     if path.suffix.lower() in _JAVA_KEYSTORES:
-        raise SettingsError(
+        raise ServerSettingsError(
             f"{source}: {name} is {path}, a Java keystore; a PEM file is wanted: keytool -importkeystore "
             "-deststoretype PKCS12 makes a .p12 of it, openssl pkcs12 -nodes a PEM file of that"
         )
     if not os.access(path, os.R_OK):
-        raise SettingsError(f"{source}: {name} is {path}, which cannot be read")
+        raise ServerSettingsError(f"{source}: {name} is {path}, which cannot be read")

@@ -126,7 +126,7 @@ TABLE = required("table")
 Arguments = Mapping[str, Any]
 
 
-class ArgumentError(InvalidInputError):
+class ProcedureArgumentError(InvalidInputError):
     """An argument of a procedure is missing or wrong."""
 
 
@@ -147,7 +147,7 @@ class ProcedureCall:
         return None if isinstance(value, str) and not value.strip() else value
 
     def needed(self, name: str) -> Any:
-        """An argument that has to be there; raises ArgumentError."""
+        """An argument that has to be there; raises ProcedureArgumentError."""
         value = self.given(name)
         if value is None:
             raise self.error(name, "is missing")
@@ -169,7 +169,7 @@ class ProcedureCall:
             raise self.error(argument, str(error)) from error
 
     def table(self, argument: str = "table") -> Table:
-        """The table that an argument names; raises ArgumentError when there is none."""
+        """The table that an argument names; raises ProcedureArgumentError when there is none."""
         name = self.table_name(argument)
         if name.system is not None:
             raise self.error(argument, f"names a system table: '{name.of_table}${name.system}'")
@@ -200,11 +200,11 @@ class ProcedureCall:
             found.append({key.strip(): value.strip().strip("'\"") for key, _, value in pairs})
         return found
 
-    def error(self, argument: str, what: str) -> ArgumentError:
+    def error(self, argument: str, what: str) -> ProcedureArgumentError:
         """The error of an argument: what is wrong with it, and how the procedure is called."""
         if self.procedure.is_statement:
-            return ArgumentError(f"The {argument} of {self.procedure.description} {what.rstrip('.')}.")
-        return ArgumentError(
+            return ProcedureArgumentError(f"The {argument} of {self.procedure.description} {what.rstrip('.')}.")
+        return ProcedureArgumentError(
             f"The argument '{argument}' of the procedure {self.procedure.name} {what.rstrip('.')}. "
             f"It is called as {self.procedure.signature}."
         )

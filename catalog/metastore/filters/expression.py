@@ -12,7 +12,7 @@ The result is a tree of filter_tree.py; the grammar is in filter_grammar.py.
 
 from collections.abc import Sequence
 
-from interbed.catalog.metastore.errors import FilterError
+from interbed.catalog.metastore.errors import BadFilterError
 from interbed.catalog.metastore.filters.tree import EVERYTHING, PartitionFilter, comparisons_in
 from interbed.catalog.metastore.model import Column
 
@@ -24,15 +24,15 @@ COMPARISONS_MAX = 5_000
 
 
 def parse_filter(text: str | None, keys: Sequence[Column], *, escaped_literals: bool = False) -> PartitionFilter:
-    """The tree of a filter, in whose texts characters may be escaped as in partitions' names. FilterError if it does
+    """The tree of a filter, in whose texts characters may be escaped as in partitions' names. BadFilterError if it does
     not parse, names something else than a key, or compares unlike things.
     """
     if text is None or not text.strip():
         return EVERYTHING
     if len(text) > FILTER_CHARACTERS_MAX:
-        raise FilterError(f"Error parsing partition filter; it has more than {FILTER_CHARACTERS_MAX} characters")
+        raise BadFilterError(f"Error parsing partition filter; it has more than {FILTER_CHARACTERS_MAX} characters")
     if "\0" in text:
-        raise FilterError("Error parsing partition filter; it has a NUL character, which no partition's value has")
+        raise BadFilterError("Error parsing partition filter; it has a NUL character, which no partition's value has")
     # Imported here, because a server starts without the parser.
     from interbed.catalog.metastore.filters.grammar import parse
 
@@ -40,7 +40,7 @@ def parse_filter(text: str | None, keys: Sequence[Column], *, escaped_literals: 
     try:
         comparisons = comparisons_in(tree)
     except RecursionError as error:
-        raise FilterError("Error parsing partition filter; it is nested too deeply") from error
+        raise BadFilterError("Error parsing partition filter; it is nested too deeply") from error
     if comparisons > COMPARISONS_MAX:
-        raise FilterError(f"Error parsing partition filter; it has more than {COMPARISONS_MAX} comparisons")
+        raise BadFilterError(f"Error parsing partition filter; it has more than {COMPARISONS_MAX} comparisons")
     return tree

@@ -11,7 +11,7 @@ from typing import Any
 from lark import Lark, Token, Transformer, v_args
 from lark.exceptions import LarkError, VisitError
 
-from interbed.catalog.metastore.errors import FilterError
+from interbed.catalog.metastore.errors import BadFilterError
 from interbed.catalog.metastore.filters.partition_values import (
     NO_VALUE,
     KeyKind,
@@ -86,16 +86,16 @@ _UNSUPPORTED = "Filtering is supported only on partition keys of type string"
 
 
 def parse(text: str, keys: Sequence[Column], *, escaped_literals: bool) -> PartitionFilter:
-    """The tree of a filter; FilterError as parse_filter raises it."""
+    """The tree of a filter; BadFilterError as parse_filter raises it."""
     try:
         tree: PartitionFilter = _Builder(keys, escaped_literals).transform(_parser().parse(text))
     except VisitError as error:
-        if isinstance(error.orig_exc, FilterError):
+        if isinstance(error.orig_exc, BadFilterError):
             raise error.orig_exc from error
-        raise FilterError(f"Error parsing partition filter {shortened(text)!r}; {error.orig_exc}") from error
+        raise BadFilterError(f"Error parsing partition filter {shortened(text)!r}; {error.orig_exc}") from error
     except (LarkError, RecursionError) as error:
         reason = str(error).splitlines()[0] or type(error).__name__
-        raise FilterError(f"Error parsing partition filter {shortened(text)!r}; {reason}") from error
+        raise BadFilterError(f"Error parsing partition filter {shortened(text)!r}; {reason}") from error
     return tree
 
 
@@ -108,30 +108,30 @@ class _Key:
         self._column = column
 
     def operand(self, literal: str | int) -> str:
-        """The literal's search form. FilterError if the key's values cannot be compared with it."""
+        """The literal's search form. BadFilterError if the key's values cannot be compared with it."""
         if self.kind is KeyKind.OTHER:
-            raise FilterError(f"Filter pushdown not supported for type {self._column.type}. {_UNSUPPORTED}")
+            raise BadFilterError(f"Filter pushdown not supported for type {self._column.type}. {_UNSUPPORTED}")
         if self.kind is KeyKind.INTEGRAL:
             try:
                 form = integral_form(int(literal))
             except ValueError:
                 form = NO_VALUE
         elif isinstance(literal, int):
-            raise FilterError(_UNSUPPORTED)
+            raise BadFilterError(_UNSUPPORTED)
         elif self.kind is KeyKind.TEXT:
             return literal
         else:
             form = (date_form if self.kind is KeyKind.DATE else timestamp_form)(literal)
         if form == NO_VALUE:
             column = self._column
-            raise FilterError(f"Cannot compare partition key {column.name} of type {column.type} with {literal!r}")
+            raise BadFilterError(f"Cannot compare partition key {column.name} of type {column.type} with {literal!r}")
         return form
 
     def compared(self, operator: str, literal: str | int) -> PartitionFilter:
         """The comparison with a literal."""
         if self.kind not in (KeyKind.TEXT, KeyKind.OTHER) and literal == DEFAULT_PARTITION_NAME:
             if operator not in ("=", "<>"):
-                raise FilterError(f"Cannot compare partition key {self._column.name} with {literal} but by = and !=")
+                raise BadFilterError(f"Cannot compare partition key {self._column.name} with {literal} but by = and !=")
             return Absent(position=self.position, negated=operator == "<>")
         return Compared(position=self.position, operator=operator, operand=self.operand(literal))
 
@@ -153,7 +153,7 @@ class _Builder(Transformer[Token, Any]):
         name = token[1:-1].replace("``", "`") if token.startswith("`") else str(token)
         found = self._keys.get(name.lower())
         if found is None:
-            raise FilterError(f"Specified key <{shortened(name)}> is not a partitioning key for the table")
+            raise BadFilterError(f"Specified key <{shortened(name)}> is not a partitioning key for the table")
         return found
 
     def text(self, token: Token) -> str:
@@ -169,7 +169,7 @@ class _Builder(Transformer[Token, Any]):
     def _checked(self, token: Token, form: Any) -> str:
         literal = self.text(token)
         if form(literal) == NO_VALUE:
-            raise FilterError(f"Error parsing partition filter; {literal!r} is no date or timestamp")
+            raise BadFilterError(f"Error parsing partition filter; {literal!r} is no date or timestamp")
         return literal
 
     def bare(self, token: Token) -> str:
@@ -178,7 +178,7 @@ class _Builder(Transformer[Token, Any]):
     def integer(self, token: Token) -> int:
         digits = re.sub(r"\s", "", token)
         if len(digits) > 64:
-            raise FilterError(f"Error parsing partition filter; {shortened(digits)} is no number of 64 bits")
+            raise BadFilterError(f"Error parsing partition filter; {shortened(digits)} is no number of 64 bits")
         return int(digits)
 
     def disjunction(self, *parts: PartitionFilter) -> PartitionFilter:
@@ -200,11 +200,11 @@ class _Builder(Transformer[Token, Any]):
     def like(self, key: _Key, *rest: Any) -> PartitionFilter:
         negative, (literal,) = _split_not(rest)
         if key.kind is not KeyKind.TEXT or isinstance(literal, int):
-            raise FilterError(_UNSUPPORTED)
+            raise BadFilterError(_UNSUPPORTED)
         return LikePattern(position=key.position, pattern=like_pattern(literal), negated=negative)
 
     def like_reversed(self, _: str | int, key: _Key) -> PartitionFilter:
-        raise FilterError("Value should be on the RHS for LIKE operator : Key <" + key._column.name + ">")
+        raise BadFilterError("Value should be on the RHS for LIKE operator : Key <" + key._column.name + ">")
 
     def between(self, key: _Key, *rest: Any) -> PartitionFilter:
         negative, (low, high) = _split_not(rest)
@@ -227,7 +227,7 @@ class _Builder(Transformer[Token, Any]):
         # The token of each STRUCT stands between them.
         rows = [row for row in given if isinstance(row, list)]
         if any(len(row) != len(keys) for row in rows):
-            raise FilterError("Error parsing partition filter; a struct has another number of values than of keys")
+            raise BadFilterError("Error parsing partition filter; a struct has another number of values than of keys")
         found = any_of(
             [AllOf(parts=tuple(key.compared("=", value) for key, value in zip(keys, row, strict=True))) for row in rows]
         )

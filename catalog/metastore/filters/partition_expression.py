@@ -6,7 +6,7 @@ expression as Kryo writes it: kryo_expression.py reads the simple ones of Hive 4
 
 from collections.abc import Sequence
 
-from interbed.catalog.metastore.errors import FilterError
+from interbed.catalog.metastore.errors import BadFilterError
 from interbed.catalog.metastore.filters.expression import parse_filter
 from interbed.catalog.metastore.filters.kryo_expression import filter_of_expression
 from interbed.catalog.metastore.filters.tree import PartitionFilter
@@ -28,13 +28,13 @@ def parse_expression(expression: bytes | None, keys: Sequence[Column]) -> Partit
         text = (expression or b"").decode()
         readable = text.strip() and all(char.isprintable() or char.isspace() for char in text)
         return parse_filter(text, keys, escaped_literals=True) if readable else None
-    except (UnicodeDecodeError, FilterError):
+    except (UnicodeDecodeError, BadFilterError):
         return None
 
 
 def required_filter(expression: bytes | None, keys: Sequence[Column]) -> PartitionFilter:
-    """The same where something is dropped by it. FilterError if it cannot be read."""
+    """The same where something is dropped by it. BadFilterError if it cannot be read."""
     where = parse_expression(expression, keys)
     if where is None:
-        raise FilterError(OPAQUE)
+        raise BadFilterError(OPAQUE)
     return where

@@ -16,7 +16,7 @@ from typing import Any
 from lark import Lark, Token, Transformer, v_args
 from lark.exceptions import LarkError, VisitError
 
-from interbed.catalog.metastore.errors import FilterError
+from interbed.catalog.metastore.errors import BadFilterError
 from interbed.catalog.metastore.model import MetastoreTable
 from interbed.catalog.metastore.names import shortened
 
@@ -69,18 +69,18 @@ _REVERSED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 def compile_table_filter(text: str) -> TablePredicate:
-    """The predicate of a filter; FilterError if it cannot be understood."""
+    """The predicate of a filter; BadFilterError if it cannot be understood."""
     if len(text) > FILTER_CHARACTERS_MAX:
-        raise FilterError(f"the filter has {len(text)} characters; at most {FILTER_CHARACTERS_MAX} are read")
+        raise BadFilterError(f"the filter has {len(text)} characters; at most {FILTER_CHARACTERS_MAX} are read")
     try:
         predicate: TablePredicate = _Compiler().transform(_parser().parse(text))
     except VisitError as error:
-        if isinstance(error.orig_exc, FilterError):
+        if isinstance(error.orig_exc, BadFilterError):
             raise error.orig_exc from error
-        raise FilterError(f"Error parsing filter {shortened(text)}: {error.orig_exc}") from error
+        raise BadFilterError(f"Error parsing filter {shortened(text)}: {error.orig_exc}") from error
     except (LarkError, RecursionError) as error:
         first_line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise FilterError(f"Error parsing filter {shortened(text)}: {first_line}") from error
+        raise BadFilterError(f"Error parsing filter {shortened(text)}: {first_line}") from error
     return predicate
 
 
@@ -103,7 +103,7 @@ class _Compiler(Transformer[Token, TablePredicate]):
     def like(self, name: Token, literal: str | int) -> TablePredicate:
         value = _reader(str(name))
         if str(name) == FIELD_LAST_ACCESS:
-            raise FilterError(f"LIKE cannot be used with {FIELD_LAST_ACCESS}, which is a number")
+            raise BadFilterError(f"LIKE cannot be used with {FIELD_LAST_ACCESS}, which is a number")
         matcher = _like(str(literal))
         return lambda table: (text := value(table)) is not None and matcher.fullmatch(str(text)) is not None
 
@@ -125,7 +125,7 @@ def _comparison(name: str, comparison: str, literal: str | int) -> TablePredicat
         try:
             wanted = int(literal)
         except ValueError as error:
-            raise FilterError(f"{FIELD_LAST_ACCESS} is compared with a number, not with {literal!r}") from error
+            raise BadFilterError(f"{FIELD_LAST_ACCESS} is compared with a number, not with {literal!r}") from error
 
     def predicate(table: MetastoreTable) -> bool:
         found = value(table)
@@ -142,7 +142,7 @@ def _reader(name: str) -> Callable[[MetastoreTable], str | int | None]:
     if name.startswith(FIELD_PARAMETERS) and len(name) > len(FIELD_PARAMETERS):
         key = name.removeprefix(FIELD_PARAMETERS)
         return lambda table: table.parameters.get(key)
-    raise FilterError(
+    raise BadFilterError(
         f"Invalid key name in filter: {shortened(name)}; use {FIELD_OWNER}, {FIELD_PARAMETERS}<key> or "
         f"{FIELD_LAST_ACCESS}"
     )

@@ -200,7 +200,7 @@ class PartitionService(PartitionReads):
     def drop_expressions(
         self, key: TableKey, expressions: Sequence[bytes], *, delete_data: bool, if_exists: bool
     ) -> Found:
-        """Drop the partitions that any of the expressions selects, all or none. FilterError if one cannot be read;
+        """Drop the partitions that any of the expressions selects, all or none. BadFilterError if one cannot be read;
         NoSuchObjectError if one selects none, unless `if_exists`.
         """
 

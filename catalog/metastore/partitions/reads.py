@@ -89,7 +89,7 @@ class PartitionReads:
         return self._store.read(work)
 
     def select_filter(self, key: TableKey, text: str | None, limit: int | None = None) -> Found:
-        """The partitions that a filter selects (all if it is empty). FilterError."""
+        """The partitions that a filter selects (all if it is empty). BadFilterError."""
 
         def work(transaction: Transaction) -> Found:
             table = find_table(transaction, key)
@@ -99,7 +99,7 @@ class PartitionReads:
         return self._store.read(work)
 
     def names_filter(self, key: TableKey, text: str | None, limit: int | None = None) -> list[str]:
-        """The names of the partitions that a filter selects (of all if it is empty). FilterError."""
+        """The names of the partitions that a filter selects (of all if it is empty). BadFilterError."""
 
         def work(transaction: Transaction) -> list[str]:
             table = find_table(transaction, key)
@@ -109,7 +109,7 @@ class PartitionReads:
         return self._store.read(work)
 
     def count_filter(self, key: TableKey, text: str | None) -> int:
-        """How many partitions a filter selects. FilterError."""
+        """How many partitions a filter selects. BadFilterError."""
 
         def work(transaction: Transaction) -> int:
             table = find_table(transaction, key)
@@ -154,7 +154,7 @@ class PartitionReads:
         limit: int | None = None,
     ) -> list[tuple[str, ...]]:
         """The values of some keys in the partitions that a filter selects, each row once if `distinct`, in the order
-        of the keys `order` or else of `columns`. FilterError; MetastoreError for a name that is no key.
+        of the keys `order` or else of `columns`. BadFilterError; MetastoreError for a name that is no key.
         """
         table = self._store.read(lambda transaction: find_table(transaction, key)).value
         positions = {column.name.lower(): number for number, column in enumerate(table.partition_keys)}

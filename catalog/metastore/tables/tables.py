@@ -129,7 +129,7 @@ class TableService(TableAlterations):
     def names_by_filter(self, catalog: str, database: str, text: str, limit: int | None = None) -> list[str]:
         """The names of the tables that a filter over owner, parameters and last access selects, in order.
 
-        UnknownDatabaseError, FilterError.
+        UnknownDatabaseError, BadFilterError.
         """
         # Imported here, because a server starts without the parser.
         from interbed.catalog.metastore.filters.table_filter import compile_table_filter

@@ -16,7 +16,7 @@ from interbed.catalog.metastore.errors import MetastoreError
 from interbed.catalog.server.settings import (
     SETTINGS,
     ServerSettings,
-    SettingsError,
+    ServerSettingsError,
     load,
     shown,
     warnings_for,
@@ -94,7 +94,7 @@ def _load(given: dict[str, Any]) -> tuple[ServerSettings, dict[str, str]]:
     file, site = arguments.pop("config"), arguments.pop("hive_site")
     try:
         return load(file, os.environ, arguments, site=site)
-    except SettingsError as error:
+    except ServerSettingsError as error:
         raise click.ClickException(str(error)) from error
 
 

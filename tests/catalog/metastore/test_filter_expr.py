@@ -4,7 +4,7 @@ in tests/catalog/repository/test_partition_filter.py.
 
 import pytest
 
-from interbed.catalog.metastore.errors import FilterError
+from interbed.catalog.metastore.errors import BadFilterError
 from interbed.catalog.metastore.filters.expression import parse_filter
 from interbed.catalog.metastore.filters.tree import (
     EVERYTHING,
@@ -106,12 +106,12 @@ def test_filters_parse_to_trees(text: str, tree: PartitionFilter) -> None:
     ],
 )
 def test_bad_filters_are_refused(text: str, message: str) -> None:
-    with pytest.raises(FilterError, match=message):
+    with pytest.raises(BadFilterError, match=message):
         parse_filter(text, KEYS)
 
 
 def test_a_key_of_a_type_without_order_is_refused() -> None:
-    with pytest.raises(FilterError, match="not supported for type decimal"):
+    with pytest.raises(BadFilterError, match="not supported for type decimal"):
         parse_filter("d > 1", [Column(name="d", type="decimal(10,2)")])
 
 

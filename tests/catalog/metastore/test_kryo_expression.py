@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from interbed.catalog.metastore.errors import FilterError
+from interbed.catalog.metastore.errors import BadFilterError
 from interbed.catalog.metastore.filters.expression import parse_filter
 from interbed.catalog.metastore.filters.kryo_expression import filter_of_expression
 from interbed.catalog.metastore.filters.partition_expression import parse_expression, required_filter
@@ -85,7 +85,7 @@ def test_other_functions_and_keys_are_given_up() -> None:
     # No key of the table, and a column that is none.
     assert parse_expression(expression.replace(b"\x01d\xf4", b"\x01n\xef"), KEYS) is None
     assert filter_of_expression(expression.replace(b"\x01d\xf4\x01\x00", b"\x01d\xf4\x00\x00")) is None
-    with pytest.raises(FilterError, match="nothing was dropped"):
+    with pytest.raises(BadFilterError, match="nothing was dropped"):
         required_filter(other, KEYS)
 
 

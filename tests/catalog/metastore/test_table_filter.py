@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interbed.catalog.metastore.errors import FilterError
+from interbed.catalog.metastore.errors import BadFilterError
 from interbed.catalog.metastore.filters.table_filter import compile_table_filter
 from interbed.catalog.metastore.model import MetastoreTable
 from tests.support.examples import examples
@@ -58,7 +58,7 @@ def test_a_filter_selects_by_owner_parameter_and_last_access(text: str, selected
     ],
 )
 def test_what_cannot_be_understood_is_refused(text: str) -> None:
-    with pytest.raises(FilterError):
+    with pytest.raises(BadFilterError):
         compile_table_filter(text)
 
 

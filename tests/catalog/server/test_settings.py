@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from interbed.catalog.server.settings import SETTINGS, ServerSettings, SettingsError, load, shown, warnings_for
+from interbed.catalog.server.settings import SETTINGS, ServerSettings, ServerSettingsError, load, shown, warnings_for
 from interbed.catalog.server.start.command import server
 
 
@@ -80,7 +80,7 @@ def test_values_are_read_as_people_write_them(name: str, text: str, value: objec
 )
 def test_a_bad_value_is_told_with_its_source_and_what_is_allowed(name: str, text: str, allowed: str) -> None:
     variable = SETTINGS[name].variable
-    with pytest.raises(SettingsError) as caught:
+    with pytest.raises(ServerSettingsError) as caught:
         load(None, {variable: text}, {})
     assert all(part in str(caught.value) for part in (variable, name, allowed))
 
@@ -101,18 +101,18 @@ def test_a_bad_value_is_told_with_its_source_and_what_is_allowed(name: str, text
 def test_a_wrong_file_is_named_with_the_key(tmp_path: Path, content: str, told: str) -> None:
     file = tmp_path / "server.toml"
     file.write_text(content)
-    with pytest.raises(SettingsError) as caught:
+    with pytest.raises(ServerSettingsError) as caught:
         load(file, {}, {})
     assert str(file) in str(caught.value)
     assert told in str(caught.value)
 
 
 def test_a_file_that_is_missing_and_a_variable_that_is_unknown_are_named(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="no-such"):
+    with pytest.raises(ServerSettingsError, match="no-such"):
         load(tmp_path / "no-such.toml", {}, {})
-    with pytest.raises(SettingsError, match="no-such"):
+    with pytest.raises(ServerSettingsError, match="no-such"):
         load(None, {}, {}, site=tmp_path / "no-such.xml")
-    with pytest.raises(SettingsError, match="INTERBED_SERVER_PROT; did you mean INTERBED_SERVER_PORT"):
+    with pytest.raises(ServerSettingsError, match="INTERBED_SERVER_PROT; did you mean INTERBED_SERVER_PORT"):
         load(None, {"INTERBED_SERVER_PROT": "1"}, {})
     load(None, {"INTERBED_SERVER_CONFIG": "x", "INTERBED_OTHER": "y"}, {})
 
@@ -150,7 +150,7 @@ def test_a_hive_site_in_http_mode_gives_the_http_port(tmp_path: Path) -> None:
     mode = {"metastore__server__thrift__transport__mode": "http", "metastore__server__thrift__http__path": "hms"}
     settings, _ = load(None, {}, {"port": "9084"}, site=site(tmp_path, metastore__thrift__port="9083", **mode))
     assert (settings.port, settings.http_port, settings.http_path) == (9084, 9083, "/hms")
-    with pytest.raises(SettingsError, match="both 9083"):
+    with pytest.raises(ServerSettingsError, match="both 9083"):
         load(None, {}, {}, site=site(tmp_path, metastore__thrift__port="9083", **mode))
 
 
@@ -171,7 +171,7 @@ def test_a_hive_site_in_http_mode_gives_the_http_port(tmp_path: Path) -> None:
 def test_what_interbed_cannot_do_of_a_hive_site_is_refused_with_a_way_out(
     tmp_path: Path, properties: dict[str, str], told: str
 ) -> None:
-    with pytest.raises(SettingsError) as caught:
+    with pytest.raises(ServerSettingsError) as caught:
         load(None, {}, {}, site=site(tmp_path, **properties))
     assert told in str(caught.value)
     assert "hive-site.xml" in str(caught.value)
@@ -194,7 +194,7 @@ def test_settings_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
         ({"port": "9", "health_port": "9"}, "both 9"),
         ({"http_path": "x"}, "slash"),
     ]:
-        with pytest.raises(SettingsError, match=told):
+        with pytest.raises(ServerSettingsError, match=told):
             load(None, {}, arguments)
     load(None, {}, {"port": "0", "health_port": "0", "http_port": "0"})
 
