@@ -10,6 +10,7 @@ Floats compare as IEEE 754 and Arrow do: NaN is equal to nothing, not even itsel
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import NoReturn
 
 from interbed.storage.base.errors import FilterError
 from interbed.storage.base.predicate.literals import is_positive, locate
@@ -45,7 +46,19 @@ _NEGATED = {Op.EQ: Op.NE, Op.NE: Op.EQ, Op.LT: Op.GE, Op.GE: Op.LT, Op.GT: Op.LE
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """Base of all predicates."""
+    """A filter over a table's columns: what `interbed.col` makes. Combine them by `&`, `|` and `~`."""
+
+    def __and__(self, other: "Predicate") -> "Predicate":
+        return and_(self, other) if isinstance(other, Predicate) else NotImplemented
+
+    def __or__(self, other: "Predicate") -> "Predicate":
+        return or_(self, other) if isinstance(other, Predicate) else NotImplemented
+
+    def __invert__(self) -> "Predicate":
+        return Not(self)
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError("A predicate is neither true nor false by itself; combine predicates by &, | and ~.")
 
 
 @dataclass(frozen=True, slots=True)

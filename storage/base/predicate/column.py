@@ -1,0 +1,122 @@
+"""Predicates written as Python expressions: `(col("amount") > 5) & col("name").is_in(["x", "y"])`.
+
+They mean what the same condition means as text (interbed.storage.base.predicate.parse); which columns there are, and
+whether a literal fits, is checked when a scan or a deletion gets them.
+"""
+
+from collections.abc import Iterable
+from typing import Any, NoReturn
+
+from interbed.storage.base.errors import FilterError
+from interbed.storage.base.predicate.expr import (
+    Comparison,
+    Contains,
+    EndsWith,
+    In,
+    IsNotNull,
+    IsNull,
+    Like,
+    NotIn,
+    Op,
+    Predicate,
+    StartsWith,
+    between,
+)
+
+
+def col(name: str) -> "Column":
+    """The column of that name, to make a predicate of: `col("amount") > 5`."""
+    return Column(name)
+
+
+class Column:
+    """A column in an expression; made by `col`. Comparisons and the methods give a Predicate.
+
+    Combine predicates by `&`, `|` and `~`, with parentheses around comparisons. Comparisons raise FilterError for None
+    and for another column, which a filter can't look at.
+    """
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        if not isinstance(name, str):
+            raise FilterError(f"A column is named by text, not by {name!r}.")
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"col({self.name!r})"
+
+    def __eq__(self, value: object) -> Predicate:  # type: ignore[override]
+        return self._compared(Op.EQ, value)
+
+    def __ne__(self, value: object) -> Predicate:  # type: ignore[override]
+        return self._compared(Op.NE, value)
+
+    def __lt__(self, value: object) -> Predicate:
+        return self._compared(Op.LT, value)
+
+    def __le__(self, value: object) -> Predicate:
+        return self._compared(Op.LE, value)
+
+    def __gt__(self, value: object) -> Predicate:
+        return self._compared(Op.GT, value)
+
+    def __ge__(self, value: object) -> Predicate:
+        return self._compared(Op.GE, value)
+
+    # Equality makes a predicate, so that columns can't be keys.
+    __hash__ = None  # type: ignore[assignment]
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError(f"{self!r} alone is no condition; compare it with a value: {self!r} == True.")
+
+    def is_null(self) -> Predicate:
+        """column IS NULL"""
+        return IsNull(self.name)
+
+    def is_not_null(self) -> Predicate:
+        """column IS NOT NULL"""
+        return IsNotNull(self.name)
+
+    def is_in(self, values: Iterable[Any]) -> Predicate:
+        """column IN (values)"""
+        return In(self.name, self._members(values))
+
+    def is_not_in(self, values: Iterable[Any]) -> Predicate:
+        """column NOT IN (values); never true when None is among them."""
+        return NotIn(self.name, self._members(values))
+
+    def between(self, low: object, high: object) -> Predicate:
+        """column BETWEEN low AND high, both included."""
+        return between(self.name, self._literal(low), self._literal(high))
+
+    def startswith(self, text: str) -> Predicate:
+        """The column, a text, begins with the text."""
+        return StartsWith(self.name, text)
+
+    def endswith(self, text: str) -> Predicate:
+        """The column, a text, ends with the text."""
+        return EndsWith(self.name, text)
+
+    def contains(self, text: str) -> Predicate:
+        """The column, a text, contains the text."""
+        return Contains(self.name, text)
+
+    def like(self, pattern: str) -> Predicate:
+        r"""column LIKE pattern: `%` is any text, `_` any character, `\` takes the next character as it is."""
+        return Like(self.name, pattern)
+
+    def _compared(self, op: Op, value: object) -> Predicate:
+        return Comparison(op, self.name, self._literal(value))
+
+    def _members(self, values: Iterable[Any]) -> tuple[Any, ...]:
+        if isinstance(values, str | bytes):
+            raise FilterError(f"{self!r}.is_in takes a list of values, not {values!r}.")
+        return tuple(values)
+
+    def _literal(self, value: object) -> object:
+        if value is None:
+            raise FilterError(f"Nothing is equal to null; write {self!r}.is_null() or {self!r}.is_not_null().")
+        if isinstance(value, Column | Predicate):
+            raise FilterError(f"A filter compares the column {self.name!r} with a value, not with {value!r}.")
+        return value

@@ -1,0 +1,72 @@
+"""Predicates as Python expressions mean what the same conditions mean as text."""
+
+from typing import Any
+
+import pytest
+
+from interbed.storage.base.errors import FilterError
+from interbed.storage.base.predicate.column import col
+from interbed.storage.base.predicate.expr import Predicate, bind
+from interbed.storage.base.predicate.parse import parse_filter
+from interbed.storage.base.types.data_type import DataField
+from interbed.storage.base.types.parse import data_type
+
+FIELDS = [
+    DataField(id=i, name=name, type=data_type(text))
+    for i, (name, text) in enumerate([("id", "BIGINT"), ("name", "STRING"), ("flag", "BOOLEAN")])
+]
+
+
+@pytest.mark.parametrize(
+    ("expression", "text"),
+    [
+        (col("id") == 5, "id = 5"),
+        (col("id") != 5, "id <> 5"),
+        ((col("id") < 5) & (col("id") >= 1), "id < 5 and id >= 1"),
+        ((col("id") <= 5) | (col("id") > 9), "id <= 5 or id > 9"),
+        (col("id") < 5, "id < 5"),
+        (~(col("id") == 5), "not id = 5"),
+        (col("id").is_in([1, 2]), "id in (1, 2)"),
+        (col("id").is_not_in([1, 2]), "id not in (1, 2)"),
+        (col("id").between(1, 5), "id between 1 and 5"),
+        (col("name").is_null(), "name is null"),
+        (col("name").is_not_null(), "name is not null"),
+        (col("name").like("a%"), "name like 'a%'"),
+        (col("flag") == True, "flag"),  # noqa: E712 - a column is compared, not tested.
+    ],
+)
+def test_an_expression_is_the_condition_of_the_same_words(expression: Predicate, text: str) -> None:
+    assert bind(expression, FIELDS) == parse_filter(text, FIELDS)
+
+
+def test_texts_are_looked_into() -> None:
+    for predicate in (col("name").startswith("a"), col("name").endswith("a"), col("name").contains("a")):
+        assert bind(predicate, FIELDS) == predicate
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: col("id") == None, r"col\('id'\)\.is_null\(\)"),  # noqa: E711
+        (lambda: col("id") == col("name"), "with a value, not with col"),
+        (lambda: col("name").is_in("ab"), "takes a list of values, not 'ab'"),
+        (lambda: col(5), "named by text, not by 5"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_a_filter_cannot_say_is_refused(make: Any, message: str) -> None:
+    with pytest.raises(FilterError, match=message):
+        make()
+
+
+def test_python_s_and_or_and_chained_comparisons_are_refused_instead_of_misread() -> None:
+    for wrong in (
+        lambda: (col("id") > 1) and (col("id") < 5),
+        lambda: 1 < col("id") < 5,
+        lambda: not (col("id") > 1),
+    ):
+        with pytest.raises(TypeError, match=r"by &, \| and ~"):
+            wrong()
+    with pytest.raises(TypeError, match="alone is no condition"):
+        bool(col("flag"))
+    with pytest.raises(TypeError):
+        (col("id") > 1) & 5  # type: ignore[operator]
