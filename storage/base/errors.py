@@ -1,4 +1,4 @@
-"""The error tree of interbed; every error that a caller may meet derives from InterbedError.
+"""The errors of storage; every error that a caller may meet derives from InterbedError (`interbed` names all).
 
 InterbedError
 ├── InvalidInputError            the caller's data or arguments are wrong; nothing was changed
@@ -7,6 +7,7 @@ InterbedError
 │   ├── InvalidOptionError       an option with a value that it does not take
 │   └── UsedTwiceError           what is made for one use was used before
 ├── NotSupportedError            a valid request that this version does not carry out
+│   └── MissingExtraError        an optional library is not installed; says what to install
 ├── CorruptFileError             a metadata or data file that can't be read; names the file
 ├── UnsupportedVersionError      a file of a format version that this version does not know
 ├── SnapshotNotFoundError        no snapshot of that id or time; names the ones that exist
@@ -53,6 +54,10 @@ class UsedTwiceError(InvalidInputError, RuntimeError):
 
 class NotSupportedError(InterbedError, NotImplementedError):
     """The request is valid in Paimon's format, but this version of interbed does not carry it out."""
+
+
+class MissingExtraError(NotSupportedError, ImportError):
+    """A library that interbed does not bring along is needed; the message says what to install. Nothing was changed."""
 
 
 class CorruptFileError(InterbedError):

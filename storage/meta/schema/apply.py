@@ -114,10 +114,15 @@ def _apply(schema: TableSchema, change: SchemaChange) -> TableSchema:
             return _describe(schema, path, description)
         case UpdateColumnNullability(name=path, nullable=nullable):
             return _set_nullability(schema, path, nullable)
-        case UpdateColumnType(name=path, type=new_type, explicit=explicit):
-            return _set_type(schema, path, new_type, explicit)
+        case UpdateColumnType(name=path, type=new_type, explicit=explicit, keep_nullability=keep):
+            changed = _set_type(schema, path, new_type, explicit)
+            return changed if keep else _set_nullability(changed, path, new_type.nullable)
         case UpdateColumnDefault(name=name, default_value=default):
             return _set_default(schema, name, default)
+        case _:
+            raise InvalidInputError(
+                f"{change!r} is no change of a schema; make one by SchemaChange.add_column, for example."
+            )
 
 
 def _add(schema: TableSchema, change: AddColumn) -> TableSchema:
@@ -192,8 +197,8 @@ def _drop(schema: TableSchema, path: ColumnPath) -> TableSchema:
 def _move(schema: TableSchema, path: ColumnPath, position: Position) -> TableSchema:
     def move(fields: Fields, name: str) -> Fields:
         field = find(fields, name, path)
-        if position.after == name:
-            raise InvalidInputError(f"The column {dotted(path)} can't be placed after itself.")
+        if name in (position.after, position.before):
+            raise InvalidInputError(f"The column {dotted(path)} can't be placed beside itself.")
         return _placed(tuple(f for f in fields if f.name != name), field, position)
 
     return replace(schema, fields=edit_fields(schema.fields, path, move))
@@ -280,12 +285,12 @@ def _check_new_name(fields: Fields, name: str, path: ColumnPath) -> None:
 
 
 def _placed(rest: Fields, column: DataField, position: Position | None) -> Fields:
-    if position is None:
+    if position is None or position.last:
         return (*rest, column)
-    if position.after is None:
+    reference = position.before if position.after is None else position.after
+    if reference is None:
         return (column, *rest)
-    before = find(rest, position.after, position.after)
-    index = rest.index(before) + 1
+    index = rest.index(find(rest, reference, reference)) + (position.after is not None)
     return (*rest[:index], column, *rest[index:])
 
 

@@ -4,16 +4,159 @@ A column is named by its name, and a field inside of one by a path: `("address",
 `element`, the value of a MAP is `value`: `("orders", "element", "price")`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
+import pyarrow as pa
+
+from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.types.data_type import DataType
+from interbed.storage.base.types.parse import data_type as given_type
 
-ColumnPath = str | tuple[str, ...]
+ColumnPath: TypeAlias = str | tuple[str, ...]
 """A column's name (dots in it are part of the name), or the path of a nested field."""
+
+GivenPath: TypeAlias = str | Sequence[str]
+GivenType: TypeAlias = DataType | pa.DataType | str
 
 
 @dataclass(frozen=True, slots=True)
-class SetOption:
+class Position:
+    """Where a column goes among the columns of the same table or ROW.
+
+    First, unless one of `after` and `before` names another column or `last` is set.
+    """
+
+    after: str | None = None
+    before: str | None = None
+    last: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A column and where it goes, for `SchemaChange.update_column_position` and `add_column`."""
+
+    field_name: "ColumnPath"
+    position: Position
+
+    @staticmethod
+    def first(field_name: "GivenPath") -> "Move":
+        """To the front."""
+        return Move(_path(field_name), Position())
+
+    @staticmethod
+    def last(field_name: "GivenPath") -> "Move":
+        """To the end."""
+        return Move(_path(field_name), Position(last=True))
+
+    @staticmethod
+    def after(field_name: "GivenPath", reference_field_name: str) -> "Move":
+        """Behind another column."""
+        return Move(_path(field_name), Position(after=reference_field_name))
+
+    @staticmethod
+    def before(field_name: "GivenPath", reference_field_name: str) -> "Move":
+        """In front of another column."""
+        return Move(_path(field_name), Position(before=reference_field_name))
+
+
+class SchemaChange:
+    """One change of a table's schema, made by the methods below; `catalog.alter_table` takes one or a list of them.
+
+    A column is named by its name, a nested field by its path: `["address", "city"]`; the element of an ARRAY is
+    `element`, the value of a MAP is `value`. Types are text (`"BIGINT"`), DataTypes or Arrow types. The methods have
+    pypaimon's names and arguments, and raise InvalidInputError for what is no type; everything else is checked when
+    the change is carried out.
+    """
+
+    __slots__ = ()
+
+    @staticmethod
+    def set_option(key: str, value: object) -> "SetOption":
+        """Set a table option."""
+        return SetOption(key, str(value).lower() if isinstance(value, bool) else str(value))
+
+    @staticmethod
+    def remove_option(key: str) -> "RemoveOption":
+        """Set a table option back to its default."""
+        return RemoveOption(key)
+
+    @staticmethod
+    def update_comment(comment: str | None) -> "UpdateComment":
+        """Change the table's comment; None removes it."""
+        return UpdateComment(comment)
+
+    @staticmethod
+    def add_column(
+        field_name: "GivenPath",
+        data_type: "GivenType",
+        comment: str | None = None,
+        move: Move | None = None,
+        *,
+        default_value: str | None = None,
+    ) -> "AddColumn":
+        """Add a nullable column or nested field, at the end unless `move` says where. Rows that exist have null there.
+
+        `default_value` is what is written from now on where rows have no value for it. Raises InvalidInputError for a
+        move of another column.
+        """
+        path = _path(field_name)
+        if move is not None and move.field_name != path:
+            raise InvalidInputError(f"The new column {path!r} has the position of another one, {move.field_name!r}.")
+        position = None if move is None else move.position
+        return AddColumn(path, given_type(data_type), comment, position, default_value)
+
+    @staticmethod
+    def rename_column(field_name: "GivenPath", new_name: str) -> "RenameColumn":
+        """Rename a column or a nested field."""
+        return RenameColumn(_path(field_name), new_name)
+
+    @staticmethod
+    def drop_column(field_name: "GivenPath") -> "DropColumn":
+        """Drop a column or a nested field; its data stay in old files, unread."""
+        return DropColumn(_path(field_name))
+
+    @staticmethod
+    def update_column_type(
+        field_name: "GivenPath", new_data_type: "GivenType", keep_nullability: bool = False
+    ) -> "UpdateColumnType":
+        """Change a column's type to one that holds every value of the old one (see UpdateColumnType).
+
+        Whether the column admits nulls becomes as the new type says, or stays as it is with `keep_nullability`.
+        """
+        return UpdateColumnType(_path(field_name), given_type(new_data_type), keep_nullability=keep_nullability)
+
+    @staticmethod
+    def update_column_nullability(field_name: "GivenPath", new_nullability: bool) -> "UpdateColumnNullability":
+        """Let a column admit nulls (True), or none (False; the table's option `alter-column-null-to-not-null.disabled`
+        has to be `false` for that)."""
+        return UpdateColumnNullability(_path(field_name), new_nullability)
+
+    @staticmethod
+    def update_column_comment(field_name: "GivenPath", comment: str | None) -> "UpdateColumnComment":
+        """Change a column's comment; None removes it."""
+        return UpdateColumnComment(_path(field_name), comment)
+
+    @staticmethod
+    def update_column_default_value(field_names: "GivenPath", default_value: str | None) -> "UpdateColumnDefault":
+        """Change what is written where rows have no value for a column; None removes it. Existing rows don't change.
+
+        Raises NotSupportedError for a nested field.
+        """
+        path = _path(field_names)
+        if not isinstance(path, str):
+            raise NotSupportedError(f"Only columns of a table have defaults, not the nested field {'.'.join(path)!r}.")
+        return UpdateColumnDefault(path, default_value)
+
+    @staticmethod
+    def update_column_position(move: Move) -> "UpdateColumnPosition":
+        """Move a column or a nested field: `Move.first("x")`, `Move.after("x", "y")`."""
+        return UpdateColumnPosition(move.field_name, move.position)
+
+
+@dataclass(frozen=True, slots=True)
+class SetOption(SchemaChange):
     """Set a table option."""
 
     key: str
@@ -21,28 +164,21 @@ class SetOption:
 
 
 @dataclass(frozen=True, slots=True)
-class RemoveOption:
+class RemoveOption(SchemaChange):
     """Set a table option back to its default."""
 
     key: str
 
 
 @dataclass(frozen=True, slots=True)
-class UpdateComment:
+class UpdateComment(SchemaChange):
     """Change the table's comment; None removes it."""
 
     comment: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
-    """Where a column goes: first, or after another column of the same table or ROW."""
-
-    after: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class AddColumn:
+class AddColumn(SchemaChange):
     """Add a nullable column or nested field, at the end unless a position is given."""
 
     name: ColumnPath
@@ -53,7 +189,7 @@ class AddColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class RenameColumn:
+class RenameColumn(SchemaChange):
     """Rename a column or a nested field."""
 
     name: ColumnPath
@@ -61,27 +197,29 @@ class RenameColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class DropColumn:
+class DropColumn(SchemaChange):
     """Drop a column or a nested field; its data stays in old files, unread."""
 
     name: ColumnPath
 
 
 @dataclass(frozen=True, slots=True)
-class UpdateColumnType:
-    """Widen the type of a column, a nested field, an element or a map's value; whether it admits nulls stays as it is.
+class UpdateColumnType(SchemaChange):
+    """Widen the type of a column, a nested field, an element or a map's value.
 
-    `explicit`, or with the table's option `disable-explicit-type-casting` = `false`, any type that values can be cast
-    to is possible, although they may lose something.
+    Whether it admits nulls stays as it is, or becomes as the type says without `keep_nullability`. `explicit`, or with
+    the table's option `disable-explicit-type-casting` = `false`, any type that values can be cast to is possible,
+    although they may lose something.
     """
 
     name: ColumnPath
     type: DataType
     explicit: bool = False
+    keep_nullability: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class UpdateColumnNullability:
+class UpdateColumnNullability(SchemaChange):
     """Let a column admit nulls; or none, with the option `alter-column-null-to-not-null.disabled` = `false`."""
 
     name: ColumnPath
@@ -89,7 +227,7 @@ class UpdateColumnNullability:
 
 
 @dataclass(frozen=True, slots=True)
-class UpdateColumnComment:
+class UpdateColumnComment(SchemaChange):
     """Change a column's description; None removes it."""
 
     name: ColumnPath
@@ -97,7 +235,7 @@ class UpdateColumnComment:
 
 
 @dataclass(frozen=True, slots=True)
-class UpdateColumnPosition:
+class UpdateColumnPosition(SchemaChange):
     """Move a column or a nested field."""
 
     name: ColumnPath
@@ -105,7 +243,7 @@ class UpdateColumnPosition:
 
 
 @dataclass(frozen=True, slots=True)
-class UpdateColumnDefault:
+class UpdateColumnDefault(SchemaChange):
     """Change what is written where rows have no value for a column; None removes it. Existing rows stay as they are.
 
     The default is text as in `storage.types.default_value`.
@@ -115,16 +253,9 @@ class UpdateColumnDefault:
     default_value: str | None
 
 
-SchemaChange = (
-    SetOption
-    | RemoveOption
-    | UpdateComment
-    | AddColumn
-    | RenameColumn
-    | DropColumn
-    | UpdateColumnType
-    | UpdateColumnNullability
-    | UpdateColumnComment
-    | UpdateColumnPosition
-    | UpdateColumnDefault
-)
+def _path(given: GivenPath) -> ColumnPath:
+    """The column that a caller names; a path of one name is that column. Raises InvalidInputError."""
+    path = (given,) if isinstance(given, str) else tuple(given)
+    if not path or not all(isinstance(name, str) for name in path):
+        raise InvalidInputError(f"{given!r} names no column: write its name, or the path of a nested field as a list.")
+    return path[0] if len(path) == 1 else path
