@@ -20,7 +20,15 @@ from interbed.catalog.global_tables import GlobalTable, global_tables
 from interbed.catalog.identifier import SYSTEM_DATABASE, Identifier, TableName, check_not_system_database
 from interbed.catalog.identifier import parse_table_name as parse_table_name
 from interbed.catalog.options import CatalogOptions
-from interbed.catalog.partition import PagedList, Partition, PartitionStatistics, partition_name, partitions_of
+from interbed.catalog.partition import (
+    PagedList,
+    Partition,
+    PartitionSpecs,
+    PartitionStatistics,
+    partition_name,
+    partition_specs,
+    partitions_of,
+)
 from interbed.catalog.partition_done import mark_done
 from interbed.catalog.repair_report import RepairReport
 from interbed.catalog.staging import Fill, StagedTables, given_schema
@@ -128,7 +136,7 @@ class Catalog(StagedTables, Views, VersionsByName, ABC):
     def create_partitions(
         self,
         identifier: "str | Identifier",
-        partitions: Sequence[Mapping[str, object]],
+        partitions: PartitionSpecs,
         ignore_if_exists: bool = True,
     ) -> None:
         """Register partitions, which need hold nothing yet. Does nothing where no partitions are kept beside the files.
@@ -137,7 +145,7 @@ class Catalog(StagedTables, Views, VersionsByName, ABC):
         InvalidInputError for a specification that is not complete, PartitionExistsError unless told to ignore that.
         """
         table = self.get_table(identifier)
-        for spec in partitions:
+        for spec in partition_specs(partitions):
             table.store.paths.parse_partition_spec(spec)
 
     def alter_partitions(self, identifier: "str | Identifier", partitions: Sequence[PartitionStatistics]) -> None:
@@ -147,16 +155,17 @@ class Catalog(StagedTables, Views, VersionsByName, ABC):
         """
         self.get_table(identifier)
 
-    def drop_partitions(self, identifier: "str | Identifier", partitions: Sequence[Mapping[str, object]]) -> None:
+    def drop_partitions(self, identifier: "str | Identifier", partitions: PartitionSpecs) -> None:
         """Delete the rows of partitions, as one commit, and what is registered of them; missing ones are no error.
 
         A specification may leave columns out and means all partitions that agree with it then. Raises
         TableNotFoundError, InvalidInputError for none at all or an unknown column, and as a commit does.
         """
-        if not partitions:
+        specs = partition_specs(partitions)
+        if not specs:
             raise InvalidInputError("Name at least one partition to drop; truncate the table to empty it.")
         table = self.get_table(identifier)
-        table.new_batch_write_builder().new_commit().truncate_partitions(partitions)
+        table.new_batch_write_builder().new_commit().truncate_partitions(specs)
 
     def expire_partitions(
         self,
@@ -209,15 +218,14 @@ class Catalog(StagedTables, Views, VersionsByName, ABC):
             self.drop_partitions(identifier, old)
         return old
 
-    def mark_partitions_done(
-        self, identifier: "str | Identifier", partitions: Sequence[Mapping[str, object]]
-    ) -> list[dict[str, str]]:
+    def mark_partitions_done(self, identifier: "str | Identifier", partitions: PartitionSpecs) -> list[dict[str, str]]:
         """Mark partitions as complete, by what `partition.mark-done-action` says; they are returned in full.
 
         Raises InvalidInputError, InvalidOptionError, NotSupportedError.
         """
         name = str(identifier)
-        return mark_done(lambda specs: self.create_partitions(name, specs), self.get_table(name), partitions)
+        specs = partition_specs(partitions)
+        return mark_done(lambda made: self.create_partitions(name, made), self.get_table(name), specs)
 
     def repair_catalog(self, *, dry_run: bool = False) -> RepairReport:
         """Register what lies in the warehouse and bring what is registered up to date; `dry_run` only tells.

@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
+from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.meta.manifest.entry import merge_entries
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.store import TableStore
@@ -35,6 +36,22 @@ class Partition(PartitionStatistics):
     """A partition; `done` is for catalogs that mark partitions, which none of interbed's does."""
 
     done: bool = False
+
+
+PartitionSpecs: TypeAlias = Mapping[str, object] | Sequence[Mapping[str, object]]
+"""What the methods of a catalog take as `partitions`: one specification, or a list of them."""
+
+
+def partition_specs(given: PartitionSpecs) -> list[Mapping[str, object]]:
+    """The specifications that a caller gives, one or several; raises InvalidInputError for anything else."""
+    specs: list[Any] = [given] if isinstance(given, Mapping) or not isinstance(given, Sequence) else list(given)
+    for spec in specs:
+        if not isinstance(spec, Mapping):
+            raise InvalidInputError(
+                f"{spec!r} names no partition: `partitions` takes a mapping such as {{'dt': '2026-01-01'}}, or a list "
+                "of mappings."
+            )
+    return specs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,6 +12,7 @@ from typing import Any
 
 from interbed.catalog.api import Catalog, parse_table_name
 from interbed.storage.base.errors import InterbedError, InvalidInputError
+from interbed.storage.scan.partition_filter import Partitions
 from interbed.storage.upkeep.compact_result import CompactionResult, PlannedCompaction
 
 Progress = Callable[[str, int, int], None]
@@ -46,15 +47,13 @@ class TablePatterns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionScope:
-    """How much is compacted: in full or what is due, a (partial) partition specification, a bucket, partitions that got
-    nothing new for some time; the order to sort by; and options for the tables on top of their own. `where` is a filter
-    over partition columns, to choose them by instead.
+    """How much is compacted: in full or what is due, some partitions, a bucket, partitions that got nothing new for
+    some time; the order to sort by; and options for the tables on top of their own.
     """
 
     full: bool = True
-    partition: Mapping[str, object] | Sequence[Mapping[str, object]] | None = None
+    partitions: Partitions | None = None
     bucket: int | None = None
-    where: str | None = None
     partition_idle_time: timedelta | None = None
     order_strategy: str | None = None
     order_by: Sequence[str] | str | None = None
@@ -149,8 +148,7 @@ def compact_one_table(
     if dry_run:
         plans = table.plan_compaction(
             full=scope.full,
-            partition=scope.partition,
-            where=scope.where,
+            partitions=scope.partitions,
             bucket=scope.bucket,
             partition_idle_time=scope.partition_idle_time,
             order_strategy=scope.order_strategy,
@@ -164,8 +162,7 @@ def compact_one_table(
 
     result = table.compact(
         full=scope.full,
-        partition=scope.partition,
-        where=scope.where,
+        partitions=scope.partitions,
         bucket=scope.bucket,
         partition_idle_time=scope.partition_idle_time,
         order_strategy=scope.order_strategy,

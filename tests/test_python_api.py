@@ -103,19 +103,19 @@ def test_a_delete_takes_the_rows_that_its_filter_selects(orders: interbed.Table)
 
 def test_an_overwrite_replaces_a_partition_those_of_the_data_or_everything(orders: interbed.Table) -> None:
     orders.upsert(rows((1, "x", 1.0, "a"), (2, "x", 1.0, "b"), (3, "x", 1.0, "c")))
-    orders.overwrite(rows((10, "y", 1.0, "a")), partition={"dt": "a"})
+    orders.overwrite(rows((10, "y", 1.0, "a")), partitions={"dt": "a"})
     assert ids(orders) == [2, 3, 10]
     orders.overwrite(rows((20, "y", 1.0, "b")))
     assert ids(orders) == [3, 10, 20]
-    orders.overwrite(rows(), partition={"dt": "c"})
+    orders.overwrite(rows(), partitions={"dt": "c"})
     assert ids(orders) == [10, 20]
-    orders.overwrite(rows((30, "y", 1.0, "c")), partition={})
+    orders.overwrite(rows((30, "y", 1.0, "c")), partitions={})
     assert ids(orders) == [30]
     orders.truncate()
     assert ids(orders) == []
     assert ids(orders, snapshot_id=1) == [1, 2, 3]
     with pytest.raises(InvalidInputError, match="not what is to be overwritten"):
-        orders.overwrite(rows((1, "x", 1.0, "b")), partition={"dt": "a"})
+        orders.overwrite(rows((1, "x", 1.0, "b")), partitions={"dt": "a"})
 
 
 def test_a_scan_is_had_in_many_forms(orders: interbed.Table) -> None:

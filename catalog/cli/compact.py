@@ -17,6 +17,7 @@ from interbed.catalog.cli.group import CatalogChoice, pairs, with_catalog
 if TYPE_CHECKING:
     from interbed.catalog.table_compaction import CompactionScope
     from interbed.catalog.table_compaction import Progress as OnProgress
+    from interbed.storage.scan.partition_filter import Partitions
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -68,14 +69,22 @@ def scope_of(
         idle = timedelta(milliseconds=parse_duration_millis("--partition-idle-time", partition_idle_time))
     return CompactionScope(
         full=not minor,
-        partition=partition_spec(partition),
-        where=where,
+        partitions=_partitions(partition, where),
         bucket=bucket,
         partition_idle_time=idle,
         order_strategy=order_strategy,
         order_by=order_by,
         table_options=pairs(table_options, hint="--table-option"),
     )
+
+
+def _partitions(partition: Sequence[str], where: str | None) -> "Partitions | None":
+    spec = partition_spec(partition)
+    if where is not None and spec is not None:
+        raise click.BadParameter(
+            "partitions are chosen by --partition or by --where, not by both", param_hint="--where"
+        )
+    return spec if where is None else where
 
 
 @contextmanager
@@ -136,7 +145,7 @@ def compact(
 
     chosen = context.ensure_object(CatalogChoice)
     scope = scope_of(**scope_given)
-    restricted = any(x is not None for x in (scope.bucket, scope.partition, scope.where, scope.order_by))
+    restricted = any(x is not None for x in (scope.bucket, scope.partitions, scope.order_by))
     if restricted and not (names and all("." in name for name in names)):
         raise click.UsageError(
             "--bucket, --partition, --where and --order-by go with tables; name them as DATABASE.TABLE."

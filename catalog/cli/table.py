@@ -62,7 +62,7 @@ def levels(
 
         require_drawing(plot)
     with chosen.table(name) as opened:
-        found = opened.levels(partition=partition_spec(partition), bucket=bucket)
+        found = opened.levels(partitions=partition_spec(partition), bucket=bucket)
     if plot is not None:
         found.plot(plot)
     if as_json or summary or not found.trees:

@@ -27,7 +27,7 @@ from interbed.catalog.hive.tables import HiveTables
 from interbed.catalog.hive.views import HiveViews
 from interbed.catalog.identifier import Identifier, branch_to_alter
 from interbed.catalog.options import CatalogOptions
-from interbed.catalog.partition import PartitionStatistics
+from interbed.catalog.partition import PartitionSpecs, PartitionStatistics, partition_specs
 from interbed.catalog.repair_report import RepairReport
 from interbed.catalog.staging import Fill
 from interbed.catalog.views import View
@@ -187,13 +187,13 @@ class HiveCatalog(Catalog):
     def create_partitions(
         self,
         identifier: "str | Identifier",
-        partitions: Sequence[Mapping[str, object]],
+        partitions: PartitionSpecs,
         ignore_if_exists: bool = True,
     ) -> None:
         name = parse_table_name(identifier)
         entry = self._entries.table(name)
         store = self._entries.open(name, entry)
-        specs = [_complete(store, spec) for spec in partitions]
+        specs = [_complete(store, spec) for spec in partition_specs(partitions)]
         if _has_partitions(store, entry):
             self._registered(name, store).create(entry, specs, if_not_exists=ignore_if_exists)
 
@@ -204,7 +204,7 @@ class HiveCatalog(Catalog):
         if partitions and _has_partitions(store, entry):
             self._registered(name, store).report(partitions)
 
-    def drop_partitions(self, identifier: "str | Identifier", partitions: Sequence[Mapping[str, object]]) -> None:
+    def drop_partitions(self, identifier: "str | Identifier", partitions: PartitionSpecs) -> None:
         name = parse_table_name(identifier)
         entry = self._entries.table(name)
         store = self._entries.open(name, entry)
@@ -212,7 +212,7 @@ class HiveCatalog(Catalog):
             super().drop_partitions(name, partitions)
             return
         registered = self._registered(name, store)
-        wanted = [_text(store, spec) for spec in partitions]
+        wanted = [_text(store, spec) for spec in partition_specs(partitions)]
         specs = wanted
         if any(len(spec) < len(store.schema.partition_keys) for spec in wanted):
             specs = [s for s in registered.specs() if any(spec.items() <= s.items() for spec in wanted)]

@@ -10,7 +10,6 @@ from interbed.storage.base.errors import (
     InterbedError,
     InvalidInputError,
 )
-from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.commit.base_files import BaseFiles
 from interbed.storage.commit.changes import (
     Changes,
@@ -33,8 +32,7 @@ from interbed.storage.meta.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER, Com
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.manifest_reader import ManifestReader
 from interbed.storage.scan.partition_filter import (
-    AllPartitions,
-    AnyOfPartitions,
+    PartitionChoice,
     PartitionFilter,
     PartitionSet,
     partition_filter,
@@ -106,7 +104,7 @@ class FileStoreCommit:
         self,
         messages: Sequence[CommitMessage],
         *,
-        partition: Mapping[str, object] | Predicate | None = None,
+        partition: PartitionChoice = None,
         dynamic: bool = False,
         identifier: int = BATCH_COMMIT_IDENTIFIER,
         properties: Mapping[str, str] | None = None,
@@ -114,8 +112,8 @@ class FileStoreCommit:
     ) -> list[int]:
         """Replace whole partitions by the messages' files; the ids of the snapshots made.
 
-        Which ones: with `dynamic` those that the new files are in; else those that `partition` (some or all partition
-        columns, or a predicate over them; nothing means the whole table) selects. Messages that delete what they
+        Which ones: with `dynamic` those that the new files are in; else those that `partition` (specifications, or a
+        predicate over partition columns; nothing means the whole table) selects. Messages that delete what they
         replace are appended. Raises InvalidInputError for new files outside of them, and as `commit` does.
         """
         check_writable(self._store)
@@ -174,11 +172,11 @@ class FileStoreCommit:
 
     def truncate(
         self,
-        partitions: Sequence[Mapping[str, object]] | None = None,
+        partitions: PartitionChoice = None,
         *,
         identifier: int = BATCH_COMMIT_IDENTIFIER,
     ) -> list[int]:
-        """Delete all rows, or those of the (partial) partitions given; older snapshots keep them.
+        """Delete all rows, or those of some partitions; older snapshots keep them.
 
         The snapshot's id, or none for a table without snapshots. Raises InvalidInputError for an unknown partition
         column, and as `commit` does.
@@ -186,10 +184,9 @@ class FileStoreCommit:
         check_writable(self._store)
         if self._store.snapshots.latest_id() is None:
             return []
-        filters = [AllPartitions()] if partitions is None else [self._partition_filter(p) for p in partitions]
-        if not filters:
+        if isinstance(partitions, Sequence) and not partitions:
             return []
-        target = filters[0] if len(filters) == 1 else AnyOfPartitions(filters)
+        target = self._partition_filter(partitions)
         facts = self._facts(CommitKind.OVERWRITE, identifier, None, None)
         return self._publication.make([self._overwrite_part(facts, target, ())], ())
 
@@ -285,7 +282,7 @@ class FileStoreCommit:
             indexes=indexes,
         )
 
-    def _partition_filter(self, given: Mapping[str, object] | Predicate | None) -> PartitionFilter:
+    def _partition_filter(self, given: PartitionChoice) -> PartitionFilter:
         return partition_filter(
             given, self._store.schema.partition_fields, default_name=self._store.options.partition_default_name
         )

@@ -17,7 +17,7 @@ from interbed.storage.scan.scan import TableScan
 
 
 @dataclass(frozen=True)
-class TableQuery(ArrowRows):
+class Scan(ArrowRows):
     """What `Table.scan` returns: rows of one snapshot, projected, filtered and limited; read when asked for.
 
     The plan is made once, on first use, so that every form of the same query shows the same snapshot.

@@ -1,12 +1,13 @@
 """Which partitions a scan or an overwrite is about, and which manifests may hold files of them."""
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.predicate.expr import (
+    AlwaysTrue,
     And,
     Comparison,
     IsNull,
@@ -16,6 +17,7 @@ from interbed.storage.base.predicate.expr import (
     bind,
     columns_of,
 )
+from interbed.storage.base.predicate.parse import bound_filter
 from interbed.storage.base.predicate.stats_filter import partition_select, select
 from interbed.storage.base.row.binary_row import decode_row, decode_rows
 from interbed.storage.base.row.values import parse_text
@@ -24,6 +26,14 @@ from interbed.storage.meta.manifest.entry import ManifestFileMeta
 
 PartitionChoice: TypeAlias = Mapping[str, object] | Sequence[Mapping[str, object]] | Predicate | None
 """A (partial) partition specification, several of which each is meant, a predicate over partition columns; or all."""
+
+Partitions: TypeAlias = Mapping[str, object] | Sequence[Mapping[str, object]] | str | Predicate
+"""What the methods of a table take as `partitions`.
+
+One (partial) specification, `{"dt": "2026-01-01"}`, which means all partitions that agree with it (`{}` means all
+there are); a list of them, of which each is meant (`[]` means none); or a filter over partition columns, as text or
+as a predicate: `"dt < '2026-01-01'"`.
+"""
 
 _PRUNED_PARTITIONS = 64
 
@@ -138,6 +148,30 @@ def prune_manifests(
     chosen = select(predicate, fields, mins, maxs, nulls, rows)
     dropped = {m.file_name for m, keep in zip(known, chosen, strict=True) if not keep}
     return [m for m in manifests if m.file_name not in dropped]
+
+
+def partition_choice(given: Partitions | None, fields: Sequence[DataField]) -> PartitionChoice:
+    """The partitions that a caller names; `fields` are all columns of the table.
+
+    Raises FilterError for a filter that does not parse, InvalidInputError for anything else that names no partition.
+    """
+    if isinstance(given, str | Predicate):
+        return bound_filter(given, fields)
+    if given is None or isinstance(given, Mapping):
+        return given
+    specs: list[Any] = list(given) if isinstance(given, Sequence) else [given]
+    for spec in specs:
+        if not isinstance(spec, Mapping):
+            raise InvalidInputError(
+                f"{spec!r} names no partition: `partitions` takes a mapping such as {{'dt': '2026-01-01'}}, "
+                "a list of mappings, or a filter over partition columns."
+            )
+    return specs
+
+
+def selects_all(given: PartitionChoice) -> bool:
+    """Whether the choice leaves no partition out, whatever partitions there are."""
+    return given is None or isinstance(given, AlwaysTrue) or (isinstance(given, Mapping) and not given)
 
 
 def partition_filter(given: PartitionChoice, fields: Sequence[DataField], *, default_name: str) -> PartitionFilter:

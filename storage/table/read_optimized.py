@@ -10,7 +10,7 @@ from typing import NoReturn
 
 from interbed.storage.base.errors import NotSupportedError
 from interbed.storage.base.predicate.expr import Predicate
-from interbed.storage.read.query import TableQuery
+from interbed.storage.read.query import Scan
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.starting_point import at_snapshot
 from interbed.storage.table.table import Table
@@ -45,7 +45,7 @@ class ReadOptimizedTable(Table):
         snapshot_id: int | None = None,
         *,
         threads: int | None = None,
-    ) -> TableQuery:
+    ) -> Scan:
         query = super().scan(columns, filter, limit, snapshot_id, threads=threads)
         return replace(query, level_filter=self.level_filter)
 
@@ -60,3 +60,4 @@ class ReadOptimizedTable(Table):
         raise NotSupportedError(f"'{self.name}' is read only; write to the table itself.")
 
     new_write = new_commit = truncate = compact = rescale = analyze = delete = _refuse
+    overwrite = delete_partitions = update_schema = merge_schema = rewrite_file_index = _refuse

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
-from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate
+from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.base.predicate.parse import bound_filter
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.base.types.data_type import AtomicType, DataField
@@ -21,18 +21,21 @@ from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
 from interbed.storage.meta.merge_schema import arrow_fields, merge_into
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.stream import FALLBACK_BRANCH
+from interbed.storage.meta.schema.change import SchemaChange
 from interbed.storage.meta.schema.merge import MergeRules
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.statistics import TableStatistics
 from interbed.storage.meta.store import TableStore
-from interbed.storage.read.query import TableQuery
+from interbed.storage.read.query import Scan
 from interbed.storage.read.table_read import TableRead
 from interbed.storage.scan.explain import Explanation, explain_plan
 from interbed.storage.scan.fallback import plan_rows
+from interbed.storage.scan.partition_filter import Partitions, partition_choice, selects_all
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.starting_point import at_snapshot
 from interbed.storage.table.opening import open_store
+from interbed.storage.table.schema_update import SchemaUpdate
 from interbed.storage.table.table_changes import TableChanges
 from interbed.storage.table.table_names import PypaimonNames
 from interbed.storage.table.table_upkeep import TableUpkeep
@@ -51,7 +54,13 @@ ArrowRows = pa.Table | pa.RecordBatch | pa.RecordBatchReader
 
 
 class Table(TableChanges, TableVersions, TableUpkeep, PypaimonNames):
-    """A table at one version of its schema; reads see the latest snapshot unless told otherwise."""
+    """A table; reads see the latest snapshot by default.
+
+    The object has one version of the schema: that of the moment when it was opened, or which its own methods have made
+    since. Methods that change the table's schema (`update_schema`, `merge_schema`, `rescale`, `fast_forward`, writes
+    with `merge_schema`) change this object with it, and no other one: a table that was opened before goes on with its
+    own columns. Only `copy` and `branch`, which look at a table in another way, return another Table.
+    """
 
     def __init__(self, name: str, store: TableStore) -> None:
         self.name = name
@@ -110,9 +119,9 @@ class Table(TableChanges, TableVersions, TableUpkeep, PypaimonNames):
         """The newest snapshot; None while nothing was committed."""
         return self.store.snapshots.latest()
 
-    def levels(self, *, partition: Mapping[str, object] | None = None, bucket: int | None = None) -> TableLevels:
+    def levels(self, *, partitions: Partitions | None = None, bucket: int | None = None) -> TableLevels:
         """The LSM tree of every bucket of the newest snapshot, or of some: `table.levels().plot("levels.svg")`."""
-        return levels_of(self.store, name=self.name, partition=partition, bucket=bucket)
+        return levels_of(self.store, name=self.name, partitions=partitions, bucket=bucket)
 
     def copy(self, dynamic_options: Mapping[str, str]) -> "Table":
         """The same table with options on top of its own, for this object only.
@@ -136,20 +145,30 @@ class Table(TableChanges, TableVersions, TableUpkeep, PypaimonNames):
         """
         if not self.schema.has_primary_key:
             raise NotSupportedError(f"The table '{self.name}' has no primary key to upsert by; use append.")
-        return self._merged(data, merge_schema)._write(data)
+        self._merge(data, merge_schema)
+        return self._write(data)
 
     def append(self, data: ArrowRows, *, merge_schema: bool | None = None) -> int | None:
         """Add rows, on a primary-key table an upsert, as an INSERT is in Paimon; `merge_schema` as in upsert."""
-        return self._merged(data, merge_schema)._write(data)
+        self._merge(data, merge_schema)
+        return self._write(data)
 
     def write_changes(
         self, data: ArrowRows, *, kind_column: str = "_row_kind", merge_schema: bool | None = None
     ) -> int | None:
         """Apply changes: `kind_column` holds 0 insert, 1 update-before, 2 update-after, 3 delete; or +I, -U, +U, -D."""
-        return self._merged(data, merge_schema, kind_column)._write(data, kind_column=kind_column)
+        self._merge(data, merge_schema, kind_column)
+        return self._write(data, kind_column=kind_column)
 
-    def merge_schema(self, rows: pa.Schema, *, explicit_cast: bool | None = None) -> "Table":
-        """The table with the columns and nested fields of such rows that it lacks, and types wide enough for them.
+    def update_schema(self) -> SchemaUpdate:
+        """Change columns, options and comment: `with table.update_schema() as update: update.add_column("x", "INT")`.
+
+        All changes become one new schema, which this object has afterwards. Errors are those of SchemaUpdate.commit.
+        """
+        return SchemaUpdate(self._alter)
+
+    def merge_schema(self, rows: pa.Schema, *, explicit_cast: bool | None = None) -> None:
+        """Add the columns and nested fields of such rows that the table lacks, and widen types so that they hold them.
 
         Nothing else is changed, and nothing at all when they fit. With `explicit_cast` (the table's option
         `write.merge-schema.explicit-cast` unless it is given) a column takes the rows' type even if its old values may
@@ -159,21 +178,21 @@ class Table(TableChanges, TableVersions, TableUpkeep, PypaimonNames):
             widens=self.options.widens_types,
             casts=self.options.casts_types if explicit_cast is None else explicit_cast,
         )
-        return Table(self.name, merge_into(self.store, arrow_fields(self.schema, rows, rules), rules))
+        self.store = merge_into(self.store, arrow_fields(self.schema, rows, rules), rules)
 
     def overwrite(
-        self, data: ArrowRows, partition: Mapping[str, object] | None = None, *, merge_schema: bool | None = None
+        self, data: ArrowRows, partitions: Partitions | None = None, *, merge_schema: bool | None = None
     ) -> int | None:
         """Replace rows by the data; `merge_schema` as in upsert.
 
-        With `partition` ({} for the whole table) exactly the partitions that match it are replaced. Without, the
-        partitions that occur in the data are (the whole table, when it has no partitions or its option
+        With `partitions` ({} for the whole table) exactly those are replaced, and no row may be of another. Without,
+        the partitions that occur in the data are (the whole table, when it has no partitions or its option
         `dynamic-partition-overwrite` is false).
         """
-        table = self._merged(data, merge_schema)
+        self._merge(data, merge_schema)
         if isinstance(data, pa.RecordBatchReader):
-            return table._overwrite_once(data, partition)
-        return table._redone(lambda: table._overwrite_once(data, partition))
+            return self._overwrite_once(data, partitions)
+        return self._redone(lambda: self._overwrite_once(data, partitions))
 
     def delete(self, filter: str | Predicate) -> int | None:  # noqa: A002 - the field's word for it
         """Delete the rows that the filter selects. Returns the id of the snapshot made, None when no row matched."""
@@ -183,24 +202,29 @@ class Table(TableChanges, TableVersions, TableUpkeep, PypaimonNames):
             return RetryPolicy.of(self.options).redo(lambda: delete_rows(self.store, predicate, _new_commit_user()))
         return self._redone(lambda: self._delete_once(predicate))
 
-    def delete_partitions(self, predicate: str | Predicate) -> int | None:
-        """Delete all rows of the partitions that a filter over partition columns selects, without reading any.
+    def delete_partitions(self, partitions: Partitions) -> int | None:
+        """Delete all rows of the partitions chosen, without reading any; older snapshots keep them.
 
-        Returns the id of the snapshot made, None when there are no such rows. Raises InvalidInputError for a filter
-        that mentions other columns.
+        Returns the id of the snapshot made, None when there are no such rows. Raises InvalidInputError for a filter or
+        a specification with other columns than the partition columns.
         """
-        bound = _bound(predicate, self.store)
-        if not TableScan(self.store, predicate=bound).plan().splits:
+        chosen = partition_choice(partitions, self.schema.fields)
+        everything = selects_all(chosen)
+        if not TableScan(self.store, partition_filter=None if everything else chosen).plan().splits:
             return None
-        everything = isinstance(bound, AlwaysTrue)
         ids = FileStoreCommit(self.store, _new_commit_user(), new_user=True).overwrite(
-            [], partition=None if everything else bound
+            [], partition=None if everything else chosen
         )
         return ids[-1] if ids else None
 
-    def truncate(self, partitions: Sequence[Mapping[str, object]] | None = None) -> int | None:
-        """Delete all rows, or those of the (partial) partitions given; older snapshots keep them."""
-        ids = FileStoreCommit(self.store, _new_commit_user(), new_user=True).truncate(partitions)
+    def truncate(self, partitions: Partitions | None = None) -> int | None:
+        """Delete all rows, or those of the partitions chosen; older snapshots keep them.
+
+        Returns the id of the snapshot made, which there is also when nothing was there to delete; None for a table
+        without snapshots. Raises as delete_partitions does.
+        """
+        chosen = partition_choice(partitions, self.schema.fields)
+        ids = FileStoreCommit(self.store, _new_commit_user(), new_user=True).truncate(chosen)
         return ids[-1] if ids else None
 
     def analyze(self, columns: Sequence[str] | None = None) -> TableStatistics | None:
@@ -222,7 +246,7 @@ class Table(TableChanges, TableVersions, TableUpkeep, PypaimonNames):
         snapshot_id: int | None = None,
         *,
         threads: int | None = None,
-    ) -> TableQuery:
+    ) -> Scan:
         """A query: `scan(columns=["id"], filter="amount > 5 and name = 'x'", limit=10).to_arrow()`.
 
         An older snapshot has the columns that the table had then. Raises FilterError for a filter that does not parse
@@ -236,7 +260,7 @@ class Table(TableChanges, TableVersions, TableUpkeep, PypaimonNames):
                     f"The table '{self.name}' has no column {unknown[0]!r}; it has {', '.join(store.schema.names)}."
                 )
         predicate = None if filter is None else _bound(filter, store)
-        return TableQuery(store, None if columns is None else tuple(columns), predicate, limit, snapshot_id, threads)
+        return Scan(store, None if columns is None else tuple(columns), predicate, limit, snapshot_id, threads)
 
     def get(self, key: Key, columns: Sequence[str] | None = None) -> dict[str, object] | None:
         """The row of a primary key, given as a dict, a tuple or the only column's value; None when there is none.
@@ -282,21 +306,27 @@ class Table(TableChanges, TableVersions, TableUpkeep, PypaimonNames):
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    def _merged(self, data: ArrowRows, merge_schema: bool | None, kind_column: str | None = None) -> "Table":
-        if not (self.options.merges_schema if merge_schema is None else merge_schema):
-            return self
-        return self.merge_schema(pa.schema([f for f in data.schema if f.name != kind_column]))
+    def _alter(self, changes: Sequence[SchemaChange]) -> None:
+        self.store.alter(changes)
+        self._follow()
 
-    def _overwrite_once(self, data: ArrowRows, partition: Mapping[str, object] | None) -> int | None:
+    def _follow(self) -> None:
+        """Take the newest schema, which a method has made."""
+        self.store = self.store.refreshed()
+
+    def _merge(self, data: ArrowRows, merge_schema: bool | None, kind_column: str | None = None) -> None:
+        if self.options.merges_schema if merge_schema is None else merge_schema:
+            self.merge_schema(pa.schema([f for f in data.schema if f.name != kind_column]))
+
+    def _overwrite_once(self, data: ArrowRows, partitions: Partitions | None) -> int | None:
         user = _new_commit_user()
-        dynamic = partition is None and bool(self.partition_keys) and self.options.dynamic_partition_overwrite
-        with overwriting(self.store, user, None if dynamic else partition or {}) as write:
+        chosen = partition_choice({} if partitions is None else partitions, self.schema.fields)
+        dynamic = partitions is None and bool(self.partition_keys) and self.options.dynamic_partition_overwrite
+        with overwriting(self.store, user, None if dynamic else chosen) as write:
             for batch in _batches(data):
                 write.write_arrow(batch)
             messages = write.prepare_commit()
-        ids = FileStoreCommit(self.store, user, new_user=True).overwrite(
-            messages, partition=partition or {}, dynamic=dynamic
-        )
+        ids = FileStoreCommit(self.store, user, new_user=True).overwrite(messages, partition=chosen, dynamic=dynamic)
         return ids[-1] if ids else None
 
     def _write(self, data: ArrowRows, kind_column: str | None = None) -> int | None:
@@ -331,7 +361,7 @@ class Table(TableChanges, TableVersions, TableUpkeep, PypaimonNames):
         return self.store if self.options.fallback_branch is None else self.store.with_options({FALLBACK_BRANCH: ""})
 
     def _delete_once(self, predicate: Predicate) -> int | None:
-        query = TableQuery(self._without_fallback(), predicate=predicate)
+        query = Scan(self._without_fallback(), predicate=predicate)
         user = _new_commit_user()
         with self.new_write(user) as write:
             rows = 0

@@ -1,14 +1,12 @@
 """Keeping a table in shape, as its methods: compaction, sorting, other numbers of buckets."""
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from interbed.storage.base.errors import InvalidInputError
-from interbed.storage.base.predicate.expr import Predicate
-from interbed.storage.base.predicate.parse import bound_filter
-from interbed.storage.scan.partition_filter import PartitionChoice
+from interbed.storage.scan.partition_filter import PartitionChoice, Partitions, partition_choice
 from interbed.storage.upkeep.compact_result import CompactionResult, PlannedCompaction, Progress
 from interbed.storage.upkeep.compact_table import compact_table, plan_table_compaction
 from interbed.storage.upkeep.rescale import RescaleResult, rescale_table
@@ -30,8 +28,7 @@ class TableUpkeep:
         self,
         *,
         full: bool = True,
-        partition: Mapping[str, object] | Sequence[Mapping[str, object]] | None = None,
-        where: str | Predicate | None = None,
+        partitions: Partitions | None = None,
         bucket: int | None = None,
         partition_idle_time: timedelta | None = None,
         order_strategy: str | None = None,
@@ -40,11 +37,10 @@ class TableUpkeep:
     ) -> CompactionResult:
         """Merge the sorted runs of every bucket into one (small files into larger ones on append tables).
 
-        Without `full` only what the universal strategy finds due is done. `partition`, one or several (partial)
-        specifications, `where`, a filter over partition columns, and `bucket` restrict it, and `partition_idle_time` to
-        partitions that got nothing new for so long. The rows stay as they are; the result is one COMPACT snapshot, or
-        none when there was nothing to do. `progress` is told after each bucket how many are done, and how many there
-        are.
+        Without `full` only what the universal strategy finds due is done. `partitions` and `bucket` restrict it, and
+        `partition_idle_time` to partitions that got nothing new for so long. The rows stay as they are; the result is
+        one COMPACT snapshot, or none when there was nothing to do. `progress` is told after each bucket how many are
+        done, and how many there are.
 
         With `order_strategy` `order`, `zorder` or `hilbert` all rows of the chosen partitions of an append table
         without buckets are written anew in the order of the columns `order_by` (a sequence, or names with commas), so
@@ -52,7 +48,7 @@ class TableUpkeep:
         NotSupportedError for a table that can't be sorted, CommitConflictError when another compaction was faster.
         """
         order = self._sort_order(order_strategy, order_by, bucket, partition_idle_time)
-        chosen = self._chosen(partition, where)
+        chosen = self._chosen(partitions)
         user = str(uuid.uuid4())
         if order is not None:
             return sort_compact_table(self.store, user, order, partition=chosen, progress=progress)
@@ -70,8 +66,7 @@ class TableUpkeep:
         self,
         *,
         full: bool = True,
-        partition: Mapping[str, object] | Sequence[Mapping[str, object]] | None = None,
-        where: str | Predicate | None = None,
+        partitions: Partitions | None = None,
         bucket: int | None = None,
         partition_idle_time: timedelta | None = None,
         order_strategy: str | None = None,
@@ -79,7 +74,7 @@ class TableUpkeep:
     ) -> list[PlannedCompaction]:
         """What `compact` would do now, why, and what it would cost, bucket by bucket; nothing is changed."""
         order = self._sort_order(order_strategy, order_by, bucket, partition_idle_time)
-        chosen = self._chosen(partition, where)
+        chosen = self._chosen(partitions)
         if order is not None:
             return plan_sort_compaction(self.store, order, partition=chosen)
         return plan_table_compaction(
@@ -89,25 +84,23 @@ class TableUpkeep:
     def rescale(
         self,
         bucket_num: int | None = None,
-        partitions: Sequence[Mapping[str, object]] | Mapping[str, object] | None = None,
+        partitions: Partitions | None = None,
     ) -> RescaleResult:
         """Spread the rows over another number of buckets, by default the one of the option `bucket`.
 
-        Without `partitions` those of the whole table, and the option `bucket` is changed; else those of one or several
-        (partial) specifications, and the option stays. The result is one OVERWRITE snapshot, or none when there was
-        nothing to do. Raises NotSupportedError for a table without fixed or postponed buckets, InvalidInputError for an
-        impossible number, CommitConflictError when other writers came first again and again.
+        Without `partitions` those of the whole table, and the option `bucket` is changed, also of this object; else
+        those of the partitions chosen, and the option stays. The result is one OVERWRITE snapshot, or none when there
+        was nothing to do. Raises NotSupportedError for a table without fixed or postponed buckets, InvalidInputError
+        for an impossible number, CommitConflictError when other writers came first again and again.
         """
-        specs = [partitions] if isinstance(partitions, Mapping) else partitions
-        result = rescale_table(self.store, lambda: str(uuid.uuid4()), bucket_num, specs)
-        self.store = self.store.refreshed()
+        result = rescale_table(self.store, lambda: str(uuid.uuid4()), bucket_num, self._chosen(partitions))
+        self._follow()
         return result
 
     def rewrite_file_index(
         self,
         *,
-        partition: Mapping[str, object] | Sequence[Mapping[str, object]] | None = None,
-        where: str | Predicate | None = None,
+        partitions: Partitions | None = None,
     ) -> IndexRewrite:
         """Give files that there are the indexes that the options `file-index.…` ask of new ones; rows are not written.
 
@@ -115,7 +108,7 @@ class TableUpkeep:
         Raises NotSupportedError for indexes other than bloom filters of a table with a primary key,
         CommitConflictError when another writer replaced a file meanwhile.
         """
-        return rewrite_file_indexes(self.store, self._chosen(partition, where))
+        return rewrite_file_indexes(self.store, self._chosen(partitions))
 
     def _sort_order(
         self,
@@ -131,11 +124,9 @@ class TableUpkeep:
             raise InvalidInputError("A sort compaction does not go by the idle time of partitions; name them instead.")
         return order
 
-    def _chosen(
-        self, partition: Mapping[str, object] | Sequence[Mapping[str, object]] | None, where: str | Predicate | None
-    ) -> PartitionChoice:
-        if where is None:
-            return partition
-        if partition is not None:
-            raise InvalidInputError("Partitions are chosen by specifications or by a filter ('where'), not by both.")
-        return bound_filter(where, self.store.schema.fields)
+    def _follow(self) -> None:
+        """Take the newest schema, which a method has made."""
+        raise NotImplementedError
+
+    def _chosen(self, partitions: Partitions | None) -> PartitionChoice:
+        return partition_choice(partitions, self.store.schema.fields)

@@ -141,6 +141,7 @@ class TableVersions:
     def fast_forward(self, branch: str) -> None:
         """Make the table what the branch is; raises BranchNotFoundError, InvalidInputError for an empty branch."""
         BranchManager(self.store).fast_forward(branch)
+        self._follow()
 
     # -- what goes -------------------------------------------------------------------------------------------------
 
@@ -228,6 +229,10 @@ class TableVersions:
     def clear_consumers(self, including: str = ".*", excluding: str | None = None) -> list[str]:
         """Forget the consumers whose whole ids match `including` and not `excluding`; their ids."""
         return ConsumerManager(self.store.file_io, self.store.paths).clear(including, excluding)
+
+    def _follow(self) -> None:
+        """Take the newest schema, which a method has made."""
+        raise NotImplementedError
 
     # -- inside ----------------------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ from interbed.storage.files.file_index.fast_hash import hash_values
 from interbed.storage.files.file_index.values import ValueForm
 from interbed.storage.meta.statistics import ColumnStatistics, TableStatistics
 from interbed.storage.meta.store import TableStore
-from interbed.storage.read.query import TableQuery
+from interbed.storage.read.query import Scan
 from interbed.storage.scan.scan import TableScan
 
 _EPOCH = date(1970, 1, 1)
@@ -55,7 +55,7 @@ def analyze_table(store: TableStore, columns: Sequence[str]) -> TableStatistics 
     # Any narrow column tells the number of rows.
     names = tuple(columns) or (store.schema.names[0],)
     rows = 0
-    for batch in TableQuery(store, names, None, None, snapshot.id).to_arrow_batch_reader():
+    for batch in Scan(store, names, None, None, snapshot.id).to_arrow_batch_reader():
         rows += batch.num_rows
         for column in gathered:
             column.add(batch.column(column.field.name))

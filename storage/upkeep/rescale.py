@@ -5,7 +5,7 @@ the old files in one OVERWRITE snapshot. For the whole table the option `bucket`
 were started before notice it when they commit. Older snapshots keep the old files.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from interbed.storage.meta.options.lsm import ChangelogProducer
 from interbed.storage.meta.schema.change import SetOption
 from interbed.storage.meta.store import TableStore
 from interbed.storage.read.table_read import TableRead
+from interbed.storage.scan.partition_filter import PartitionChoice
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.support import check_writable
 from interbed.storage.upkeep.compact_table import compact_table
@@ -66,12 +67,12 @@ def rescale_table(
     store: TableStore,
     commit_user: Callable[[], str],
     bucket_num: int | None = None,
-    partitions: Sequence[Mapping[str, object]] | None = None,
+    partitions: PartitionChoice = None,
 ) -> RescaleResult:
     """Spread the rows over `bucket_num` buckets (None: as many as the option `bucket` says) and commit that.
 
-    Without `partitions` those of the whole table, whose option `bucket` is changed with it; else those that match one
-    of the (partial) specifications, whose number may then differ from the option's. Rows that come meanwhile are not
+    Without `partitions` those of the whole table, whose option `bucket` is changed with it; else the partitions
+    chosen, whose number may then differ from the option's. Rows that come meanwhile are not
     lost: the work is redone. Raises NotSupportedError for a table without fixed or postponed buckets,
     InvalidInputError for an impossible number, CommitConflictError when retries did not help. After an error the table
     is as it was.
@@ -110,16 +111,13 @@ def _target(store: TableStore, mode: BucketMode, bucket_num: int | None) -> int:
     return bucket_num
 
 
-def _rescale(
-    store: TableStore, commit_user: str, target: int, partitions: Sequence[Mapping[str, object]] | None
-) -> RescaleResult:
+def _rescale(store: TableStore, commit_user: str, target: int, partitions: PartitionChoice) -> RescaleResult:
     if store.schema.has_primary_key and store.options.changelog_producer in (
         ChangelogProducer.LOOKUP,
         ChangelogProducer.FULL_COMPACTION,
     ):
         # What was not told yet would not be told any more.
-        for spec in [None] if partitions is None else partitions:
-            compact_table(store.with_options({"write-only": "false"}), commit_user, partition=spec)
+        compact_table(store.with_options({"write-only": "false"}), commit_user, partition=partitions)
     snapshot = store.snapshots.latest()
     old = [] if snapshot is None else _old_files(store, snapshot.id, target, partitions)
     messages: list[CommitMessage] = []
@@ -153,16 +151,10 @@ def _rescale(
     )
 
 
-def _old_files(
-    store: TableStore, snapshot_id: int, target: int, partitions: Sequence[Mapping[str, object]] | None
-) -> list[ManifestEntry]:
+def _old_files(store: TableStore, snapshot_id: int, target: int, partitions: PartitionChoice) -> list[ManifestEntry]:
     """The files of the partitions meant that have another number of buckets."""
-    found: dict[tuple[bytes, int, str], ManifestEntry] = {}
-    for spec in [None] if partitions is None else partitions:
-        for entry in TableScan(store, partition_filter=spec, snapshot_id=snapshot_id).entries():
-            if entry.total_buckets != target:
-                found[entry.partition, entry.bucket, entry.file.file_name] = entry
-    return list(found.values())
+    entries = TableScan(store, partition_filter=partitions, snapshot_id=snapshot_id).entries()
+    return [entry for entry in entries if entry.total_buckets != target]
 
 
 def _as_new(message: CommitMessage) -> CommitMessage:

@@ -4,7 +4,6 @@ Its files can't just be replaced: keys of the new rows may be in partitions that
 as any upsert does, and deletes the rows of the replaced partitions whose keys have not come; the commit appends.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import pyarrow as pa
@@ -14,19 +13,25 @@ from interbed.storage.base.row.kind import RowKind
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
 from interbed.storage.meta.options.lsm import MergeEngine
 from interbed.storage.meta.store import TableStore
-from interbed.storage.scan.partition_filter import PartitionFilter, PartitionSet, partition_filter
+from interbed.storage.scan.partition_filter import (
+    PartitionChoice,
+    PartitionFilter,
+    PartitionSet,
+    partition_filter,
+    selects_all,
+)
 from interbed.storage.write.bucket.cross_partition import CrossPartition
 from interbed.storage.write.bucket_restore import NothingBefore
 from interbed.storage.write.commit_message import CommitMessage
 from interbed.storage.write.table_write import TableWrite
 
 
-def overwriting(store: TableStore, commit_user: str, partition: Mapping[str, object] | None) -> TableWrite:
-    """The writer of an overwrite of the partitions that match (all for {}), or with None of those that get rows.
+def overwriting(store: TableStore, commit_user: str, partition: PartitionChoice) -> TableWrite:
+    """The writer of an overwrite of the partitions chosen (all for {}), or with None of those that get rows.
 
     Its messages are for `FileStoreCommit.overwrite`.
     """
-    some = bool(store.schema.partition_keys) and (partition is None or bool(partition))
+    some = bool(store.schema.partition_keys) and (partition is None or not selects_all(partition))
     if some and _takes_deletions(store):
         return ReplacingWrite(store, commit_user, partition)
     return TableWrite(store, commit_user, NothingBefore)
@@ -48,7 +53,7 @@ class ReplacingWrite(TableWrite):
     There must be no other writer of the same overwrite, because each would delete what the others write.
     """
 
-    def __init__(self, store: TableStore, commit_user: str, partition: Mapping[str, object] | None) -> None:
+    def __init__(self, store: TableStore, commit_user: str, partition: PartitionChoice) -> None:
         super().__init__(store, commit_user)
         self._partition = partition
         self._replacing = CrossPartition(store, commit_user, self._existing, replaces=True)

@@ -52,13 +52,13 @@ def test_overwritten_partitions_are_replaced_for_all(seats: Seats, creator: str,
     seats.interbed.write([[1, "a", 1], [2, "a", 2], [1, "b", 3], [1, "c", 4]])
     seats.interbed.load().overwrite(arrow([[3, "a", 5]]))
     seats.all_see([[1, "b", 3], [1, "c", 4], [3, "a", 5]])
-    seats.interbed.load().overwrite(arrow([[9, "b", 6]]), partition={"dt": "b"})
+    seats.interbed.load().overwrite(arrow([[9, "b", 6]]), partitions={"dt": "b"})
     seats.all_see([[1, "c", 4], [3, "a", 5], [9, "b", 6]])
     seats.java.write([[7, "c", 7]], overwrite={})
     seats.all_see([[3, "a", 5], [7, "c", 7], [9, "b", 6]])
     seats.others["rust"].write([[8, "a", 8]], overwrite={})
     seats.all_see([[7, "c", 7], [8, "a", 8], [9, "b", 6]])
-    seats.interbed.load().overwrite(arrow([[0, "z", 0]]), partition={})
+    seats.interbed.load().overwrite(arrow([[0, "z", 0]]), partitions={})
     seats.all_see([[0, "z", 0]])
 
 

@@ -37,10 +37,10 @@ def two_buckets(warehouse: str) -> TableLevels:
 
     for day, rows in (("2026-01-01", 18_000), ("2026-01-02", 9000)):
         write(rows, 0, 100_000, day)
-        table.compact(partition={"dt": day})
+        table.compact(partitions={"dt": day})
     for _ in range(5):
         write(1500, 0, 100_000, "2026-01-01")
-    table.compact(full=False, partition={"dt": "2026-01-01"})
+    table.compact(full=False, partitions={"dt": "2026-01-01"})
     for first in (0, 60_000):
         write(500, first, first + 40_000, "2026-01-01")
     for step in range(6):

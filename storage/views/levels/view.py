@@ -1,7 +1,7 @@
 """The LSM tree of a table as a view for people and programs: files, rows and bytes of every level of every bucket."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from io import StringIO
 from os import PathLike
@@ -15,7 +15,7 @@ from interbed.storage.files.format.data_file_writer import wall_clock_millis
 from interbed.storage.meta.manifest.entry import ManifestEntry, merge_entries
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.manifest_reader import ManifestReader
-from interbed.storage.scan.partition_filter import partition_filter
+from interbed.storage.scan.partition_filter import Partitions, partition_choice, partition_filter
 from interbed.storage.views.levels.drawing import BUCKETS_DRAWN, LevelsDrawing, most_runs
 from interbed.storage.views.levels.picture import draw_trees
 from interbed.storage.views.levels.tree import BucketTree, tree_of
@@ -116,23 +116,27 @@ def levels_of(
     store: TableStore,
     *,
     name: str,
-    partition: Mapping[str, object] | None = None,
+    partitions: Partitions | None = None,
     bucket: int | None = None,
     clock: Callable[[], int] = wall_clock_millis,
 ) -> TableLevels:
-    """The levels of the newest snapshot: of all buckets, or of a (partial) partition specification or bucket number.
+    """The levels of the newest snapshot: of all buckets, or of some partitions or of one bucket number.
 
     Raises InvalidInputError for a partition column that the table does not have.
     """
     schema = store.schema
-    wanted = partition_filter(partition, schema.partition_fields, default_name=store.options.partition_default_name)
+    wanted = partition_filter(
+        partition_choice(partitions, schema.fields),
+        schema.partition_fields,
+        default_name=store.options.partition_default_name,
+    )
     snapshot = store.snapshots.latest()
     if snapshot is None:
         return TableLevels(table=name, snapshot_id=None, levels=(), seen_millis=clock())
     reader = ManifestReader(store.file_io, store.paths)
     live = merge_entries(reader.entries(reader.data(snapshot)))
-    partitions = wanted.select({e.partition for e in live})
-    entries = [e for e in live if e.partition in partitions and bucket in (None, e.bucket)]
+    chosen = wanted.select({e.partition for e in live})
+    entries = [e for e in live if e.partition in chosen and bucket in (None, e.bucket)]
     return TableLevels(
         table=name,
         snapshot_id=snapshot.id,

@@ -57,7 +57,7 @@ def test_old_files_get_indexes_and_lose_them(tmp_path: Path, threshold: str) -> 
 def test_only_the_partitions_that_a_filter_selects_are_indexed(tmp_path: Path) -> None:
     table = indexed(make(tmp_path), "bitmap")
 
-    assert table.rewrite_file_index(where="p = 'a'").partitions == 1
+    assert table.rewrite_file_index(partitions="p = 'a'").partitions == 1
     assert table.rewrite_file_index().partitions == 1
 
 

@@ -89,11 +89,11 @@ def test_an_explicit_cast_takes_the_type_of_the_rows(tmp_path: Path) -> None:
     table = _table(tmp_path, [("v", pa.int64())])
     table.append(pa.table({"v": [7]}))
 
-    cast = table.merge_schema(pa.schema([("v", pa.int32())]), explicit_cast=True)
-    assert cast.schema.id == 0, "a type that holds the rows' values stays"
-    cast = table.merge_schema(pa.schema([("v", pa.string())]), explicit_cast=True)
-    cast.append(pa.table({"v": ["x"]}))
-    assert cast.scan().to_arrow().sort_by("v")["v"].to_pylist() == ["7", "x"]
+    table.merge_schema(pa.schema([("v", pa.int32())]), explicit_cast=True)
+    assert table.schema.id == 0, "a type that holds the rows' values stays"
+    table.merge_schema(pa.schema([("v", pa.string())]), explicit_cast=True)
+    table.append(pa.table({"v": ["x"]}))
+    assert table.scan().to_arrow().sort_by("v")["v"].to_pylist() == ["7", "x"]
 
 
 def test_types_stay_without_widening(tmp_path: Path) -> None:

@@ -178,11 +178,11 @@ def test_levels_can_be_had_of_a_partition_and_of_a_bucket(tmp_path: Path) -> Non
         ("dt=b", 0),
         ("dt=b", 1),
     ]
-    some = table.levels(partition={"dt": "b"}, bucket=1)
+    some = table.levels(partitions={"dt": "b"}, bucket=1)
     assert [t.name for t in some.trees] == ["dt=b bucket 1"]
     assert [(s.partition, s.bucket) for s in some.levels] == [("dt=b", 1)]
     with pytest.raises(InvalidInputError, match="colour"):
-        table.levels(partition={"colour": "red"})
+        table.levels(partitions={"colour": "red"})
 
 
 def test_the_json_tells_every_file(tmp_path: Path) -> None:

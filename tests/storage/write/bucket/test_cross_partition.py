@@ -183,7 +183,7 @@ def test_an_overwrite_of_a_partition_takes_its_keys_from_others(
     table = cross_table(tmp_path, **options)
     table.upsert(rows(range(4), "1", "a"))
     table.upsert(rows(range(4, 8), "1", "b"))
-    table.overwrite(rows([1, 5], "2", "a"), partition=partition)
+    table.overwrite(rows([1, 5], "2", "a"), partitions=partition)
     assert read(table) == expected(rows([1, 5], "2", "a"), rows([4, 6, 7], "1", "b"))
     table.compact()
     assert read(table) == expected(rows([1, 5], "2", "a"), rows([4, 6, 7], "1", "b"))
@@ -196,7 +196,7 @@ def test_an_overwrite_without_rows_empties_its_partition(tmp_path: Path) -> None
     table.upsert(rows(range(4), "1", "a"))
     table.upsert(rows(range(4, 8), "1", "b"))
     assert table.overwrite(rows([], "2", "a")) is None
-    table.overwrite(rows([], "2", "a"), partition={"dt": "a"})
+    table.overwrite(rows([], "2", "a"), partitions={"dt": "a"})
     assert read(table) == expected(rows(range(4, 8), "1", "b"))
 
 
@@ -205,7 +205,7 @@ def test_an_overwrite_of_a_partition_refuses_rows_of_others(tmp_path: Path) -> N
     table.upsert(rows(range(4), "1", "a"))
     files = {f.name for f in tmp_path.rglob("*.parquet")}
     with pytest.raises(InvalidInputError, match="not what is to be overwritten"):
-        table.overwrite(rows([5], "2", "b"), partition={"dt": "a"})
+        table.overwrite(rows([5], "2", "b"), partitions={"dt": "a"})
     assert {f.name for f in tmp_path.rglob("*.parquet")} == files
 
 
@@ -216,9 +216,9 @@ def test_the_whole_table_may_be_overwritten_but_not_a_part_where_keys_keep_their
     files = {f.name for f in tmp_path.rglob("*.parquet")}
     for partition in (None, {"dt": "a"}):
         with pytest.raises(NotSupportedError, match="leaves out a partition column"):
-            table.overwrite(rows([5], "2", "a"), partition=partition)
+            table.overwrite(rows([5], "2", "a"), partitions=partition)
     assert {f.name for f in tmp_path.rglob("*.parquet")} == files
-    table.overwrite(rows([5], "2", "a"), partition={})
+    table.overwrite(rows([5], "2", "a"), partitions={})
     assert read(table) == expected(rows([5], "2", "a"))
 
 

@@ -81,7 +81,7 @@ def test_an_overwrite_makes_the_indexes_anew(tmp_path: Path, dynamic: bool) -> N
     table.upsert(rows(range(9)))
     table.upsert(kept)
     new = rows(range(5, 11), "new")
-    table.overwrite(new, partition=None if dynamic else {"dt": "a"})
+    table.overwrite(new, partitions=None if dynamic else {"dt": "a"})
     assert index_counts(table) == {("dt=a", 0): 4, ("dt=a", 1): 2, ("dt=b", 0): 3}
     table.upsert(rows(range(3), "again"))
     assert read(table) == expected(kept, new, rows(range(3), "again"))

@@ -68,10 +68,10 @@ def test_one_partition_can_be_taken_up_alone(tmp_path: Path, full: bool) -> None
     table = make_table(tmp_path, OPTIONS)
     for dt in "ab":
         table.upsert(rows(range(4), "1", dt))
-    table.compact(partition={"dt": "b"}, full=full)
+    table.compact(partitions={"dt": "b"}, full=full)
     assert read(table) == expected(rows(range(4), "1", "b"))
     table.upsert(rows(range(2), "2", "b"))
-    table.compact(partition={"dt": "a"}, full=full)
+    table.compact(partitions={"dt": "a"}, full=full)
     assert read(table) == expected(rows(range(4), "1", "b"), rows(range(4), "1", "a"))
     table.compact(full=full)
     assert read(table) == expected(rows(range(4), "1", "b"), rows(range(4), "1", "a"), rows(range(2), "2", "b"))

@@ -93,14 +93,12 @@ def test_only_the_partitions_asked_for_are_sorted(tmp_path: Path) -> None:
         table.append(rows(7, dt=dt, count=50))
     names = {e.file.file_name for e in TableScan(table.store, partition_filter={"dt": "2"}).entries()}
     before = content(table)
-    assert table.compact(order_strategy="order", order_by=["c"], partition=[{"dt": "1"}, {"dt": "3"}]).buckets == 2
-    assert table.compact(order_strategy="order", order_by=["c"], where="dt > '2'").buckets == 1
+    assert table.compact(order_strategy="order", order_by=["c"], partitions=[{"dt": "1"}, {"dt": "3"}]).buckets == 2
+    assert table.compact(order_strategy="order", order_by=["c"], partitions="dt > '2'").buckets == 1
     assert {e.file.file_name for e in TableScan(table.store, partition_filter={"dt": "2"}).entries()} == names
     assert content(table) == before
     with pytest.raises(InvalidInputError, match="'a' is not a partition column"):
-        table.compact(where="a > 3")
-    with pytest.raises(InvalidInputError, match="not by both"):
-        table.compact(where="dt = '1'", partition={"dt": "1"})
+        table.compact(partitions="a > 3")
 
 
 def test_rows_that_are_appended_meanwhile_stay_and_a_faster_compaction_wins(tmp_path: Path) -> None:

@@ -1,0 +1,150 @@
+"""Schema changes by name, and blocks that carry several out together."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import interbed
+from interbed import Move, SchemaChange
+from interbed.storage.base.errors import InvalidInputError, NotSupportedError, SchemaMismatchError
+from interbed.storage.base.types.json import type_to_json
+
+SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.string()), ("n", pa.int32())])
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> interbed.Catalog:
+    catalog = interbed.load_catalog("lake", warehouse=str(tmp_path))
+    catalog.create_database("shop")
+    return catalog
+
+
+@pytest.fixture
+def table(catalog: interbed.Catalog) -> interbed.Table:
+    return catalog.create_table("shop.t", SCHEMA, primary_keys=["id"], options={"bucket": "1"})
+
+
+def column(field_id: int, name: str, text: str) -> dict[str, object]:
+    return {"id": field_id, "name": name, "type": text}
+
+
+def columns(table: interbed.Table) -> dict[str, object]:
+    return {f.name: type_to_json(f.type) for f in table.fields}
+
+
+def test_a_catalog_takes_one_change_or_a_list_of_them(catalog: interbed.Catalog, table: interbed.Table) -> None:
+    catalog.alter_table("shop.t", SchemaChange.add_column("x", "DECIMAL(10, 2)", "a comment"))
+    catalog.alter_table(
+        "shop.t",
+        [
+            SchemaChange.add_column("y", pa.list_(pa.int32()), move=Move.first("y")),
+            SchemaChange.add_column("z", interbed.data_type("ROW<a INT>"), move=Move.after("z", "id")),
+            SchemaChange.add_column(["z", "b"], "STRING", move=Move.before(["z", "b"], "a")),
+            SchemaChange.rename_column("name", "title"),
+            SchemaChange.update_column_type("n", "BIGINT"),
+            SchemaChange.update_column_comment("n", "how many"),
+            SchemaChange.update_column_default_value(["n"], "5"),
+            SchemaChange.update_column_position(Move.before("n", "y")),
+            SchemaChange.set_option("write-only", True),
+            SchemaChange.update_comment("things"),
+        ],
+    )
+    altered = catalog.get_table("shop.t")
+    assert columns(altered) == {
+        "n": "BIGINT",
+        "y": {"type": "ARRAY", "element": "INT"},
+        "id": "BIGINT NOT NULL",
+        "z": {
+            "type": "ROW",
+            "fields": [{"id": 7, "name": "b", "type": "STRING"}, {"id": 6, "name": "a", "type": "INT"}],
+        },
+        "title": "STRING",
+        "x": "DECIMAL(10, 2)",
+    }
+    by_name = altered.schema.by_name
+    assert (by_name["x"].description, by_name["n"].description, by_name["n"].default_value) == (
+        "a comment", "how many", "5",
+    )  # fmt: skip
+    assert (altered.schema.comment, altered.schema.options["write-only"], altered.schema.id) == ("things", "true", 2)
+    catalog.alter_table(
+        "shop.t",
+        [
+            SchemaChange.drop_column("y"),
+            SchemaChange.update_column_position(Move.last("n")),
+            SchemaChange.remove_option("write-only"),
+            SchemaChange.update_comment(None),
+        ],
+    )
+    altered = catalog.get_table("shop.t")
+    assert altered.field_names == ["id", "z", "title", "x", "n"]
+    assert (altered.schema.comment, "write-only" in altered.schema.options) == (None, False)
+
+
+def test_the_type_says_whether_nulls_are_admitted_unless_that_is_kept(
+    catalog: interbed.Catalog, table: interbed.Table
+) -> None:
+    strict = pa.schema([pa.field("v", pa.int32(), nullable=False), pa.field("w", pa.int32(), nullable=False)])
+    catalog.create_table("shop.s", strict)
+    changes = [
+        SchemaChange.update_column_type("v", "BIGINT"),
+        SchemaChange.update_column_type("w", "BIGINT", keep_nullability=True),
+    ]
+    catalog.alter_table("shop.s", changes)
+    assert columns(catalog.get_table("shop.s")) == {"v": "BIGINT", "w": "BIGINT NOT NULL"}
+    catalog.alter_table("shop.s", SchemaChange.update_column_nullability("w", True))
+    assert columns(catalog.get_table("shop.s")) == {"v": "BIGINT", "w": "BIGINT"}
+    with pytest.raises(InvalidInputError, match="can't become NOT NULL"):
+        catalog.alter_table("shop.t", SchemaChange.update_column_type("n", "INT NOT NULL"))
+
+
+def test_a_block_carries_its_changes_out_as_one_schema_which_the_table_has_afterwards(table: interbed.Table) -> None:
+    before = interbed.load_table(table.location)
+    with table.update_schema() as update:
+        update.add_column("x", "INT").rename_column("name", "title")
+        update.set_option("snapshot.num-retained.max", 20)
+        assert len(update.changes) == 3
+        assert table.schema.id == 0
+    assert (table.schema.id, table.field_names) == (1, ["id", "title", "n", "x"])
+    table.upsert(pa.table({"id": [1], "x": pa.array([5], pa.int32())}))
+    assert table.scan(columns=["id", "x"]).to_arrow().to_pylist() == [{"id": 1, "x": 5}]
+    # Another object goes on with the columns that it was opened with.
+    assert before.field_names == ["id", "name", "n"]
+    with pytest.raises(SchemaMismatchError, match="unknown column 'x'"):
+        before.upsert(pa.table({"id": [1], "x": [5]}))
+
+
+def test_a_block_that_fails_changes_nothing(table: interbed.Table) -> None:
+    with pytest.raises(InvalidInputError, match="'WORD' is no data type"), table.update_schema() as update:
+        update.drop_column("n").add_column("x", "WORD")
+    update = table.update_schema().drop_column("n").drop_column("no_such")
+    with pytest.raises(InvalidInputError, match="no_such"):
+        update.commit()
+    with table.update_schema():
+        pass
+    assert interbed.load_table(table.location).schema.id == table.schema.id == 0
+
+
+def test_what_is_no_change_is_refused_by_name(catalog: interbed.Catalog, table: interbed.Table) -> None:
+    with pytest.raises(InvalidInputError, match="'add x' is no change of a schema"):
+        catalog.alter_table("shop.t", ["add x"])  # type: ignore[list-item]
+    with pytest.raises(InvalidInputError, match="names no column"):
+        SchemaChange.drop_column([])
+    with pytest.raises(InvalidInputError, match="'TEXT' is no data type"):
+        SchemaChange.add_column("x", "TEXT")
+    with pytest.raises(InvalidInputError, match="position of another one, 'y'"):
+        SchemaChange.add_column("x", "INT", move=Move.first("y"))
+    with pytest.raises(NotSupportedError, match=r"nested field 'a\.b'"):
+        SchemaChange.update_column_default_value(["a", "b"], "1")
+
+
+def test_tables_follow_what_their_own_methods_change(catalog: interbed.Catalog, table: interbed.Table) -> None:
+    table.upsert(pa.table({"id": [1, 2, 3], "extra": ["a", "b", "c"]}), merge_schema=True)
+    assert table.field_names == ["id", "name", "n", "extra"]
+    table.rescale(3)
+    assert table.options.bucket == 3
+    table.upsert(pa.table({"id": [4]}))
+    assert table.scan().count() == 4
+    view = table.copy({"scan.snapshot-id": "1"})
+    assert view is not table
+    assert table.branch("main") is not table
