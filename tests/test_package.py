@@ -2,6 +2,7 @@
 it: version, extras, dependencies, commands, files.
 """
 
+import pkgutil
 import re
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 import interbed
+from interbed.catalog.metastore.errors import MetastoreError
 from interbed.catalog.server.settings import SETTINGS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -26,6 +28,28 @@ def test_every_public_name_is_there() -> None:
         assert getattr(interbed, name) is not None
     with pytest.raises(AttributeError, match="no_such_name"):
         getattr(interbed, "no_such_name")  # noqa: B009 - a plain attribute would not pass the type checkers.
+
+
+def test_every_error_of_the_package_is_public_by_a_name_of_its_own() -> None:
+    modules = [m.name for m in pkgutil.walk_packages([str(PACKAGE)], "interbed.") if ".thrift_idl." not in m.name]
+    for module in modules:
+        if not module.startswith(("interbed.migrations", "interbed.spark_ext.process.worker")):
+            import_module(module)
+    found = [e for e in errors_below(interbed.InterbedError) if not e.__name__.startswith("_")]
+    names = [e.__name__ for e in found]
+    assert len(names) == len(set(names))
+    public = {name for name in interbed.__all__ if name.endswith("Error")}
+    assert set(names) == public - {"InterbedError"}
+    shown = interbed.__doc__ or ""
+    assert [name for name in sorted(public) if name not in shown] == []
+    # Those that stay inside of the server have other names.
+    inside = {e.__name__ for e in errors_below(MetastoreError)}
+    assert inside & public == set()
+
+
+def errors_below(error: type[Exception]) -> set[type[Exception]]:
+    """All classes derived from an error."""
+    return {e for child in error.__subclasses__() for e in {child, *errors_below(child)}}
 
 
 def test_public_names_are_the_things_themselves() -> None:

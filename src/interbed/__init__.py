@@ -3,9 +3,52 @@
     catalog = interbed.load_catalog("lake", warehouse="file:/tmp/lake")
     table = catalog.create_table("shop.orders", arrow_schema, primary_keys=["id"], options={"bucket": "4"})
     table.upsert(rows)
-    table.scan(filter="amount > 5").to_arrow()
+    table.scan(filter=interbed.col("amount") > 5).to_arrow()
 
-The names are resolved on first use, so that a worker which needs only the storage layer does not load catalogs.
+`__all__` is what the package offers, and docs/api.md explains it. Names of modules and what they hold besides are the
+package's own business, but `interbed.spark_ext` and `interbed.testing`. A name is looked up in its module when it is
+used first, so that a worker which needs only the storage layer does not load catalogs.
+
+Errors, all derived from InterbedError:
+
+InterbedError
+├── InvalidInputError (ValueError)       the caller's data or arguments are wrong; nothing was changed
+│   ├── SchemaMismatchError              columns or types that do not fit the table
+│   ├── FilterError                      a filter that does not parse, or names an unknown column
+│   ├── InvalidOptionError               an option with a value that it does not take
+│   │   └── ServerSettingsError          the same of a setting of the catalog server
+│   └── ProcedureArgumentError           an argument of a procedure is missing or wrong
+├── NotSupportedError                    a valid request that this version does not carry out
+│   └── MissingExtraError (ImportError)  an optional library is not installed; says what to install
+├── CorruptFileError                     a file can't be decoded
+├── UnsupportedVersionError              a file of a format version that this version does not know
+├── SnapshotNotFoundError (LookupError)  no snapshot of that id or time
+├── TagNotFoundError (LookupError)       no tag of that name
+├── BranchNotFoundError (LookupError)    no branch of that name
+├── SnapshotGoneError                    a snapshot expired while it was read; read the newest one
+├── StorageAccessError (OSError)         the warehouse can't be reached, read or written
+│   └── FileGoneError                    a data file that a plan names is not there; plan the read again
+├── CommitError                          nothing was committed; the table is as it was
+│   ├── CommitConflictError              another writer changed the same files; read again and redo the work
+│   │   └── DuplicateFileError           a file to be added is in the table already
+│   ├── CommitFailedError                retries were used up; the same work may be retried
+│   └── LockError (also a CatalogError)  the table's lock could not be had in time; may be retried
+├── CommitStateUnknownError              it is not known whether the snapshot exists; nothing was cleaned up
+├── CatalogError
+│   ├── DatabaseNotFoundError, TableNotFoundError, ViewNotFoundError (LookupError)
+│   ├── DatabaseExistsError, TableExistsError, PartitionExistsError
+│   ├── DatabaseNotEmptyError            drop it with cascade, or drop its tables first
+│   ├── NotAnInterbedTableError          the metastore's table is of another format
+│   ├── TableModifiedError               somebody else changed the table's entry first
+│   ├── LockGoneError                    the metastore does not know the lock any more
+│   └── CatalogUnavailableError (ConnectionError)  the metastore can't be reached; may be retried
+│       └── CallStateUnknownError        the connection broke after a call was sent: it may have been carried out
+├── MigrationError                       metadata can't be imported, exported or compared
+│   ├── RefusedError                     a metastore answered a question about one object with an error
+│   │   └── ObjectGoneError              the object that was asked about does not exist
+│   └── MissingMethodError               a metastore does not know a method
+├── RepeatedKeyError                     rows of a MERGE of which each had to have a key of its own had not
+└── SparkSetupError                      Spark can't be set up for interbed
 """
 
 from importlib import import_module
@@ -13,40 +56,230 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from interbed.catalog.api import Catalog, Database
+    from interbed.catalog.errors import (
+        CatalogError,
+        CatalogUnavailableError,
+        DatabaseExistsError,
+        DatabaseNotEmptyError,
+        DatabaseNotFoundError,
+        LockError,
+        NotAnInterbedTableError,
+        PartitionExistsError,
+        TableExistsError,
+        TableNotFoundError,
+        ViewNotFoundError,
+    )
     from interbed.catalog.factory import CatalogFactory, load_catalog
+    from interbed.catalog.filesystem import FileSystemCatalog
+    from interbed.catalog.hive.catalog import HiveCatalog
+    from interbed.catalog.hive.client import LockGoneError, TableModifiedError
+    from interbed.catalog.hive.connection import CallStateUnknownError
     from interbed.catalog.identifier import Identifier
-    from interbed.storage.base.errors import InterbedError
+    from interbed.catalog.migration.connection import ObjectGoneError
+    from interbed.catalog.migration.errors import MigrationError, MissingMethodError, RefusedError
+    from interbed.catalog.partition import Partition
+    from interbed.catalog.server.settings import ServerSettingsError
+    from interbed.spark_ext.handle.errors import RepeatedKeyError
+    from interbed.spark_ext.procedures.call import ProcedureArgumentError
+    from interbed.spark_ext.session import SparkSetupError
+    from interbed.storage.base.errors import (
+        BranchNotFoundError,
+        CommitConflictError,
+        CommitError,
+        CommitFailedError,
+        CommitStateUnknownError,
+        CorruptFileError,
+        FileGoneError,
+        FilterError,
+        InterbedError,
+        InvalidInputError,
+        InvalidOptionError,
+        MissingExtraError,
+        NotSupportedError,
+        SchemaMismatchError,
+        SnapshotGoneError,
+        SnapshotNotFoundError,
+        StorageAccessError,
+        TagNotFoundError,
+        UnsupportedVersionError,
+    )
+    from interbed.storage.base.predicate.column import Column, col
+    from interbed.storage.base.predicate.expr import Predicate
+    from interbed.storage.base.types.data_type import (
+        ArrayType,
+        AtomicType,
+        DataField,
+        DataType,
+        MapType,
+        MultisetType,
+        RowType,
+        TypeRoot,
+    )
+    from interbed.storage.base.types.parse import data_type
+    from interbed.storage.commit.conflict import DuplicateFileError
+    from interbed.storage.meta.schema.change import Move, SchemaChange
     from interbed.storage.meta.schema.table_schema import Schema, TableSchema
+    from interbed.storage.meta.snapshot.snapshot import Snapshot
+    from interbed.storage.meta.snapshot.tag import Tag
+    from interbed.storage.read.query import Scan
+    from interbed.storage.scan.explain import Explanation
+    from interbed.storage.table.schema_update import SchemaUpdate
     from interbed.storage.table.table import Table, load_table
+    from interbed.storage.upkeep.analyze import TableStatistics
+    from interbed.storage.upkeep.compact_result import CompactionResult, PlannedCompaction
+    from interbed.storage.upkeep.rescale import RescaleResult
+    from interbed.storage.version.expire import ExpiryResult
+    from interbed.storage.version.orphans import OrphansResult
+    from interbed.storage.views.change_query import ChangeQuery
+    from interbed.storage.views.change_view import ChangeView
+    from interbed.storage.views.levels.view import TableLevels
+    from interbed.storage.views.stream.table_stream import TableStream
+    from interbed.storage.views.system.table import SystemTable
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "ArrayType",
+    "AtomicType",
+    "BranchNotFoundError",
+    "CallStateUnknownError",
     "Catalog",
+    "CatalogError",
     "CatalogFactory",
+    "CatalogUnavailableError",
+    "ChangeQuery",
+    "ChangeView",
+    "Column",
+    "CommitConflictError",
+    "CommitError",
+    "CommitFailedError",
+    "CommitStateUnknownError",
+    "CompactionResult",
+    "CorruptFileError",
+    "DataField",
+    "DataType",
     "Database",
+    "DatabaseExistsError",
+    "DatabaseNotEmptyError",
+    "DatabaseNotFoundError",
+    "DuplicateFileError",
+    "ExpiryResult",
+    "Explanation",
+    "FileGoneError",
+    "FileSystemCatalog",
+    "FilterError",
+    "HiveCatalog",
     "Identifier",
     "InterbedError",
+    "InvalidInputError",
+    "InvalidOptionError",
+    "LockError",
+    "LockGoneError",
+    "MapType",
+    "MigrationError",
+    "MissingExtraError",
+    "MissingMethodError",
+    "Move",
+    "MultisetType",
+    "NotAnInterbedTableError",
+    "NotSupportedError",
+    "ObjectGoneError",
+    "OrphansResult",
+    "Partition",
+    "PartitionExistsError",
+    "PlannedCompaction",
+    "Predicate",
+    "ProcedureArgumentError",
+    "RefusedError",
+    "RepeatedKeyError",
+    "RescaleResult",
+    "RowType",
+    "Scan",
     "Schema",
+    "SchemaChange",
+    "SchemaMismatchError",
+    "SchemaUpdate",
+    "ServerSettingsError",
+    "Snapshot",
+    "SnapshotGoneError",
+    "SnapshotNotFoundError",
+    "SparkSetupError",
+    "StorageAccessError",
+    "SystemTable",
     "Table",
+    "TableExistsError",
+    "TableLevels",
+    "TableModifiedError",
+    "TableNotFoundError",
     "TableSchema",
+    "TableStatistics",
+    "TableStream",
+    "Tag",
+    "TagNotFoundError",
+    "TypeRoot",
+    "UnsupportedVersionError",
+    "ViewNotFoundError",
     "__version__",
+    "col",
+    "data_type",
     "load_catalog",
     "load_table",
 ]
 
-_HOMES = {
-    "Catalog": "interbed.catalog.api",
-    "CatalogFactory": "interbed.catalog.factory",
-    "Database": "interbed.catalog.api",
-    "Identifier": "interbed.catalog.identifier",
-    "InterbedError": "interbed.storage.base.errors",
-    "Schema": "interbed.storage.meta.schema.table_schema",
-    "Table": "interbed.storage.table.table",
-    "TableSchema": "interbed.storage.meta.schema.table_schema",
-    "load_catalog": "interbed.catalog.factory",
-    "load_table": "interbed.storage.table.table",
+# Module -> the public names that it holds.
+_HOLDS = {
+    "interbed.catalog.api": "Catalog Database",
+    "interbed.catalog.errors": (
+        "CatalogError CatalogUnavailableError DatabaseExistsError DatabaseNotEmptyError DatabaseNotFoundError "
+        "LockError NotAnInterbedTableError PartitionExistsError TableExistsError TableNotFoundError "
+        "ViewNotFoundError"
+    ),
+    "interbed.catalog.factory": "CatalogFactory load_catalog",
+    "interbed.catalog.filesystem": "FileSystemCatalog",
+    "interbed.catalog.hive.catalog": "HiveCatalog",
+    "interbed.catalog.hive.client": "LockGoneError TableModifiedError",
+    "interbed.catalog.hive.connection": "CallStateUnknownError",
+    "interbed.catalog.identifier": "Identifier",
+    "interbed.catalog.migration.connection": "ObjectGoneError",
+    "interbed.catalog.migration.errors": "MigrationError MissingMethodError RefusedError",
+    "interbed.catalog.partition": "Partition",
+    "interbed.catalog.server.settings": "ServerSettingsError",
+    "interbed.spark_ext.handle.errors": "RepeatedKeyError",
+    "interbed.spark_ext.procedures.call": "ProcedureArgumentError",
+    "interbed.spark_ext.session": "SparkSetupError",
+    "interbed.storage.base.errors": (
+        "BranchNotFoundError CommitConflictError CommitError CommitFailedError CommitStateUnknownError "
+        "CorruptFileError FileGoneError FilterError InterbedError InvalidInputError InvalidOptionError "
+        "MissingExtraError NotSupportedError SchemaMismatchError SnapshotGoneError SnapshotNotFoundError "
+        "StorageAccessError TagNotFoundError UnsupportedVersionError"
+    ),
+    "interbed.storage.base.predicate.column": "Column col",
+    "interbed.storage.base.predicate.expr": "Predicate",
+    "interbed.storage.base.types.data_type": (
+        "ArrayType AtomicType DataField DataType MapType MultisetType RowType TypeRoot"
+    ),
+    "interbed.storage.base.types.parse": "data_type",
+    "interbed.storage.commit.conflict": "DuplicateFileError",
+    "interbed.storage.meta.schema.change": "Move SchemaChange",
+    "interbed.storage.meta.schema.table_schema": "Schema TableSchema",
+    "interbed.storage.meta.snapshot.snapshot": "Snapshot",
+    "interbed.storage.meta.snapshot.tag": "Tag",
+    "interbed.storage.read.query": "Scan",
+    "interbed.storage.scan.explain": "Explanation",
+    "interbed.storage.table.schema_update": "SchemaUpdate",
+    "interbed.storage.table.table": "Table load_table",
+    "interbed.storage.upkeep.analyze": "TableStatistics",
+    "interbed.storage.upkeep.compact_result": "CompactionResult PlannedCompaction",
+    "interbed.storage.upkeep.rescale": "RescaleResult",
+    "interbed.storage.version.expire": "ExpiryResult",
+    "interbed.storage.version.orphans": "OrphansResult",
+    "interbed.storage.views.change_query": "ChangeQuery",
+    "interbed.storage.views.change_view": "ChangeView",
+    "interbed.storage.views.levels.view": "TableLevels",
+    "interbed.storage.views.stream.table_stream": "TableStream",
+    "interbed.storage.views.system.table": "SystemTable",
 }
+_HOMES = {name: home for home, names in _HOLDS.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:

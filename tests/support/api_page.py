@@ -1,0 +1,287 @@
+"""docs/api.md: the public names, by the docstrings that they have. `python -m tests.support.api_page` writes it.
+
+The words around the tables stand here; a test compares the page with what this makes of the code, so that neither can
+be changed alone.
+"""
+
+import inspect
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import interbed
+
+PAGE = Path(__file__).parents[2] / "docs" / "api.md"
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading, what is said below it, the names in its table, and the classes whose methods are listed."""
+
+    title: str
+    text: str
+    names: tuple[str, ...]
+    classes: tuple[str, ...] = ()
+
+
+SECTIONS = (
+    Section(
+        "Catalogs",
+        """\
+A catalog has databases, and a database has tables; a table is named `database.table`.
+
+```python
+>>> import interbed
+>>> import pyarrow as pa
+>>> catalog = interbed.load_catalog("lake", warehouse=warehouse)
+>>> catalog.create_database("shop")
+>>> columns = pa.schema([("id", pa.int64()), ("day", pa.string()), ("amount", pa.float64())])
+>>> catalog.create_table("shop.orders", columns, primary_keys=["day", "id"], partition_keys=["day"]).name
+'shop.orders'
+>>> catalog.list_tables("shop")
+['orders']
+
+```""",
+        (
+            "load_catalog",
+            "Catalog",
+            "FileSystemCatalog",
+            "HiveCatalog",
+            "Database",
+            "Identifier",
+            "Partition",
+            "CatalogFactory",
+        ),
+        ("Catalog",),
+    ),
+    Section(
+        "Tables",
+        """\
+Methods that write return the id of the snapshot that they made, or None when there was nothing to do.
+
+A method that changes the table's schema (`update_schema`, `merge_schema`, `rescale`, `fast_forward`, a write with
+`merge_schema=True`) changes the object that it is called on, too; other objects of the same table go on with the
+columns that they were opened with. `copy` and `branch` return another table and leave this one as it is.
+
+`partitions` means the same wherever a method takes it: a mapping such as `{"day": "2026-01-01"}`, which may leave
+partition columns out (`{}` means all partitions), a list of mappings, or a filter over partition columns.
+
+```python
+>>> orders = catalog.get_table("shop.orders")
+>>> orders.upsert(pa.table({"id": [1, 2], "day": ["mon", "tue"], "amount": [3.0, 9.5]}))
+1
+>>> orders.compact(partitions={"day": "mon"}).snapshot_id
+2
+>>> orders.overwrite(pa.table({"id": [3], "day": ["tue"], "amount": [1.0]}), partitions=[{"day": "tue"}])
+3
+>>> orders.delete_partitions("day < 'n'")
+4
+>>> orders.scan().to_arrow().to_pylist()
+[{'id': 3, 'day': 'tue', 'amount': 1.0}]
+
+```""",
+        ("Table", "load_table", "Snapshot", "Tag", "ChangeView", "SystemTable"),
+        ("Table",),
+    ),
+    Section(
+        "Reading",
+        """\
+`table.scan` returns a Scan, `table.changes` a ChangeQuery, `table.stream` a TableStream. Rows are read when they are
+asked for.
+
+```python
+>>> query = orders.scan(columns=["id"], filter="amount >= 1", limit=10)
+>>> query.to_arrow().to_pylist()
+[{'id': 3}]
+>>> query.count()
+1
+
+```""",
+        ("Scan", "ChangeQuery", "TableStream", "Explanation"),
+        ("Scan",),
+    ),
+    Section(
+        "Filters",
+        """\
+A filter is text, or an expression of columns. Both mean the same; the text is that of SQL: comparisons, `IN`,
+`BETWEEN`, `LIKE`, `IS NULL`, combined by `AND`, `OR`, `NOT`. In expressions write `&`, `|`, `~`, and parentheses around
+comparisons.
+
+```python
+>>> from interbed import col
+>>> orders.scan(filter="amount between 0.5 and 2 and day in ('mon', 'tue')").count()
+1
+>>> orders.scan(filter=col("amount").between(0.5, 2) & col("day").is_in(["mon", "tue"])).count()
+1
+>>> orders.scan(filter=(col("id") == 3) | col("amount").is_null()).count()
+1
+
+```""",
+        ("col", "Column", "Predicate"),
+        ("Column",),
+    ),
+    Section(
+        "Schemas and types",
+        """\
+A table is created from an Arrow schema, or from a Schema, which holds keys and options itself. Where a type is asked
+for, it is text, an Arrow type or one of the classes below.
+
+```python
+>>> interbed.data_type("DECIMAL(10, 2) NOT NULL").precision
+10
+>>> interbed.data_type("ROW<street STRING, city STRING>").names
+('street', 'city')
+
+```""",
+        (
+            "Schema",
+            "TableSchema",
+            "DataField",
+            "data_type",
+            "DataType",
+            "AtomicType",
+            "TypeRoot",
+            "ArrayType",
+            "MapType",
+            "MultisetType",
+            "RowType",
+        ),
+    ),
+    Section(
+        "Changing schemas",
+        """\
+`table.update_schema()` is a block of changes, which become one new version of the schema when it ends, or none when it
+ends by an error. `catalog.alter_table` takes the same changes as values. A nested field is named by its path.
+
+```python
+>>> with orders.update_schema() as update:
+...     _ = update.add_column("note", "STRING", comment="what the customer said")
+...     _ = update.rename_column("amount", "total")
+>>> orders.field_names
+['id', 'day', 'total', 'note']
+>>> from interbed import Move, SchemaChange
+>>> changes = [SchemaChange.add_column("address", "ROW<city STRING>", move=Move.after("address", "id"))]
+>>> catalog.alter_table("shop.orders", changes)
+>>> catalog.alter_table("shop.orders", SchemaChange.add_column(["address", "street"], "STRING"))
+>>> catalog.get_table("shop.orders").field_names
+['id', 'address', 'day', 'total', 'note']
+
+```""",
+        ("SchemaUpdate", "SchemaChange", "Move"),
+        ("SchemaChange", "Move"),
+    ),
+    Section(
+        "What upkeep returns",
+        "Results of `compact`, `plan_compaction`, `rescale`, `analyze`, `levels`, `expire_snapshots` and\n"
+        "`remove_orphan_files`. Each prints itself, and has `to_json`, but TableStatistics.",
+        (
+            "CompactionResult",
+            "PlannedCompaction",
+            "RescaleResult",
+            "TableStatistics",
+            "TableLevels",
+            "ExpiryResult",
+            "OrphansResult",
+        ),
+    ),
+)
+
+
+def page() -> str:
+    """The page as the code has it."""
+    parts = [
+        "# Python API\n\n"
+        "What `import interbed` offers. Names that are not here are internal and may change. Code written for\n"
+        "pypaimon runs with its import changed to `interbed`.\n"
+    ]
+    parts += [_section(section) for section in SECTIONS]
+    tree = (interbed.__doc__ or "").split("InterbedError:\n\n", 1)[1].strip()
+    parts.append(
+        "## Errors\n\nEvery error that a caller may meet derives from InterbedError; in parentheses are the built-in "
+        f"classes from which\nsome derive as well.\n\n```text\n{tree}\n```\n\n{_table(_errors())}"
+    )
+    return "\n".join(parts)
+
+
+def listed() -> list[str]:
+    """The names that the page has."""
+    return [*(name for section in SECTIONS for name in section.names), *_errors(), "__version__"]
+
+
+def members(owner: type) -> Iterator[tuple[str, Any]]:
+    """The public methods and properties of a class, in the order of the source, with those of its bases."""
+    seen: set[str] = set()
+    for base in owner.__mro__:
+        if not base.__module__.startswith("interbed."):
+            continue
+        for name, value in vars(base).items():
+            plain = inspect.isfunction(value) or isinstance(value, property | staticmethod | classmethod)
+            cached = type(value).__name__ == "cached_property"
+            if not name.startswith("_") and name not in seen and (plain or cached):
+                seen.add(name)
+                yield name, value
+
+
+def first_sentence(text: str) -> str:
+    """The first sentence of a docstring, fit for a cell of a table."""
+    paragraph = " ".join(text.strip().split("\n\n", 1)[0].split())
+    return re.split(r"(?<=[.])\s+(?=[A-Z`])", paragraph, maxsplit=1)[0].replace("|", "\\|")
+
+
+def _section(section: Section) -> str:
+    tables = [f"## {section.title}\n\n{section.text}\n\n{_table(section.names)}"]
+    for name in section.classes:
+        rows = [
+            f"| `{_call(owner, value)}` | {_words(owner, value)} |" for owner, value in members(getattr(interbed, name))
+        ]
+        tables.append(f"### {name}\n\n| | |\n|---|---|\n" + "\n".join(rows) + "\n")
+    return "\n".join(tables)
+
+
+def _table(names: Any) -> str:
+    rows = [f"| `{name}` | {first_sentence(getattr(interbed, name).__doc__ or '')} |" for name in names]
+    return "| | |\n|---|---|\n" + "\n".join(rows) + "\n"
+
+
+def _errors() -> list[str]:
+    tree = interbed.__doc__ or ""
+    return sorted((n for n in interbed.__all__ if n.endswith("Error")), key=lambda n: tree.index(n))
+
+
+def _words(name: str, value: Any) -> str:
+    text = inspect.getdoc(_function(value)) or ""
+    assert text, f"{name} has no docstring"
+    return first_sentence(text)
+
+
+def _call(name: str, value: Any) -> str:
+    if not inspect.isfunction(value) and not isinstance(value, staticmethod | classmethod):
+        return name
+    parameters = [p for p in inspect.signature(_function(value)).parameters.values() if p.name not in ("self", "cls")]
+    shown: list[str] = []
+    star = False
+    for parameter in parameters:
+        if parameter.kind is parameter.KEYWORD_ONLY and not star:
+            shown.append("*")
+            star = True
+        star = star or parameter.kind is parameter.VAR_POSITIONAL
+        default = "" if parameter.default is parameter.empty else f"={_default(parameter.default)}"
+        prefix = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+        shown.append(f"{prefix}{parameter.name}{default}")
+    return f"{name}({', '.join(shown)})"
+
+
+def _default(value: object) -> str:
+    return "…" if callable(value) else repr(value)
+
+
+def _function(value: Any) -> Any:
+    if isinstance(value, staticmethod | classmethod):
+        return value.__func__
+    return getattr(value, "fget", None) or getattr(value, "func", None) or value
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
