@@ -80,7 +80,7 @@ if TYPE_CHECKING:
     from interbed.catalog.partition import Partition
     from interbed.catalog.server.settings import ServerSettingsError
     from interbed.spark_ext.handle.errors import RepeatedKeyError
-    from interbed.spark_ext.procedures.call import ProcedureArgumentError
+    from interbed.spark_ext.procedures.procedure import ProcedureArgumentError
     from interbed.spark_ext.session import SparkSetupError
     from interbed.storage.base.errors import (
         BranchNotFoundError,
@@ -121,11 +121,11 @@ if TYPE_CHECKING:
     from interbed.storage.meta.schema.table_schema import Schema, TableSchema
     from interbed.storage.meta.snapshot.snapshot import Snapshot
     from interbed.storage.meta.snapshot.tag import Tag
+    from interbed.storage.meta.statistics import TableStatistics
     from interbed.storage.read.query import Scan
     from interbed.storage.scan.explain import Explanation
     from interbed.storage.table.schema_update import SchemaUpdate
     from interbed.storage.table.table import Table, load_table
-    from interbed.storage.upkeep.analyze import TableStatistics
     from interbed.storage.upkeep.compact_result import CompactionResult, PlannedCompaction
     from interbed.storage.upkeep.rescale import RescaleResult
     from interbed.storage.version.expire import ExpiryResult
@@ -245,7 +245,7 @@ _HOLDS = {
     "interbed.catalog.partition": "Partition",
     "interbed.catalog.server.settings": "ServerSettingsError",
     "interbed.spark_ext.handle.errors": "RepeatedKeyError",
-    "interbed.spark_ext.procedures.call": "ProcedureArgumentError",
+    "interbed.spark_ext.procedures.procedure": "ProcedureArgumentError",
     "interbed.spark_ext.session": "SparkSetupError",
     "interbed.storage.base.errors": (
         "BranchNotFoundError CommitConflictError CommitError CommitFailedError CommitStateUnknownError "
@@ -268,7 +268,7 @@ _HOLDS = {
     "interbed.storage.scan.explain": "Explanation",
     "interbed.storage.table.schema_update": "SchemaUpdate",
     "interbed.storage.table.table": "Table load_table",
-    "interbed.storage.upkeep.analyze": "TableStatistics",
+    "interbed.storage.meta.statistics": "TableStatistics",
     "interbed.storage.upkeep.compact_result": "CompactionResult PlannedCompaction",
     "interbed.storage.upkeep.rescale": "RescaleResult",
     "interbed.storage.version.expire": "ExpiryResult",
