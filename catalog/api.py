@@ -36,6 +36,7 @@ from interbed.catalog.versions import VersionsByName
 from interbed.catalog.views import Views
 from interbed.storage.base.errors import InvalidInputError, InvalidOptionError, NotSupportedError
 from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.base.incoming import IncomingRows
 from interbed.storage.meta.schema.change import SchemaChange
 from interbed.storage.meta.schema.table_schema import Schema, TableSchema
 from interbed.storage.table.read_optimized import READ_OPTIMIZED, ReadOptimizedTable
@@ -61,6 +62,9 @@ class Catalog(StagedTables, Views, VersionsByName, ABC):
     def __init__(self, name: str, options: CatalogOptions) -> None:
         self.name = name
         self.options = options
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, {self.warehouse!r})"
 
     # -- what an implementation gives ------------------------------------------------------------------------------
 
@@ -357,7 +361,7 @@ class Catalog(StagedTables, Views, VersionsByName, ABC):
     def create_table(
         self,
         identifier: "str | Identifier",
-        schema: "Schema | pa.Schema",
+        schema: "Schema | pa.Schema | IncomingRows",
         ignore_if_exists: bool = False,
         *,
         primary_keys: Sequence[str] | None = None,
@@ -367,7 +371,8 @@ class Catalog(StagedTables, Views, VersionsByName, ABC):
     ) -> Table:
         """Create a table and return it.
 
-        `schema` is an Arrow schema, with the keys and options as arguments, or a Schema, which holds them itself.
+        `schema` is a Schema, which holds keys and options itself, or an Arrow schema, with these as arguments, or what
+        has such a schema: rows in any form that Table.append takes, which give their columns and are not written.
         Raises TableExistsError unless told to ignore that, DatabaseNotFoundError, and InvalidInputError for a schema
         that can't be.
         """

@@ -23,13 +23,14 @@ from interbed.storage.base.errors import (
     InvalidInputError,
 )
 from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.base.incoming import IncomingRows, arrow_rows, arrow_schema
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.meta.schema.replacement import replacement_of
 from interbed.storage.meta.schema.table_schema import Schema, TableSchema
 from interbed.storage.meta.store import TableStore
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.option_rules import check_options
-from interbed.storage.table.table import ArrowRows, Table
+from interbed.storage.table.table import Table
 from interbed.storage.write.commit_message import CommitMessage
 
 Fill = Callable[[Table], None]
@@ -72,12 +73,17 @@ class StagedTable:
         if not self.replaces:
             remove_if_empty(self.table.store.file_io, self.table.location)
 
-    def write(self, data: ArrowRows) -> None:
-        """Write the rows and commit; raises as commit does, and SchemaMismatchError."""
+    def write(self, data: IncomingRows) -> None:
+        """Write rows, in any form that Table.append takes, and commit; raises as those do."""
+        try:
+            rows = arrow_rows(data, self.table.arrow_schema, what=f"the table '{self.identifier}'")
+        except InterbedError:
+            self.abort()
+            raise
         user = str(uuid.uuid4())
         try:
             with self.table.new_write(user, overwrite=True) as write:
-                for batch in data if isinstance(data, pa.RecordBatchReader) else [data]:
+                for batch in rows if isinstance(rows, pa.RecordBatchReader) else [rows]:
                     write.write_arrow(batch)
                 messages = write.prepare_commit()
             self.commit_messages(user, messages)
@@ -164,27 +170,29 @@ class StagedTables(ABC):
     def create_table_as(
         self,
         identifier: "str | Identifier",
-        data: ArrowRows,
+        data: IncomingRows,
         *,
         primary_keys: Sequence[str] | None = None,
         partition_keys: Sequence[str] | None = None,
         options: Mapping[str, object] | None = None,
         comment: str | None = None,
     ) -> Table:
-        """Create a table with the columns and the rows of Arrow data, both or neither; it is returned.
+        """Create a table with the columns and the rows of data, both or neither; it is returned.
 
-        Raises TableExistsError, DatabaseNotFoundError and as a write does.
+        The data are in any form that Table.append takes; dicts get the types of their values. Raises TableExistsError,
+        DatabaseNotFoundError and as a write does.
         """
         name = parse_table_name(identifier)
-        schema = given_schema(data.schema, primary_keys, partition_keys, options, comment)
-        self.stage_table(name, schema).write(data)
+        rows = arrow_rows(data, what=f"the table '{name}'", more=None)
+        schema = given_schema(rows, primary_keys, partition_keys, options, comment)
+        self.stage_table(name, schema).write(rows)
         return self._load_table(name)
 
     def replace_table(
         self,
         identifier: "str | Identifier",
-        schema: "Schema | pa.Schema",
-        data: ArrowRows | None = None,
+        schema: "Schema | pa.Schema | IncomingRows",
+        data: IncomingRows | None = None,
         *,
         create: bool = False,
         primary_keys: Sequence[str] | None = None,
@@ -239,16 +247,20 @@ def publish_replacement(store: TableStore, name: str, schema: TableSchema, fill:
 
 
 def given_schema(
-    schema: "Schema | pa.Schema",
+    schema: "Schema | pa.Schema | IncomingRows",
     primary_keys: Sequence[str] | None = None,
     partition_keys: Sequence[str] | None = None,
     options: Mapping[str, object] | None = None,
     comment: str | None = None,
 ) -> Schema:
-    """The Schema that a caller means by one, or by an Arrow schema with keys and options; InvalidInputError."""
-    if isinstance(schema, pa.Schema):
+    """The Schema that a caller means by one, by an Arrow schema or by data with columns, with keys and options.
+
+    Raises InvalidInputError.
+    """
+    if not isinstance(schema, Schema):
         texts = {str(k): _option_text(v) for k, v in (options or {}).items()}
-        return Schema.from_pyarrow_schema(schema, partition_keys, primary_keys, texts, comment)
+        columns = arrow_schema(schema, what="the schema of a table")
+        return Schema.from_pyarrow_schema(columns, partition_keys, primary_keys, texts, comment)
     if primary_keys or partition_keys or options or comment:
         raise InvalidInputError("Keys, options and comment belong into the Schema when one is given.")
     return schema

@@ -47,6 +47,8 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "base.errors",
         "base.fileio.api",
         "base.fileio.resolve",
+        "base.extras",
+        "base.incoming",
         "base.predicate.expr",
         "base.predicate.parse",
         "base.row.binary_row",
