@@ -2,10 +2,14 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
 import pyarrow as pa
 
+from interbed.storage.base.extras import load_extra
+from interbed.storage.base.predicate.expr import Predicate
+from interbed.storage.base.types.data_type import DataField
+from interbed.storage.read.html import SHOWN_ROWS, html_table
 from interbed.storage.scan.split import Split
 
 if TYPE_CHECKING:
@@ -25,27 +29,91 @@ class ArrowRows(ABC):
         """All rows as one Arrow table."""
         return self.to_arrow_batch_reader().read_all()
 
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        # What Polars, DuckDB, pandas and others take rows by.
+        return self.to_arrow_batch_reader().__arrow_c_stream__(requested_schema)
+
     def to_pandas(self) -> "pd.DataFrame":
         """All rows as a pandas data frame; needs the extra `interbed[pandas]`."""
+        load_extra("pandas", needed_by="to_pandas")
         return self.to_arrow().to_pandas()
 
-    def to_polars(self) -> "pl.DataFrame":
-        """All rows as a polars data frame; needs the extra `interbed[polars]`."""
-        # polars is an optional dependency and slow to import.
-        import polars
+    @overload
+    def to_polars(self, *, lazy: Literal[False] = False) -> "pl.DataFrame": ...
 
-        frame = polars.from_arrow(self.to_arrow())
-        assert isinstance(frame, polars.DataFrame)
+    @overload
+    def to_polars(self, *, lazy: Literal[True]) -> "pl.LazyFrame": ...
+
+    def to_polars(self, *, lazy: bool = False) -> "pl.DataFrame | pl.LazyFrame":
+        """All rows as a Polars data frame, or with `lazy` a LazyFrame; needs the extra `interbed[polars]`.
+
+        A lazy frame of a scan reads the columns, the rows and as much of a filter as its query needs. Raises
+        MissingExtraError.
+        """
+        polars = load_extra("polars", needed_by="to_polars")
+        if lazy:
+            # Loaded here, because it loads what only Polars needs.
+            from interbed.storage.read.polars_scan import lazy_frame
+
+            pinned = self._pinned()
+            return lazy_frame(pinned._row_schema, pinned._row_fields, pinned._narrowed)
+        frame: pl.DataFrame = polars.from_arrow(self.to_arrow())
         return frame
 
-    def to_duckdb(self, table_name: str, connection: Any = None) -> "duckdb.DuckDBPyConnection":
-        """A DuckDB connection (the one given, or a new one) in which the rows are a view of that name."""
-        # duckdb is an optional dependency and slow to import.
-        import duckdb
+    @overload
+    def to_duckdb(self, table_name: None = None, connection: Any = None) -> "duckdb.DuckDBPyRelation": ...
 
-        target: duckdb.DuckDBPyConnection = connection or duckdb.connect()
-        target.register(table_name, self.to_arrow())
+    @overload
+    def to_duckdb(self, table_name: str, connection: Any = None) -> "duckdb.DuckDBPyConnection": ...
+
+    def to_duckdb(
+        self, table_name: str | None = None, connection: Any = None
+    ) -> "duckdb.DuckDBPyConnection | duckdb.DuckDBPyRelation":
+        """A DuckDB relation of the rows; with `table_name` the connection, in which they are a view of that name.
+
+        The connection is the one given, or a new one. Columns and filters of a query are pushed down into a scan. Needs
+        the extra `interbed[duckdb]`; raises MissingExtraError.
+        """
+        library = load_extra("duckdb", needed_by="to_duckdb")
+        # Loaded here, because Arrow's datasets load slowly.
+        from interbed.storage.read.duckdb_scan import RowsDataset
+
+        target: duckdb.DuckDBPyConnection = library.connect() if connection is None else connection
+        pinned = self._pinned()
+        rows = RowsDataset(pinned._row_schema, pinned._row_fields, pinned._narrowed)
+        if table_name is None:
+            return target.from_arrow(rows)
+        target.register(table_name, rows)
         return target
+
+    def _repr_html_(self) -> str:
+        """The first rows as a table, for notebooks."""
+        return html_table(_first(self.to_arrow_batch_reader(), SHOWN_ROWS + 1), repr(self))
+
+    # -- what engines ask for --------------------------------------------------------------------------------------
+
+    @property
+    def _row_schema(self) -> pa.Schema:
+        return self.to_arrow_batch_reader().schema
+
+    @property
+    def _row_fields(self) -> Sequence[DataField]:
+        """The columns that predicates of `_narrowed` may look at."""
+        return ()
+
+    def _pinned(self) -> "ArrowRows":
+        """The same rows, whatever is committed from now on."""
+        return self
+
+    def _narrowed(
+        self, columns: Sequence[str] | None, predicate: Predicate | None, limit: int | None
+    ) -> pa.RecordBatchReader:
+        """Some columns of the rows that may fulfil a predicate; with a limit that many at most, and no predicate."""
+        reader = limited(self.to_arrow_batch_reader(), limit)
+        if columns is None:
+            return reader
+        wanted = pa.schema([reader.schema.field(name) for name in columns])
+        return pa.RecordBatchReader.from_batches(wanted, (batch.select(list(columns)) for batch in reader))
 
 
 class SplitsRead(Protocol):
@@ -78,3 +146,8 @@ def _head(reader: pa.RecordBatchReader, limit: int) -> Iterator[pa.RecordBatch]:
             left -= min(left, batch.num_rows)
     finally:
         reader.close()
+
+
+def _first(reader: pa.RecordBatchReader, rows: int) -> pa.Table:
+    """The first rows; no more are read than they need."""
+    return limited(reader, rows).read_all()

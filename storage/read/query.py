@@ -1,22 +1,24 @@
 """A query over one snapshot of a table."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import pyarrow as pa
 
 from interbed.storage.base.errors import InvalidInputError
-from interbed.storage.base.predicate.expr import Predicate
+from interbed.storage.base.predicate.expr import Predicate, and_
+from interbed.storage.base.types.data_type import DataField
 from interbed.storage.meta.store import TableStore
 from interbed.storage.read.arrow_rows import ArrowRows, limited
 from interbed.storage.read.table_read import TableRead
 from interbed.storage.scan.fallback import plan_rows
 from interbed.storage.scan.plan import Plan
 from interbed.storage.scan.scan import TableScan
+from interbed.storage.scan.starting_point import travels
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Scan(ArrowRows):
     """What `Table.scan` returns: rows of one snapshot, projected, filtered and limited; read when asked for.
 
@@ -30,6 +32,17 @@ class Scan(ArrowRows):
     snapshot_id: int | None = None
     threads: int | None = None
     level_filter: Callable[[int], bool] | None = None
+
+    def __repr__(self) -> str:
+        columns = "all columns" if self.columns is None else f"columns {_short(', '.join(self.columns))}"
+        parts = [self.store.location, columns]
+        if self.predicate is not None:
+            parts.append(f"filter {_short(str(self.predicate))}")
+        if self.limit is not None:
+            parts.append(f"limit {self.limit}")
+        if self.snapshot_id is not None:
+            parts.append(f"snapshot {self.snapshot_id}")
+        return f"Scan({'; '.join(parts)})"
 
     def __post_init__(self) -> None:
         if self.limit is not None and self.limit < 0:
@@ -62,8 +75,35 @@ class Scan(ArrowRows):
         reader = self._read.to_reader(self.plan.splits, threads=self.threads)
         return limited(reader, self.limit)
 
+    @property
+    def _row_schema(self) -> pa.Schema:
+        return self.schema
+
+    @property
+    def _row_fields(self) -> Sequence[DataField]:
+        return self.store.schema.fields
+
+    def _pinned(self) -> "Scan":
+        if self.snapshot_id is not None or travels(self.store):
+            return self
+        return replace(self, snapshot_id=self.store.snapshots.latest_id())
+
+    def _narrowed(
+        self, columns: Sequence[str] | None, predicate: Predicate | None, limit: int | None
+    ) -> pa.RecordBatchReader:
+        if self.limit is not None:
+            # Which rows come first must not depend on what is asked of them.
+            return super()._narrowed(columns, None, limit)
+        names = self.columns if columns is None else tuple(columns)
+        both = self.predicate if predicate is None else and_(self.predicate, predicate)
+        return replace(self, columns=names, predicate=both, limit=limit).to_arrow_batch_reader()
+
     def count(self) -> int:
-        """The number of rows."""
+        """The number of rows; none of their columns is read that the filter or the merge does not need."""
         narrow = TableRead(self.store, (), self.predicate)
         total = sum(batch.num_rows for batch in narrow.to_reader(self.plan.splits, threads=self.threads))
         return total if self.limit is None else min(total, self.limit)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 60 else text[:59] + "…"

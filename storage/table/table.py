@@ -6,11 +6,12 @@ read:    new_scan → plan → splits → new_read → to_batches
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import pyarrow as pa
 
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
+from interbed.storage.base.incoming import ArrowRows, IncomingRows, arrow_rows
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.base.predicate.parse import bound_filter
 from interbed.storage.base.row.kind import RowKind
@@ -27,6 +28,7 @@ from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.statistics import TableStatistics
 from interbed.storage.meta.store import TableStore
+from interbed.storage.read.html import html_facts
 from interbed.storage.read.query import Scan
 from interbed.storage.read.table_read import TableRead
 from interbed.storage.scan.explain import Explanation, explain_plan
@@ -50,7 +52,10 @@ from interbed.storage.write.replacing import overwriting
 from interbed.storage.write.row_kinds import kinds_of
 from interbed.storage.write.table_write import TableWrite
 
-ArrowRows = pa.Table | pa.RecordBatch | pa.RecordBatchReader
+if TYPE_CHECKING:
+    import duckdb
+    import pandas as pd
+    import polars as pl
 
 
 class Table(TableChanges, TableVersions, TableUpkeep, PypaimonNames):
@@ -68,6 +73,17 @@ class Table(TableChanges, TableVersions, TableUpkeep, PypaimonNames):
 
     def __repr__(self) -> str:
         return f"Table({self.name!r}, {self.location!r})"
+
+    def _repr_html_(self) -> str:
+        """The columns and what else is known without reading rows, for notebooks."""
+        latest = self.latest_snapshot()
+        facts = [(f.name, str(self.arrow_schema.field(f.name).type)) for f in self.fields]
+        facts.append(("primary key", ", ".join(self.primary_keys) or "none"))
+        facts.append(("partitioned by", ", ".join(self.partition_keys) or "nothing"))
+        facts.append(
+            ("newest snapshot", "none" if latest is None else f"{latest.id}, {latest.total_record_count} records")
+        )
+        return html_facts(facts, repr(self))
 
     # -- what it is ------------------------------------------------------------------------------------------------
 
@@ -136,29 +152,32 @@ class Table(TableChanges, TableVersions, TableUpkeep, PypaimonNames):
 
     # -- write -----------------------------------------------------------------------------------------------------
 
-    def upsert(self, data: ArrowRows, *, merge_schema: bool | None = None) -> int | None:
+    def upsert(self, data: IncomingRows, *, merge_schema: bool | None = None) -> int | None:
         """Insert rows, replacing those of equal primary key; the last of equal keys in the data wins.
 
-        With `merge_schema` (the table's option `write.merge-schema` unless it is given) see `merge_schema` first.
-        Returns the id of the snapshot made, None when there were no rows. Raises SchemaMismatchError for data that do
-        not fit, NotSupportedError for tables without a primary key, CommitError as documented there.
+        `data` are Arrow tables, batches, readers or datasets, pandas or Polars frames, DuckDB relations, objects with
+        `__arrow_c_stream__`, or a list of dicts; streams are written batch by batch. Columns are matched by name, and
+        those that are not there get their defaults or null. With `merge_schema` (the table's option
+        `write.merge-schema` unless it is given) see `merge_schema` first. Returns the id of the snapshot made, None
+        when there were no rows. Raises SchemaMismatchError for data that do not fit, InvalidInputError for what holds
+        no rows, NotSupportedError for tables without a primary key, CommitError as documented there.
         """
         if not self.schema.has_primary_key:
             raise NotSupportedError(f"The table '{self.name}' has no primary key to upsert by; use append.")
-        self._merge(data, merge_schema)
-        return self._write(data)
+        return self._write(self._incoming(data, merge_schema))
 
-    def append(self, data: ArrowRows, *, merge_schema: bool | None = None) -> int | None:
-        """Add rows, on a primary-key table an upsert, as an INSERT is in Paimon; `merge_schema` as in upsert."""
-        self._merge(data, merge_schema)
-        return self._write(data)
+    def append(self, data: IncomingRows, *, merge_schema: bool | None = None) -> int | None:
+        """Add rows, on a primary-key table an upsert, as an INSERT is in Paimon; arguments are those of upsert."""
+        return self._write(self._incoming(data, merge_schema))
 
     def write_changes(
-        self, data: ArrowRows, *, kind_column: str = "_row_kind", merge_schema: bool | None = None
+        self, data: IncomingRows, *, kind_column: str = "_row_kind", merge_schema: bool | None = None
     ) -> int | None:
-        """Apply changes: `kind_column` holds 0 insert, 1 update-before, 2 update-after, 3 delete; or +I, -U, +U, -D."""
-        self._merge(data, merge_schema, kind_column)
-        return self._write(data, kind_column=kind_column)
+        """Apply changes: `kind_column` holds 0 insert, 1 update-before, 2 update-after, 3 delete; or +I, -U, +U, -D.
+
+        The other arguments, and what is raised, are those of upsert.
+        """
+        return self._write(self._incoming(data, merge_schema, kind_column), kind_column=kind_column)
 
     def update_schema(self) -> SchemaUpdate:
         """Change columns, options and comment: `with table.update_schema() as update: update.add_column("x", "INT")`.
@@ -181,18 +200,18 @@ class Table(TableChanges, TableVersions, TableUpkeep, PypaimonNames):
         self.store = merge_into(self.store, arrow_fields(self.schema, rows, rules), rules)
 
     def overwrite(
-        self, data: ArrowRows, partitions: Partitions | None = None, *, merge_schema: bool | None = None
+        self, data: IncomingRows, partitions: Partitions | None = None, *, merge_schema: bool | None = None
     ) -> int | None:
-        """Replace rows by the data; `merge_schema` as in upsert.
+        """Replace rows by the data; `data` and `merge_schema` as in upsert.
 
         With `partitions` ({} for the whole table) exactly those are replaced, and no row may be of another. Without,
         the partitions that occur in the data are (the whole table, when it has no partitions or its option
         `dynamic-partition-overwrite` is false).
         """
-        self._merge(data, merge_schema)
-        if isinstance(data, pa.RecordBatchReader):
-            return self._overwrite_once(data, partitions)
-        return self._redone(lambda: self._overwrite_once(data, partitions))
+        rows = self._incoming(data, merge_schema)
+        if isinstance(rows, pa.RecordBatchReader):
+            return self._overwrite_once(rows, partitions)
+        return self._redone(lambda: self._overwrite_once(rows, partitions))
 
     def delete(self, filter: str | Predicate) -> int | None:  # noqa: A002 - the field's word for it
         """Delete the rows that the filter selects. Returns the id of the snapshot made, None when no row matched."""
@@ -262,6 +281,46 @@ class Table(TableChanges, TableVersions, TableUpkeep, PypaimonNames):
         predicate = None if filter is None else _bound(filter, store)
         return Scan(store, None if columns is None else tuple(columns), predicate, limit, snapshot_id, threads)
 
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        # What Polars, DuckDB, pandas and others take rows by.
+        return self.scan().__arrow_c_stream__(requested_schema)
+
+    def to_arrow(self) -> pa.Table:
+        """All rows of the newest snapshot as one Arrow table; scan() reads some of them, or batch by batch."""
+        return self.scan().to_arrow()
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """All rows of the newest snapshot as a pandas data frame; see Scan.to_pandas."""
+        return self.scan().to_pandas()
+
+    @overload
+    def to_polars(self, *, lazy: Literal[False] = False) -> "pl.DataFrame": ...
+
+    @overload
+    def to_polars(self, *, lazy: Literal[True]) -> "pl.LazyFrame": ...
+
+    def to_polars(self, *, lazy: bool = False) -> "pl.DataFrame | pl.LazyFrame":
+        """All rows of the newest snapshot as a Polars frame, or lazily; see Scan.to_polars."""
+        return self.scan().to_polars(lazy=True) if lazy else self.scan().to_polars()
+
+    @overload
+    def to_duckdb(self, table_name: None = None, connection: Any = None) -> "duckdb.DuckDBPyRelation": ...
+
+    @overload
+    def to_duckdb(self, table_name: str, connection: Any = None) -> "duckdb.DuckDBPyConnection": ...
+
+    def to_duckdb(
+        self, table_name: str | None = None, connection: Any = None
+    ) -> "duckdb.DuckDBPyConnection | duckdb.DuckDBPyRelation":
+        """All rows of the newest snapshot as a DuckDB relation or view; see Scan.to_duckdb."""
+        if table_name is None:
+            return self.scan().to_duckdb(connection=connection)
+        return self.scan().to_duckdb(table_name, connection)
+
+    def count(self) -> int:
+        """The number of rows of the newest snapshot."""
+        return self.scan().count()
+
     def get(self, key: Key, columns: Sequence[str] | None = None) -> dict[str, object] | None:
         """The row of a primary key, given as a dict, a tuple or the only column's value; None when there is none.
 
@@ -314,9 +373,14 @@ class Table(TableChanges, TableVersions, TableUpkeep, PypaimonNames):
         """Take the newest schema, which a method has made."""
         self.store = self.store.refreshed()
 
-    def _merge(self, data: ArrowRows, merge_schema: bool | None, kind_column: str | None = None) -> None:
-        if self.options.merges_schema if merge_schema is None else merge_schema:
-            self.merge_schema(pa.schema([f for f in data.schema if f.name != kind_column]))
+    def _incoming(self, data: IncomingRows, merge_schema: bool | None, kind_column: str | None = None) -> ArrowRows:
+        """The rows as Arrow data, after the table got their columns if that is wanted."""
+        merges = self.options.merges_schema if merge_schema is None else merge_schema
+        more = None if merges else [] if kind_column is None else [kind_column]
+        rows = arrow_rows(data, self.arrow_schema, what=f"the table '{self.name}'", more=more)
+        if merges:
+            self.merge_schema(pa.schema([f for f in rows.schema if f.name != kind_column]))
+        return rows
 
     def _overwrite_once(self, data: ArrowRows, partitions: Partitions | None) -> int | None:
         user = _new_commit_user()

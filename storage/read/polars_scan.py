@@ -1,0 +1,156 @@
+"""Rows as a Polars LazyFrame, which asks for the columns and rows that a query needs (Polars' IO plugins).
+
+Polars' filter comes as an expression. What of it says the same here as in Polars is pushed down, so that files are left
+out; the whole expression is applied to the rows that are read, so that nothing depends on the translation but speed.
+Both differ on NaN, which Polars takes for the greatest number and equal to itself, and on what literal is equal to a
+number of 32 bits: such comparisons are not pushed down. Polars takes the first rows before it filters them.
+"""
+
+import io
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from interbed.storage.base.errors import FilterError, NotSupportedError
+from interbed.storage.base.extras import load_extra
+from interbed.storage.base.predicate.expr import (
+    Comparison,
+    In,
+    IsNotNull,
+    IsNull,
+    Op,
+    Predicate,
+    StartsWith,
+    and_,
+    bind,
+    or_,
+)
+from interbed.storage.base.types.data_type import DataField, TypeRoot, is_atomic
+
+if TYPE_CHECKING:
+    import polars as pl
+
+Narrowed = Callable[[Sequence[str] | None, Predicate | None, int | None], pa.RecordBatchReader]
+"""Reads some columns (None: all), of rows that may fulfil a predicate, and of those that many at most."""
+
+_OPS = {"Eq": Op.EQ, "NotEq": Op.NE, "Lt": Op.LT, "LtEq": Op.LE, "Gt": Op.GT, "GtEq": Op.GE}
+_MIRRORED = {Op.LT: Op.GT, Op.LE: Op.GE, Op.GT: Op.LT, Op.GE: Op.LE}
+
+
+def lazy_frame(schema: pa.Schema, fields: Sequence[DataField], narrowed: Narrowed) -> "pl.LazyFrame":
+    """The frame; `fields` are the columns that predicates may look at. Raises MissingExtraError, NotSupportedError."""
+    polars = load_extra("polars", needed_by="to_polars")
+    try:
+        from polars.io.plugins import register_io_source
+    except ImportError:
+        raise NotSupportedError(f"A lazy frame needs Polars 1.20 or newer, not {polars.__version__}.") from None
+
+    def source(
+        columns: list[str] | None, predicate: "pl.Expr | None", rows: int | None, _: int | None
+    ) -> Iterator["pl.DataFrame"]:
+        read = columns
+        if columns is not None and predicate is not None:
+            read = list(dict.fromkeys([*columns, *predicate.meta.root_names()]))
+        pushed = None if predicate is None or rows is not None else translated(predicate, fields)
+        empty = True
+        for batch in narrowed(read, pushed, rows):
+            frame = polars.from_arrow(batch)
+            if predicate is not None:
+                frame = frame.filter(predicate)
+            empty = False
+            yield frame if columns is None else frame.select(columns)
+        if empty:
+            yield polars.DataFrame(schema=whole if columns is None else {name: whole[name] for name in columns})
+
+    whole = polars.from_arrow(schema.empty_table()).schema
+    frame: pl.LazyFrame = register_io_source(source, schema=whole, is_pure=True)
+    return frame
+
+
+def translated(expression: "pl.Expr", fields: Sequence[DataField]) -> Predicate | None:
+    """What all rows fulfil for which the expression is true, as far as it can be said; None for nothing."""
+    polars = load_extra("polars", needed_by="to_polars")
+    try:
+        return _Translation(fields).predicate(json.loads(expression.meta.serialize(format="json")))
+    except (polars.exceptions.PolarsError, ValueError, TypeError):
+        # There are expressions that JSON does not hold, such as a literal NaN.
+        return None
+
+
+class _Translation:
+    """Makes predicates of Polars' JSON; what it does not know becomes None, which says nothing about rows."""
+
+    def __init__(self, fields: Sequence[DataField]) -> None:
+        self._fields = {f.name: f for f in fields}
+
+    def predicate(self, node: Any) -> Predicate | None:
+        """The predicate of a node that is true or false."""
+        match node:
+            case {"BinaryExpr": {"left": left, "op": "And" | "LogicalAnd", "right": right}}:
+                parts = [p for p in (self.predicate(left), self.predicate(right)) if p is not None]
+                return and_(*parts) if parts else None
+            case {"BinaryExpr": {"left": left, "op": "Or" | "LogicalOr", "right": right}}:
+                either, other = self.predicate(left), self.predicate(right)
+                return None if either is None or other is None else or_(either, other)
+            case {"BinaryExpr": {"left": {"Column": str(name)}, "op": str(op), "right": value}} if op in _OPS:
+                return self._comparison(name, _OPS[op], value)
+            case {"BinaryExpr": {"left": value, "op": str(op), "right": {"Column": str(name)}}} if op in _OPS:
+                return self._comparison(name, _MIRRORED.get(_OPS[op], _OPS[op]), value)
+            case {"Function": {"input": [{"Column": str(name)}, *rest], "function": function}}:
+                return self._function(name, function, rest)
+            case _:
+                return None
+
+    def _function(self, name: str, function: Any, rest: Sequence[Any]) -> Predicate | None:
+        match function:
+            case {"Boolean": "IsNull"}:
+                return self._bound(IsNull(name))
+            case {"Boolean": "IsNotNull"}:
+                return self._bound(IsNotNull(name))
+            case {"Boolean": {"IsIn": {"nulls_equal": False}}}:
+                values = self._literal(rest[0])
+                field = self._fields.get(name)
+                if field is None or is_atomic(field.type, TypeRoot.FLOAT):
+                    return None
+                if isinstance(values, list) and not any(v is None or v != v for v in values):
+                    return self._bound(In(name, tuple(values)))
+                return None
+            case {"Boolean": {"IsBetween": {"closed": str(closed)}}}:
+                ops = {"Both": (Op.GE, Op.LE), "Left": (Op.GE, Op.LT), "Right": (Op.GT, Op.LE), "None": (Op.GT, Op.LT)}
+                low, high = (self._comparison(name, op, v) for op, v in zip(ops[closed], rest, strict=True))
+                parts = [p for p in (low, high) if p is not None]
+                return and_(*parts) if parts else None
+            case {"StringExpr": "StartsWith"}:
+                prefix = self._literal(rest[0])
+                return self._bound(StartsWith(name, prefix)) if isinstance(prefix, str) else None
+            case _:
+                return None
+
+    def _comparison(self, name: str, op: Op, node: Any) -> Predicate | None:
+        field = self._fields.get(name)
+        value = self._literal(node)
+        if field is None or value is None or value != value:
+            return None
+        if is_atomic(field.type, TypeRoot.FLOAT):
+            return None
+        if is_atomic(field.type, TypeRoot.DOUBLE) and op not in (Op.EQ, Op.LT, Op.LE):
+            return None
+        return self._bound(Comparison(op, name, value))
+
+    def _bound(self, predicate: Predicate) -> Predicate | None:
+        try:
+            return bind(predicate, list(self._fields.values()))
+        except FilterError:
+            # Polars compares it by rules of its own.
+            return None
+
+    def _literal(self, node: Any) -> Any:
+        """The value of a literal; None for anything else."""
+        if not isinstance(node, Mapping) or set(node) != {"Literal"}:
+            return None
+        polars = load_extra("polars", needed_by="to_polars")
+        expression = polars.Expr.deserialize(io.StringIO(json.dumps(node)), format="json")
+        value = polars.select(expression).to_series()[0]
+        return value.to_list() if isinstance(value, polars.Series) else value
