@@ -29,6 +29,7 @@ from interbed.catalog.repository.partitions import SqlPartitions
 from interbed.catalog.repository.statistics import SqlStatistics
 from interbed.catalog.repository.tables import SqlTables
 from interbed.catalog.repository.units import MANAGED, LateError, Readers, Writer
+from interbed.storage.base.extras import load_extra
 
 logger = logging.getLogger(__name__)
 
@@ -191,7 +192,10 @@ def open_engine(url: str) -> Engine:
 
 
 def parse_database_url(url: str) -> URL:
-    """The url with the driver that interbed uses; DatabaseError names what is wrong with any other."""
+    """The url with the driver that interbed uses; DatabaseError names what is wrong with any other.
+
+    Raises MissingExtraError when the driver is not installed.
+    """
     try:
         parsed = make_url(url)
     except ArgumentError as error:
@@ -204,6 +208,7 @@ def parse_database_url(url: str) -> URL:
             raise DatabaseError("the metastore needs a file: sqlite:///path/to/file.db")
         return parsed.set(drivername="sqlite")
     if backend in ("postgresql", "postgres"):
+        load_extra("psycopg", needed_by="A PostgreSQL database")
         return parsed.set(drivername="postgresql+psycopg")
     raise DatabaseError(f"{backend} is not supported as the metastore's database; use sqlite:///… or postgresql://…")
 

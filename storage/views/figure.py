@@ -1,13 +1,12 @@
 """Pictures by matplotlib, the optional extra `plot`: loaded when one is drawn, without its global state or windows."""
 
 import io
-import sys
-from importlib.util import find_spec
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from interbed.storage.base.errors import InvalidInputError, NotSupportedError, StorageAccessError
+from interbed.storage.base.errors import InvalidInputError, StorageAccessError
+from interbed.storage.base.extras import is_installed, missing_extra
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -50,19 +49,14 @@ def kind_of(path: str | PathLike[str]) -> str:
     return kind
 
 
-def _is_installed(module: str) -> bool:
-    # A module that is ruled out stands as None among those loaded, for which find_spec raises.
-    return sys.modules[module] is not None if module in sys.modules else find_spec(module) is not None
-
-
 def require_drawing(path: str | PathLike[str]) -> None:
     """Find out whether a picture can be drawn to that file, before the work is done for it.
 
-    Raises NotSupportedError when matplotlib is not installed, InvalidInputError for an unknown kind of file.
+    Raises MissingExtraError when matplotlib is not installed, InvalidInputError for an unknown kind of file.
     """
     kind_of(path)
-    if not _is_installed("matplotlib"):
-        raise NotSupportedError("Pictures need matplotlib; install it with: pip install 'interbed[plot]'")
+    if not is_installed("matplotlib"):
+        raise missing_extra("matplotlib", needed_by="A picture")
 
 
 def new_figure(path: str | PathLike[str], width: float, height: float) -> "Figure":

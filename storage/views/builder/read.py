@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pyarrow as pa
 
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
+from interbed.storage.base.extras import load_extra
 from interbed.storage.base.predicate.expr import And, Predicate, bind, columns_of
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.base.types.data_type import DataField
@@ -148,6 +149,7 @@ class BuiltRead:
         self, splits: Sequence[Split], parallelism: int | None = None, blob_parallelism: int | None = None
     ) -> "pd.DataFrame":
         """The rows of the splits as a pandas data frame; arguments as in to_arrow."""
+        load_extra("pandas", needed_by="to_pandas")
         return self.to_arrow(splits, parallelism).to_pandas()
 
     def to_duckdb(
@@ -159,10 +161,8 @@ class BuiltRead:
         blob_parallelism: int | None = None,
     ) -> "duckdb.DuckDBPyConnection":
         """A DuckDB connection in which the rows of the splits are a view of that name; the rest as in to_arrow."""
-        # duckdb is an optional dependency and slow to import.
-        import duckdb
-
-        target: duckdb.DuckDBPyConnection = connection or duckdb.connect(database=":memory:")
+        library = load_extra("duckdb", needed_by="to_duckdb")
+        target: duckdb.DuckDBPyConnection = connection or library.connect(database=":memory:")
         target.register(table_name, self.to_arrow(splits, parallelism))
         return target
 

@@ -103,7 +103,7 @@ def test_without_matplotlib_the_way_out_is_told() -> None:
         "    print(error)\n"
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
-    assert result.stdout == "Pictures need matplotlib; install it with: pip install 'interbed[plot]'\n"
+    assert result.stdout == "A picture needs matplotlib: pip install 'interbed[plot]'\n"
     assert issubclass(NotSupportedError, interbed.InterbedError)
     require_drawing("picture.svg")
 

@@ -13,7 +13,8 @@ from typing import Any
 
 from pyroaring import BitMap
 
-from interbed.storage.base.errors import CorruptFileError, NotSupportedError
+from interbed.storage.base.errors import CorruptFileError
+from interbed.storage.base.extras import load_extra
 from interbed.storage.lsm.merge_function.fields.fold import Column
 from interbed.storage.lsm.merge_function.fields.roaring64 import Roaring64
 from interbed.storage.lsm.merge_function.fields.values import Values
@@ -122,11 +123,5 @@ def _unmarked(sketch: bytes) -> bytes:
 
 
 def datasketches(of: str) -> Any:
-    """The library of sketches; raises NotSupportedError, for the function `of`, when it is not installed."""
-    try:
-        import datasketches as library
-    except ImportError as error:
-        raise NotSupportedError(
-            f"The {of} needs the package datasketches; install it with: pip install 'interbed[sketches]'"
-        ) from error
-    return library
+    """The library of sketches; raises MissingExtraError, for the function `of`, when it is not installed."""
+    return load_extra("datasketches", needed_by=f"The {of}")
