@@ -1,6 +1,8 @@
 """The Python API as the README shows it and as programs use it, on both kinds of catalog."""
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from interbed.storage.base.errors import InvalidInputError, NotSupportedError, S
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.meta.schema.change import AddColumn, DropColumn, RenameColumn
 from interbed.testing import metastore
+from tests.support.pages import check_command
 
 README = Path(__file__).resolve().parents[1] / "README.md"
 
@@ -61,12 +64,56 @@ def test_the_five_minutes_of_the_readme_run_as_written(tmp_path: Path, capsys: p
     # The last line of each statement shows what it gives, as a notebook would.
     exec(block[1].replace("file:/tmp/lake", f"file:{tmp_path}/lake"), names)
     table = names["table"]
-    assert table.scan().to_arrow().to_pylist() == [{"id": 1, "name": "x", "amount": 7.0, "dt": "2026-01-01"}]
+    row = {"id": 1, "name": "x", "amount": 7.0, "dt": "2026-01-01", "note": None}
+    assert table.scan().to_arrow().to_pylist() == [row]
     assert ids(table, snapshot_id=1) == [1, 2]
     assert [s.commit_kind.value for s in table.snapshots()] == ["APPEND", "APPEND", "APPEND", "COMPACT"]
     shown = capsys.readouterr().out
     assert "shop.orders" in shown
     assert "2026-01-01" in shown
+
+
+BASE_INSTALL = """\
+import re
+import sys
+from importlib.abc import MetaPathFinder
+
+
+class Hidden(MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name.partition(".")[0] in ("pandas", "polars", "duckdb", "matplotlib", "pyspark"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+sys.meta_path.insert(0, Hidden())
+readme, lake = sys.argv[1:]
+blocks = re.findall(r"```python\\n(.*?)```", open(readme).read(), re.DOTALL)
+plain = [block.replace("file:/tmp/lake", lake) for block in blocks if "pyspark" not in block]
+assert len(plain) == len(blocks) - 1
+for block in plain:
+    exec(block, {})
+"""
+"""Runs the README's Python, but Spark's, as if no extra were installed."""
+
+
+def test_the_snippets_of_the_readme_need_no_more_than_the_base_install(tmp_path: Path) -> None:
+    command = [sys.executable, "-W", "error", "-c", BASE_INSTALL, str(README), f"file:{tmp_path}/lake"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert result.returncode == 0, result.stderr
+
+
+def test_the_commands_of_the_readme_are_those_that_there_are() -> None:
+    text = README.read_text()
+    lines = [line for block in re.findall(r"```shell\n(.*?)```", text, re.DOTALL) for line in block.splitlines()]
+    commands = [line.partition("   #")[0] for line in lines if re.match("interbed (?!server)", line)]
+    inline = re.findall(r"`(interbed (?:table|compact|simulate|spark) [^`]*)`", text)
+    assert len(commands) >= 3
+    assert len(inline) >= 3
+    for command in [*commands, *inline]:
+        check_command(command)
+    for command in inline:
+        if command.startswith(("interbed table", "interbed compact")):
+            assert "warehouse=" in command or command == "interbed table compact"
 
 
 def test_an_upsert_replaces_rows_of_its_keys(orders: interbed.Table) -> None:

@@ -140,17 +140,20 @@ def _of_dicts(
 
 def _column(name: str, values: list[Any], wanted: pa.DataType | None, what: str, *, infer: bool) -> "pa.Array[Any]":
     """The values in the type of their column; plain ones in their own type, which the writer casts as all data."""
+    array: pa.Array[Any]
     try:
         if wanted is None or not (pa.types.is_nested(wanted) or pa.types.is_decimal(wanted)):
-            return pa.array(values)
+            array = pa.array(values)
+            return array
         try:
             for value in values:
                 _check(value, wanted)
-            return pa.array(values, wanted)
+            array = pa.array(values, wanted)
         except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError, TypeError, OverflowError):
             if not infer:
                 raise
-            return pa.array(values)
+            array = pa.array(values)
+        return array
     except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError, TypeError, OverflowError) as error:
         kind = "values of one type" if wanted is None else wanted
         raise SchemaMismatchError(f"The column {name!r} of {what} is {kind}; the values do not fit: {error}") from None

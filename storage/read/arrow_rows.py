@@ -31,7 +31,8 @@ class ArrowRows(ABC):
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         # What Polars, DuckDB, pandas and others take rows by.
-        return self.to_arrow_batch_reader().__arrow_c_stream__(requested_schema)
+        reader: Any = self.to_arrow_batch_reader()
+        return reader.__arrow_c_stream__(requested_schema)
 
     def to_pandas(self) -> "pd.DataFrame":
         """All rows as a pandas data frame; needs the extra `interbed[pandas]`."""

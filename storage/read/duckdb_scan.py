@@ -55,7 +55,7 @@ class RowsDataset(ds.Dataset):
         """The Arrow schema of the rows."""
         return self._columns
 
-    def scanner(
+    def scanner(  # type: ignore[override] # How Arrow reads ahead is of no use here.
         self,
         columns: Sequence[str] | None = None,
         filter: Any = None,  # noqa: A002 - Arrow's word for it
@@ -158,7 +158,8 @@ class _Reader:
             value = datetime.fromisoformat(text)
         else:
             raise ValueError(f"literals of {kind} are not read")
-        return pa.scalar(value, kind)
+        scalar: pa.Scalar[Any] = pa.scalar(value, kind)
+        return scalar
 
     def _taken(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
         found = pattern.match(self.rest)

@@ -69,11 +69,12 @@ class Page:
         """Check that the commands and their options exist; how many lines there are."""
         lines = [line for block in self.blocks("sh") for line in block.splitlines()]
         for line in lines:
-            _check_command(line)
+            check_command(line)
         return len(lines)
 
 
-def _check_command(line: str) -> None:
+def check_command(line: str) -> None:
+    """Check that a command and its options exist."""
     words = shlex.split(line, comments=True)
     assert words[0] == "interbed"
     command: click.Command = main
