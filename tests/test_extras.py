@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 import interbed
-from interbed import MissingExtraError, spark_ext
+from interbed import MissingExtraError
 from interbed.catalog.repository.session import SqlStore
 from interbed.cli import main
 from interbed.storage.base.extras import EXTRAS, load_extra
@@ -53,7 +53,6 @@ def sketches(table: interbed.Table) -> Any:
             lambda t: SqlStore("postgresql://nobody@localhost/db"),
             "A PostgreSQL database needs psycopg: pip install 'interbed[postgres]'",
         ),
-        ("pyspark", lambda t: spark_ext.configure(object()), "configure needs pyspark: pip install 'interbed[spark]'"),
     ],
 )
 def test_what_is_missing_is_named_with_the_way_to_it(

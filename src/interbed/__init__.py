@@ -80,8 +80,8 @@ if TYPE_CHECKING:
     from interbed.catalog.partition import Partition
     from interbed.catalog.server.settings import ServerSettingsError
     from interbed.spark_ext.handle.errors import RepeatedKeyError
+    from interbed.spark_ext.prerequisites import SparkSetupError
     from interbed.spark_ext.procedures.procedure import ProcedureArgumentError
-    from interbed.spark_ext.session import SparkSetupError
     from interbed.storage.base.errors import (
         BranchNotFoundError,
         CommitConflictError,
@@ -246,7 +246,7 @@ _HOLDS = {
     "interbed.catalog.server.settings": "ServerSettingsError",
     "interbed.spark_ext.handle.errors": "RepeatedKeyError",
     "interbed.spark_ext.procedures.procedure": "ProcedureArgumentError",
-    "interbed.spark_ext.session": "SparkSetupError",
+    "interbed.spark_ext.prerequisites": "SparkSetupError",
     "interbed.storage.base.errors": (
         "BranchNotFoundError CommitConflictError CommitError CommitFailedError CommitStateUnknownError "
         "CorruptFileError FileGoneError FilterError InterbedError InvalidInputError InvalidOptionError "
