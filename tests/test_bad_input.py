@@ -132,7 +132,7 @@ def test_the_rows_before_a_bad_batch_are_not_written_either(orders: interbed.Tab
 
 @pytest.mark.parametrize("data", [{"id": [1]}, [1], None, "id", 7, object()])
 def test_what_is_no_arrow_data_is_refused(orders: interbed.Table, data: Any) -> None:
-    with unchanged(orders), pytest.raises(InvalidInputError, match="Rows for .* are Arrow data"):
+    with unchanged(orders), pytest.raises(InvalidInputError, match=r"Rows for .* are Arrow data"):
         orders.upsert(data)
 
 
