@@ -17,7 +17,8 @@ InterbedError
 │   ├── FilterError                      a filter that does not parse, or names an unknown column
 │   ├── InvalidOptionError               an option with a value that it does not take
 │   │   └── ServerSettingsError          the same of a setting of the catalog server
-│   └── ProcedureArgumentError           an argument of a procedure is missing or wrong
+│   ├── ProcedureArgumentError           an argument of a procedure is missing or wrong
+│   └── UsedTwiceError (RuntimeError)    a writer or committer of one batch was used for a second one
 ├── NotSupportedError                    a valid request that this version does not carry out
 │   └── MissingExtraError (ImportError)  an optional library is not installed; says what to install
 ├── CorruptFileError                     a file can't be decoded
@@ -102,6 +103,7 @@ if TYPE_CHECKING:
         StorageAccessError,
         TagNotFoundError,
         UnsupportedVersionError,
+        UsedTwiceError,
     )
     from interbed.storage.base.predicate.column import Column, col
     from interbed.storage.base.predicate.expr import Predicate
@@ -218,6 +220,7 @@ __all__ = [
     "TagNotFoundError",
     "TypeRoot",
     "UnsupportedVersionError",
+    "UsedTwiceError",
     "ViewNotFoundError",
     "__version__",
     "col",
@@ -251,7 +254,7 @@ _HOLDS = {
         "BranchNotFoundError CommitConflictError CommitError CommitFailedError CommitStateUnknownError "
         "CorruptFileError FileGoneError FilterError InterbedError InvalidInputError InvalidOptionError "
         "MissingExtraError NotSupportedError SchemaMismatchError SnapshotGoneError SnapshotNotFoundError "
-        "StorageAccessError TagNotFoundError UnsupportedVersionError"
+        "StorageAccessError TagNotFoundError UnsupportedVersionError UsedTwiceError"
     ),
     "interbed.storage.base.predicate.column": "Column col",
     "interbed.storage.base.predicate.expr": "Predicate",

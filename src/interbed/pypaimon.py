@@ -44,6 +44,7 @@ from interbed.storage.base.types.data_type import (
     RowType,
 )
 from interbed.storage.meta.bucket_mode import BucketMode
+from interbed.storage.meta.schema.change import Move, SchemaChange
 from interbed.storage.meta.schema.table_schema import Schema, TableSchema
 from interbed.storage.meta.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
 from interbed.storage.meta.snapshot.tag import Tag
@@ -169,6 +170,7 @@ __all__ = [
     "Identifier",
     "IllegalArgumentError",
     "MapType",
+    "Move",
     "MultisetType",
     "Options",
     "PagedList",
@@ -182,6 +184,7 @@ __all__ = [
     "RowKind",
     "RowType",
     "Schema",
+    "SchemaChange",
     "Snapshot",
     "Split",
     "StreamReadBuilder",

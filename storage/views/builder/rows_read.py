@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 
 from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.base.extras import load_extra
 from interbed.storage.base.predicate.expr import Predicate, bind
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.read.arrow_rows import ArrowRows
@@ -135,16 +136,15 @@ class RowsRead:
 
     def to_pandas(self, splits: Sequence[RowsSplit], **_: object) -> "pd.DataFrame":
         """The rows of the splits as a pandas data frame."""
+        load_extra("pandas", needed_by="to_pandas")
         return self.to_arrow(splits).to_pandas()
 
     def to_duckdb(
         self, splits: Sequence[RowsSplit], table_name: str, connection: Any = None
     ) -> "duckdb.DuckDBPyConnection":
         """A DuckDB connection in which the rows of the splits are a view of that name."""
-        # duckdb is an optional dependency and slow to import.
-        import duckdb
-
-        target: duckdb.DuckDBPyConnection = connection or duckdb.connect(database=":memory:")
+        library = load_extra("duckdb", needed_by="to_duckdb")
+        target: duckdb.DuckDBPyConnection = connection or library.connect(database=":memory:")
         target.register(table_name, self.to_arrow(splits))
         return target
 
