@@ -42,7 +42,7 @@ def commit_metrics(
         "deletedTableFiles": gone,
         "appendedChangelogFiles": changelog,
         "partitionsWritten": len({m.partition for m in messages}),
-        "bucketsWritten": len({(m.partition, m.bucket) for m in messages}),
+        "bucketsWritten": len({m.bucket_id for m in messages}),
     }
     if not copies_rows:
         deleted = sum(file.delete_row_count or 0 for file in new)

@@ -6,12 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from interbed.spark_ext.handle.row_changes import KIND, delete_refusal
 from interbed.spark_ext.values.spark_types import batch_from_spark
+from interbed.storage.base.arrays import Positions
+from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import CommitConflictError, NotSupportedError
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.files.deletion.vector import DeletionVector, decode
@@ -26,7 +27,6 @@ from interbed.storage.write.commit_message import CommitMessage
 from interbed.storage.write.table_write import TableWrite
 
 MARKS = b"marked:"
-Positions = npt.NDArray[np.int64]
 
 
 class ChangeWriter(Protocol):
@@ -154,14 +154,14 @@ def mark_messages(
     if not gone and not any(m.deleted_files for m in messages):
         return []
     restored = table.new_scan().restore_buckets()
-    by_place: dict[tuple[bytes, int], dict[str, Positions]] = {}
-    for partition, bucket in restored.buckets() if gone else ():
-        directory = table.store.paths.bucket_directory(partition, bucket)
-        for file in restored.files(partition, bucket):
+    by_place: dict[BucketId, dict[str, Positions]] = {}
+    for bucket_id in restored.buckets() if gone else ():
+        directory = table.store.paths.bucket_directory(bucket_id)
+        for file in restored.files(bucket_id):
             path = file.path_in(directory)
             if path in gone:
                 vector = gone.pop(path)
-                by_place.setdefault((partition, bucket), {})[file.file_name] = vector.positions
+                by_place.setdefault(bucket_id, {})[file.file_name] = vector.positions
     if gone:
         raise CommitConflictError(
             f"The file {min(gone)} is not in the table any more: another writer compacted or overwrote it. Nothing was "

@@ -3,7 +3,7 @@
 import numpy as np
 import pyarrow as pa
 
-from interbed.storage.base.row.words import Words
+from interbed.storage.base.arrays import Words
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.write.bucket.key_locations import KeyHashes
 

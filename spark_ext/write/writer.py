@@ -160,8 +160,8 @@ class CommitToken:
         named |= {f.file_name for m in messages for f in m.compact_changelog}
         named |= {name for m in messages for f in (*m.new_files, *m.compact_after) for name in f.extra_files}
         store = table.store
-        for partition, bucket in {(m.partition, m.bucket) for m in messages}:
-            found = store.file_io.list(store.paths.bucket_directory(partition, bucket))
+        for bucket_id in {m.bucket_id for m in messages}:
+            found = store.file_io.list(store.paths.bucket_directory(bucket_id))
             own = (f for f in found if f.name.startswith(self._file_prefixes(table)))
             store.file_io.delete_quietly([f.path for f in own if not f.name.startswith(tuple(named))])
 

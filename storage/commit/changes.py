@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
+from interbed.storage.base.bucket_id import BucketId, by_bucket
 from interbed.storage.base.types.data_type import DataType
 from interbed.storage.lsm.interval_partition import key_ranks
 from interbed.storage.meta.manifest.data_file import DataFileMeta
@@ -47,8 +48,7 @@ class Changes:
 class OwnedFile(NamedTuple):
     """A data file and where it lives."""
 
-    partition: bytes
-    bucket: int
+    bucket_id: BucketId
     file: DataFileMeta
 
 
@@ -101,16 +101,16 @@ def owned_files(messages: Sequence[CommitMessage], *, compact_only: bool = False
         for f in files:
             moved = f.file_name in taken and f.file_name not in written
             if not moved and not (compact_only and f.file_name in written):
-                owned.setdefault(f.file_name, OwnedFile(m.partition, m.bucket, f))
+                owned.setdefault(f.file_name, OwnedFile(m.bucket_id, f))
     return list(owned.values())
 
 
 def owned_index_files(
     messages: Sequence[CommitMessage], *, compact_only: bool = False
-) -> list[tuple[bytes, int, IndexFileMeta]]:
-    """The index files that exist only for these messages' sake, each with its partition and bucket."""
+) -> list[tuple[BucketId, IndexFileMeta]]:
+    """The index files that exist only for these messages' sake, each with its bucket."""
     return [
-        (m.partition, m.bucket, f)
+        (m.bucket_id, f)
         for m in messages
         for f in (*(() if compact_only else m.new_index_files), *m.compact_new_index_files)
     ]
@@ -125,11 +125,8 @@ def upgrade_to_level(
     """
     if any(e.kind is not FileKind.ADD or e.file.level > 0 or e.bucket < 0 for e in entries):
         return tuple(entries)
-    buckets: dict[tuple[bytes, int], list[ManifestEntry]] = {}
-    for e in entries:
-        buckets.setdefault((e.partition, e.bucket), []).append(e)
     result: list[ManifestEntry] = []
-    for bucket in buckets.values():
+    for bucket in by_bucket(entries).values():
         if overlapping_pair([e.file for e in bucket], key_types) is None:
             result += [replace(e, file=e.file.upgraded(level)) for e in bucket]
         else:

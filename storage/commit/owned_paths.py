@@ -10,9 +10,8 @@ from interbed.storage.write.commit_message import CommitMessage
 def owned_paths(store: TableStore, messages: Sequence[CommitMessage], *, compact_only: bool = False) -> list[str]:
     """The paths of data files, of those beside them and of index files; see owned_files."""
     paths = [
-        store.index_path(partition, bucket, file)
-        for partition, bucket, file in owned_index_files(messages, compact_only=compact_only)
+        store.index_path(bucket_id, file) for bucket_id, file in owned_index_files(messages, compact_only=compact_only)
     ]
-    for partition, bucket, file in owned_files(messages, compact_only=compact_only):
-        paths += file.paths_in(store.paths.bucket_directory(partition, bucket))
+    for bucket_id, file in owned_files(messages, compact_only=compact_only):
+        paths += file.paths_in(store.paths.bucket_directory(bucket_id))
     return paths

@@ -5,14 +5,14 @@ long, else at their offsets, through a view that has a word begin at every byte.
 """
 
 from collections.abc import Iterator
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Words: TypeAlias = npt.NDArray[np.uint64]
+from interbed.storage.base.arrays import Words
 
 _WORD_BYTES = 8
 _PROBES = 16

@@ -5,15 +5,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from interbed.storage.base.arrays import Mask, Positions
 from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.deletion.vector import DeletionVector
 from interbed.storage.files.file_index.api import EVERYTHING, Selection
 from interbed.storage.files.file_index.evaluate import has_index, select_rows
-from interbed.storage.files.format.api import Positions, data_file_errors
+from interbed.storage.files.format.api import data_file_errors
 from interbed.storage.files.format.file_schema import SEQUENCE_NUMBER_FIELD, VALUE_KIND_FIELD
 from interbed.storage.files.format.readers import reader_for
 from interbed.storage.lsm.sort_merge import BLOCK_ROWS
@@ -113,9 +113,7 @@ class FileRead:
             return mapping
 
 
-def _kept(
-    position: int, rows: int, deleted: DeletionVector | None, wanted: Positions | None
-) -> "npt.NDArray[np.bool_] | None":
+def _kept(position: int, rows: int, deleted: DeletionVector | None, wanted: Positions | None) -> Mask | None:
     """Which rows of a batch are left; None for all."""
     kept = None if deleted is None else deleted.kept(position, rows)
     if wanted is None:

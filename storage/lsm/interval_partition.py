@@ -9,15 +9,13 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
+from interbed.storage.base.arrays import Ints
 from interbed.storage.base.row.binary_row import decode_rows
 from interbed.storage.base.types.data_type import DataType
 from interbed.storage.lsm.key_words import sort_groups
 from interbed.storage.lsm.sorted_run import SortedRun
 from interbed.storage.meta.manifest.data_file import DataFileMeta
-
-Ranks = npt.NDArray[np.int64]
 
 
 def interval_partition(files: Sequence[DataFileMeta], key_types: Sequence[DataType]) -> list[list[SortedRun]]:
@@ -34,8 +32,8 @@ def interval_partition(files: Sequence[DataFileMeta], key_types: Sequence[DataTy
     ]
 
 
-def key_ranks(files: Sequence[DataFileMeta], key_types: Sequence[DataType]) -> tuple[Ranks, Ranks]:
-    """Ranks of the files' least and greatest keys among all bounds: equal keys have equal ranks, order is the keys'."""
+def key_ranks(files: Sequence[DataFileMeta], key_types: Sequence[DataType]) -> tuple[Ints, Ints]:
+    """Ints of the files' least and greatest keys among all bounds: equal keys have equal ranks, order is the keys'."""
     bounds = [f.min_key for f in files] + [f.max_key for f in files]
     order, starts = sort_groups(decode_rows(bounds, key_types))
     ranks = np.empty(len(bounds), np.int64)

@@ -20,11 +20,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from interbed.storage.base.arrays import Mask, Words
 from interbed.storage.lsm.byte_words import words_of_bytes
 
-Words: TypeAlias = npt.NDArray[np.uint64]
 Order: TypeAlias = npt.NDArray[np.int64]
-Mask: TypeAlias = npt.NDArray[np.bool_]
 Column: TypeAlias = "pa.Array[Any] | pa.ChunkedArray[Any]"
 
 _SIGN = np.uint64(1 << 63)

@@ -15,6 +15,7 @@
 import uuid
 from collections.abc import Mapping, Sequence
 
+from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.row.binary_row import decode_row, encode_row
 from interbed.storage.base.row.values import coerce, parse_text, render_text
@@ -122,10 +123,10 @@ class TablePaths:
         """The directory of a partition, relative to the location: `dt=2024-01-31/h=1`, or '' when unpartitioned."""
         return "/".join(f"{escape_path(n)}={escape_path(v)}" for n, v in self.partition_spec(partition).items())
 
-    def bucket_directory(self, partition: bytes, bucket: int) -> str:
+    def bucket_directory(self, bucket_id: BucketId) -> str:
         """The directory that holds the data files of a bucket."""
-        name = "postpone" if bucket == POSTPONE_BUCKET else str(bucket)
-        parts = [self.data_directory, self.partition_directory(partition), f"bucket-{name}"]
+        name = "postpone" if bucket_id.bucket == POSTPONE_BUCKET else str(bucket_id.bucket)
+        parts = [self.data_directory, self.partition_directory(bucket_id.partition), f"bucket-{name}"]
         return self._under("/".join(p for p in parts if p))
 
     def parse_partition_spec(self, spec: Mapping[str, object]) -> bytes:

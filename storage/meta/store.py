@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import BranchNotFoundError, InvalidInputError, NotSupportedError
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.resolve import file_io_for
@@ -98,14 +99,14 @@ class TableStore:
         """The schema by which files of that id were written; mostly it is the table's own, which is not read again."""
         return self.schema if schema_id == self.schema.id else self.schemas.schema(schema_id)
 
-    def index_path(self, partition: bytes, bucket: int, file: IndexFileMeta) -> str:
+    def index_path(self, bucket_id: BucketId, file: IndexFileMeta) -> str:
         """Where an index file of a bucket lives."""
-        return file.external_path or self.new_index_path(partition, bucket, file.file_name)
+        return file.external_path or self.new_index_path(bucket_id, file.file_name)
 
-    def new_index_path(self, partition: bytes, bucket: int, name: str) -> str:
+    def new_index_path(self, bucket_id: BucketId, name: str) -> str:
         """Where an index file of that name belongs: beside the data files with `index-file-in-data-file-dir`."""
         if self.options.boolean("index-file-in-data-file-dir", False):
-            return f"{self.paths.bucket_directory(partition, bucket)}/{name}"
+            return f"{self.paths.bucket_directory(bucket_id)}/{name}"
         return self.paths.index(name)
 
     def on_branch(self, name: str) -> "TableStore":

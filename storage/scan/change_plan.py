@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Protocol
 
+from interbed.storage.base.bucket_id import BucketId, by_bucket
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry
 from interbed.storage.meta.options.lsm import ChangelogProducer
@@ -18,7 +19,6 @@ from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.split import DeletionFile, Split
 from interbed.storage.scan.split_generator import append_groups
 
-BucketId = tuple[bytes, int]
 DeletionFiles = Mapping[BucketId, Mapping[str, DeletionFile]]
 """Deletion vectors by partition and bucket, then by name of the data file."""
 
@@ -95,7 +95,7 @@ def record_splits(store: TableStore, snapshot_id: int, entries: Iterable[Manifes
     """Splits whose rows are the records of the files, as they are."""
     options = store.options
     splits: list[Split] = []
-    for found in grouped(entries).values():
+    for found in by_bucket(entries).values():
         groups: Sequence[Sequence[DataFileMeta]] = [[e.file for e in found]]
         if not store.schema.has_primary_key and options.bucket < 0:
             target, cost = options.split_target_size, options.split_open_file_cost
@@ -107,13 +107,13 @@ def record_splits(store: TableStore, snapshot_id: int, entries: Iterable[Manifes
 
 def record_split(store: TableStore, snapshot_id: int, entries: Sequence[ManifestEntry]) -> Split:
     """A split whose rows are the records of one bucket's files, as they are; there is at least one entry."""
-    partition, bucket = entries[0].partition, entries[0].bucket
+    bucket_id = entries[0].bucket_id
     return Split(
         snapshot_id=snapshot_id,
-        partition=partition,
-        bucket=bucket,
+        partition=bucket_id.partition,
+        bucket=bucket_id.bucket,
         total_buckets=entries[0].total_buckets,
-        bucket_path=store.paths.bucket_directory(partition, bucket),
+        bucket_path=store.paths.bucket_directory(bucket_id),
         files=tuple(e.file for e in entries),
         raw_convertible=False,
         streaming=True,
@@ -128,7 +128,7 @@ def _replaced_splits(
     deletions: DeletionFiles,
 ) -> list[Split]:
     """A split for each bucket of what an overwrite took away and brought."""
-    gone, come = grouped(removed), grouped(added)
+    gone, come = by_bucket(removed), by_bucket(added)
     splits = []
     for place in dict.fromkeys((*gone, *come)):
         old, new = gone.get(place, []), come.get(place, [])
@@ -144,11 +144,3 @@ def _replaced_splits(
                 )
             )
     return splits
-
-
-def grouped(entries: Iterable[ManifestEntry]) -> dict[BucketId, list[ManifestEntry]]:
-    """The entries by partition and bucket, in order of appearance."""
-    groups: dict[BucketId, list[ManifestEntry]] = {}
-    for entry in entries:
-        groups.setdefault((entry.partition, entry.bucket), []).append(entry)
-    return groups

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Protocol
 
+from interbed.storage.base.bucket_id import by_bucket
 from interbed.storage.base.errors import InvalidOptionError, NotSupportedError, SnapshotNotFoundError, TagNotFoundError
 from interbed.storage.lsm.interval_partition import interval_partition
 from interbed.storage.meta.manifest.entry import ManifestEntry
@@ -24,7 +25,6 @@ from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.change_plan import (
     ChangedEntries,
     ChangeRules,
-    grouped,
     record_split,
     splits_of_snapshot,
 )
@@ -96,7 +96,7 @@ def plan_of(snapshot: Snapshot, splits: Sequence[Split]) -> Plan:
     statistics = PlanStatistics(
         files_planned=sum(len(s.files) + len(s.before or ()) for s in splits),
         partitions=len({s.partition for s in splits}),
-        buckets=len({(s.partition, s.bucket) for s in splits}),
+        buckets=len({s.bucket_id for s in splits}),
         rows_planned=sum(s.row_count for s in splits),
         bytes_planned=sum(s.byte_size for s in splits),
         splits_merged=len(splits),
@@ -215,8 +215,8 @@ def _difference(store: TableStore, files: SnapshotFiles, first: Snapshot | None,
             f"The table at {store.location} has no primary key to compare two snapshots by; read its changes with "
             "'incremental-between-scan-mode' = 'delta'."
         )
-    before = grouped([] if first is None else files.visible_entries(first))
-    after = grouped(files.visible_entries(last))
+    before = by_bucket([] if first is None else files.visible_entries(first))
+    after = by_bucket(files.visible_entries(last))
     marks_before = {} if first is None else files.deletions_of(first)
     marks_after = files.deletions_of(last)
     splits = []

@@ -5,6 +5,7 @@ Indexes beside a file are looked at when it is read, as in Paimon: planning open
 
 from collections.abc import Sequence
 
+from interbed.storage.base.arrays import Mask
 from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate, columns_of
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.file_index.evaluate import select_rows
@@ -12,7 +13,6 @@ from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.schema.evolution import map_fields
 from interbed.storage.meta.schema.manager import SchemaManager
 from interbed.storage.meta.schema.table_schema import TableSchema
-from interbed.storage.scan.pruning import Mask
 
 
 def select_by_file_index(

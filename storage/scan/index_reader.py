@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
+from interbed.storage.base.bucket_id import BucketId, by_bucket
 from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.meta.manifest.entry import FileKind
 from interbed.storage.meta.manifest.index_file import DELETION_VECTORS, IndexFileMeta
@@ -10,8 +11,6 @@ from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.manifest_reader import ManifestReader
 from interbed.storage.scan.split import DeletionFile
-
-BucketId = tuple[bytes, int]
 
 
 def index_entries(reader: ManifestReader, snapshot: Snapshot) -> list[IndexManifestEntry]:
@@ -25,12 +24,9 @@ def index_entries(reader: ManifestReader, snapshot: Snapshot) -> list[IndexManif
     return entries
 
 
-def by_bucket(entries: Iterable[IndexManifestEntry]) -> dict[BucketId, list[IndexFileMeta]]:
-    """The index files by partition and bucket."""
-    files: dict[BucketId, list[IndexFileMeta]] = {}
-    for entry in entries:
-        files.setdefault((entry.partition, entry.bucket), []).append(entry.file)
-    return files
+def index_files_by_bucket(entries: Iterable[IndexManifestEntry]) -> dict[BucketId, list[IndexFileMeta]]:
+    """The index files by bucket."""
+    return {bucket_id: [e.file for e in found] for bucket_id, found in by_bucket(entries).items()}
 
 
 def deletion_files(
@@ -41,8 +37,8 @@ def deletion_files(
     for entry in entries:
         if entry.file.index_type != DELETION_VECTORS:
             continue
-        path = store.index_path(entry.partition, entry.bucket, entry.file)
-        bucket = found.setdefault((entry.partition, entry.bucket), {})
+        path = store.index_path(entry.bucket_id, entry.file)
+        bucket = found.setdefault(entry.bucket_id, {})
         for place in entry.file.deletion_vectors or ():
             bucket[place.data_file_name] = DeletionFile(
                 path=path, offset=place.offset, length=place.length, cardinality=place.cardinality

@@ -5,9 +5,9 @@ from itertools import product
 from math import prod
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from interbed.storage.base.arrays import Mask
 from interbed.storage.base.errors import InterbedError
 from interbed.storage.base.predicate.expr import Comparison, In, Op, Predicate, columns_of, conjuncts
 from interbed.storage.base.predicate.stats_filter import select
@@ -22,8 +22,6 @@ from interbed.storage.meta.schema.manager import SchemaManager
 from interbed.storage.meta.schema.table_schema import TableSchema
 
 _MAX_BUCKET_KEYS = 1000
-
-Mask = npt.NDArray[np.bool_]
 
 
 class BucketSelector:

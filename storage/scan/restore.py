@@ -3,11 +3,12 @@
 from collections.abc import Collection, Sequence
 from functools import cached_property
 
+from interbed.storage.base.bucket_id import BucketId, by_bucket
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.manifest.entry import ManifestEntry
 from interbed.storage.meta.manifest.index_file import IndexFileMeta
 from interbed.storage.meta.manifest.index_manifest import IndexManifestEntry
-from interbed.storage.scan.index_reader import by_bucket
+from interbed.storage.scan.index_reader import index_files_by_bucket
 
 
 class RestoredBuckets:
@@ -21,31 +22,33 @@ class RestoredBuckets:
     ) -> None:
         self.snapshot_id = snapshot_id
         self._entries = entries
-        self._indexes = by_bucket(indexes)
+        self._indexes = index_files_by_bucket(indexes)
 
     def without(self, partitions: Collection[bytes]) -> "RestoredBuckets":
         """The same, but for some partitions."""
         kept = RestoredBuckets(self.snapshot_id, [e for e in self._entries if e.partition not in partitions])
-        kept._indexes = {place: files for place, files in self._indexes.items() if place[0] not in partitions}
+        kept._indexes = {
+            bucket_id: files for bucket_id, files in self._indexes.items() if bucket_id.partition not in partitions
+        }
         return kept
 
-    def max_sequence_number(self, partition: bytes, bucket: int) -> int:
+    def max_sequence_number(self, bucket_id: BucketId) -> int:
         """The highest sequence number in the bucket, -1 when it is empty."""
-        return max((f.max_sequence_number for f in self.files(partition, bucket)), default=-1)
+        return max((f.max_sequence_number for f in self.files(bucket_id)), default=-1)
 
     def total_buckets(self, partition: bytes) -> int | None:
         """The number of buckets with which the partition's files were written, None when it has none."""
         return self._totals.get(partition)
 
-    def files(self, partition: bytes, bucket: int) -> list[DataFileMeta]:
+    def files(self, bucket_id: BucketId) -> list[DataFileMeta]:
         """The files of the bucket, in order of addition."""
-        return self._buckets.get((partition, bucket), [])
+        return self._buckets.get(bucket_id, [])
 
-    def index_files(self, partition: bytes, bucket: int) -> list[IndexFileMeta]:
+    def index_files(self, bucket_id: BucketId) -> list[IndexFileMeta]:
         """The index files of the bucket."""
-        return self._indexes.get((partition, bucket), [])
+        return self._indexes.get(bucket_id, [])
 
-    def buckets(self) -> list[tuple[bytes, int]]:
+    def buckets(self) -> list[BucketId]:
         """All buckets that have files."""
         return list(self._buckets)
 
@@ -54,17 +57,14 @@ class RestoredBuckets:
         return self._numbers.get(partition, [])
 
     @cached_property
-    def _buckets(self) -> dict[tuple[bytes, int], list[DataFileMeta]]:
-        buckets: dict[tuple[bytes, int], list[DataFileMeta]] = {}
-        for e in self._entries:
-            buckets.setdefault((e.partition, e.bucket), []).append(e.file)
-        return buckets
+    def _buckets(self) -> dict[BucketId, list[DataFileMeta]]:
+        return {bucket_id: [e.file for e in entries] for bucket_id, entries in by_bucket(self._entries).items()}
 
     @cached_property
     def _numbers(self) -> dict[bytes, list[int]]:
         numbers: dict[bytes, list[int]] = {}
-        for partition, bucket in sorted({*self._buckets, *self._indexes}):
-            numbers.setdefault(partition, []).append(bucket)
+        for bucket_id in sorted({*self._buckets, *self._indexes}):
+            numbers.setdefault(bucket_id.partition, []).append(bucket_id.bucket)
         return numbers
 
     @cached_property

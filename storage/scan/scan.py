@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from interbed.storage.base.arrays import Mask
+from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate, bind, restrict_to
 from interbed.storage.files.file_index.evaluate import index_file_of
@@ -15,7 +17,7 @@ from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.incremental import incremental_plan
 from interbed.storage.scan.index_pruning import select_by_file_index
-from interbed.storage.scan.index_reader import BucketId, deletion_files, index_entries
+from interbed.storage.scan.index_reader import deletion_files, index_entries
 from interbed.storage.scan.manifest_reader import ManifestReader
 from interbed.storage.scan.partition_filter import (
     AllPartitions,
@@ -25,12 +27,7 @@ from interbed.storage.scan.partition_filter import (
     partition_filter,
 )
 from interbed.storage.scan.plan import Plan, PlanStatistics
-from interbed.storage.scan.pruning import (
-    BucketSelector,
-    Mask,
-    select_by_key_stats,
-    select_by_value_stats,
-)
+from interbed.storage.scan.pruning import BucketSelector, select_by_key_stats, select_by_value_stats
 from interbed.storage.scan.restore import RestoredBuckets
 from interbed.storage.scan.split import DeletionFile, Split
 from interbed.storage.scan.split_generator import (
@@ -49,8 +46,7 @@ from interbed.storage.scan.support import check_readable
 class _Bucket:
     """The files of one bucket, and the number of buckets that its partition has."""
 
-    partition: bytes
-    bucket: int
+    id: BucketId
     total_buckets: int
     files: tuple[DataFileMeta, ...]
 
@@ -162,9 +158,9 @@ class TableScan:
         self._check_not_replaced(snapshot)
         return RestoredBuckets(snapshot.id, self._entries(snapshot)[0], index_entries(self._reader, snapshot))
 
-    def files_of(self, partition: bytes, bucket: int) -> list[DataFileMeta]:
+    def files_of(self, bucket_id: BucketId) -> list[DataFileMeta]:
         """The live files of one bucket in the newest snapshot."""
-        return self.restore_buckets().files(partition, bucket)
+        return self.restore_buckets().files(bucket_id)
 
     def _check_not_replaced(self, snapshot: Snapshot) -> None:
         if self._store.schemas.is_replaced(self._store.schema, snapshot.schema_id):
@@ -332,7 +328,7 @@ class TableScan:
                 break
             if group.raw_convertible:
                 files: list[DataFileMeta] = []
-                deletions = self._deletions.get((bucket.partition, bucket.bucket), {})
+                deletions = self._deletions.get(bucket.id, {})
                 for file in group.files:
                     if rows >= self._limit:
                         break
@@ -346,13 +342,13 @@ class TableScan:
         return chosen if rows >= self._limit else groups
 
     def _split(self, snapshot: Snapshot, bucket: _Bucket, group: FileGroup) -> Split:
-        deletions = self._deletions.get((bucket.partition, bucket.bucket), {})
+        deletions = self._deletions.get(bucket.id, {})
         return Split(
             snapshot_id=snapshot.id,
-            partition=bucket.partition,
-            bucket=bucket.bucket,
+            partition=bucket.id.partition,
+            bucket=bucket.id.bucket,
             total_buckets=bucket.total_buckets,
-            bucket_path=self._store.paths.bucket_directory(bucket.partition, bucket.bucket),
+            bucket_path=self._store.paths.bucket_directory(bucket.id),
             files=group.files,
             raw_convertible=group.raw_convertible,
             deletion_files={f.file_name: deletions[f.file_name] for f in group.files if f.file_name in deletions},
@@ -366,8 +362,7 @@ def _by_bucket(entries: Sequence[ManifestEntry]) -> list[_Bucket]:
         files.setdefault(e.partition, {}).setdefault(e.bucket, []).append(e)
     return [
         _Bucket(
-            partition=partition,
-            bucket=bucket,
+            id=BucketId(partition, bucket),
             total_buckets=found[0].total_buckets,
             files=tuple(e.file for e in found),
         )
@@ -392,7 +387,7 @@ def _completed(statistics: PlanStatistics, splits: Sequence[Split], *, limit_pus
         files_planned=len(files),
         files_with_index_beside=sum(index_file_of(f) is not None for f in files if f.extra_files),
         partitions=len({s.partition for s in splits}),
-        buckets=len({(s.partition, s.bucket) for s in splits}),
+        buckets=len({s.bucket_id for s in splits}),
         files_by_level=dict(sorted(Counter(f.level for f in files).items())),
         rows_planned=sum(f.row_count for f in files),
         bytes_planned=sum(f.file_size for f in files),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.meta.manifest.data_file import DataFileMeta, data_file_from_json, data_file_to_json
 
@@ -53,6 +54,11 @@ class Split:
     before_deletion_files: Mapping[str, DeletionFile] = field(default_factory=dict)
     branch: str | None = None
     row_ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def bucket_id(self) -> BucketId:
+        """The bucket that it belongs to."""
+        return BucketId(self.partition, self.bucket)
 
     @property
     def tells_changes(self) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 
 import pyarrow as pa
 
+from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.files.deletion.bucket_deletions import BucketDeletions
 from interbed.storage.files.format.layout import DataFileLayout, DataFileNames
 from interbed.storage.files.format.writer import RollingFileWriter
@@ -59,9 +60,8 @@ class FileConcatenator:
     def run(
         self,
         groups: Sequence[FileGroup],
+        bucket_id: BucketId,
         *,
-        partition: bytes,
-        bucket: int,
         total_buckets: int,
         index_files: Sequence[IndexFileMeta] = (),
     ) -> CommitMessage:
@@ -69,8 +69,8 @@ class FileConcatenator:
 
         On an error all files written are deleted.
         """
-        directory = self._store.paths.bucket_directory(partition, bucket)
-        deletions = BucketDeletions.restore(self._store, partition, bucket, index_files)
+        directory = self._store.paths.bucket_directory(bucket_id)
+        deletions = BucketDeletions.restore(self._store, bucket_id, index_files)
         after: list[DataFileMeta] = []
         try:
             for group in groups:
@@ -80,8 +80,8 @@ class FileConcatenator:
             self._store.file_io.delete_quietly([f"{directory}/{name}" for f in after for name in f.names])
             raise
         return CommitMessage(
-            partition=partition,
-            bucket=bucket,
+            partition=bucket_id.partition,
+            bucket=bucket_id.bucket,
             total_buckets=total_buckets,
             compact_before=tuple(f for group in groups for f in group),
             compact_after=tuple(after),

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
+from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.predicate.evaluate import mask
 from interbed.storage.base.predicate.expr import Predicate, columns_of
 from interbed.storage.commit.file_store_commit import FileStoreCommit
@@ -34,9 +35,9 @@ def delete_rows_by_vectors(store: TableStore, predicate: Predicate, commit_user:
     """Mark the rows that the predicate selects as deleted; as delete_rows."""
     plan = TableScan(store, predicate=predicate).plan()
     read = LocatedRead(store, (), predicate)
-    marked: dict[tuple[bytes, int], dict[str, list[Any]]] = {}
+    marked: dict[BucketId, dict[str, list[Any]]] = {}
     for split in plan.splits:
-        files = marked.setdefault((split.partition, split.bucket), {})
+        files = marked.setdefault(split.bucket_id, {})
         for one in _single_files(split):
             found = [batch.column(ROW_INDEX).to_numpy() for batch in read.to_batches(one)]
             if found:

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
+from interbed.storage.base.bucket_id import BucketId
+from interbed.storage.base.clock import local_millis
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.commit.file_store_commit import FileStoreCommit
-from interbed.storage.files.format.data_file_writer import wall_clock_millis
 from interbed.storage.lsm.compact.planner import CompactionPlanner
 from interbed.storage.lsm.compact.rewriter import BucketRewriter
 from interbed.storage.lsm.compact.strategy import PickReason, pick_full
@@ -80,14 +81,14 @@ def plan_table_compaction(
     restored = restored_buckets(store, partition, None if bucket is None else [bucket], partition_idle_time)
     planner = CompactionPlanner(store)
     plans = [_planned_take_up(store, p) for p in waiting_partitions(store, restored, partition, whole=bucket is None)]
-    for place in restored.buckets():
+    for bucket_id in restored.buckets():
         if not store.schema.has_primary_key:
-            plans += _planned_concatenation(store, restored, *place, full=full)
+            plans += _planned_concatenation(store, restored, bucket_id, full=full)
             continue
-        levels = planner.levels(restored.files(*place))
-        due = _due(planner, restored, levels, *place, full=full)
+        levels = planner.levels(restored.files(bucket_id))
+        due = _due(planner, restored, levels, bucket_id, full=full)
         if due is not None:
-            plans.append(_planned(store, *place, due, levels))
+            plans.append(_planned(store, bucket_id, due, levels))
     return plans
 
 
@@ -98,7 +99,7 @@ def compact_buckets(
 
     On an error the new files of all buckets are deleted.
     """
-    work: Callable[[RestoredBuckets, bytes, int], CommitMessage | None]
+    work: Callable[[RestoredBuckets, BucketId], CommitMessage | None]
     if store.schema.has_primary_key:
         work = partial(_merge_bucket, store, CompactionPlanner(store), full)
     else:
@@ -106,7 +107,7 @@ def compact_buckets(
     futures: list[Future[CommitMessage | None]] = []
     pool = ThreadPoolExecutor(COMPACTION_THREADS, thread_name_prefix="compact")
     try:
-        futures = [pool.submit(work, restored, *place) for place in restored.buckets()]
+        futures = [pool.submit(work, restored, bucket_id) for bucket_id in restored.buckets()]
         results = []
         for future in futures:
             results.append(future.result())
@@ -138,10 +139,10 @@ def restored_buckets(
     if idle is None:
         return restored
     newest: dict[bytes, int] = {}
-    for place in restored.buckets():
-        for file in restored.files(*place):
-            newest[place[0]] = max(newest.get(place[0], 0), file.creation_time_millis)
-    since = wall_clock_millis() - idle // timedelta(milliseconds=1)
+    for bucket_id in restored.buckets():
+        for file in restored.files(bucket_id):
+            newest[bucket_id.partition] = max(newest.get(bucket_id.partition, 0), file.creation_time_millis)
+    since = local_millis() - idle // timedelta(milliseconds=1)
     return restored.without({each for each, millis in newest.items() if millis > since})
 
 
@@ -164,15 +165,15 @@ class _Due:
     detail: str
 
 
-def is_due(store: TableStore, restored: RestoredBuckets, partition: bytes, bucket: int, *, full: bool) -> bool:
+def is_due(store: TableStore, restored: RestoredBuckets, bucket_id: BucketId, *, full: bool) -> bool:
     """Whether there is something to merge in a bucket of a table with a primary key."""
     planner = CompactionPlanner(store)
-    levels = planner.levels(restored.files(partition, bucket))
-    return _due(planner, restored, levels, partition, bucket, full=full) is not None
+    levels = planner.levels(restored.files(bucket_id))
+    return _due(planner, restored, levels, bucket_id, full=full) is not None
 
 
 def concatenated_groups(
-    store: TableStore, restored: RestoredBuckets, partition: bytes, bucket: int, *, full: bool
+    store: TableStore, restored: RestoredBuckets, bucket_id: BucketId, *, full: bool
 ) -> tuple[FileGroup, ...]:
     """The files of a bucket of an append table that are to become one, by groups.
 
@@ -180,12 +181,12 @@ def concatenated_groups(
     many files, and for as many deleted rows, as the options say.
     """
     options = store.options
-    files = restored.files(partition, bucket)
+    files = restored.files(bucket_id)
     part = 0.0 if full else options.compaction_delete_ratio_threshold
     rows = {f.file_name: f.row_count for f in files}
     thinned = {
         vector.data_file_name
-        for index_file in restored.index_files(partition, bucket)
+        for index_file in restored.index_files(bucket_id)
         for vector in index_file.deletion_vectors or ()
         if vector.cardinality is None or vector.cardinality > part * rows.get(vector.data_file_name, 0)
     }
@@ -200,10 +201,10 @@ def concatenated_groups(
 
 
 def _due(
-    planner: CompactionPlanner, restored: RestoredBuckets, levels: Levels, partition: bytes, bucket: int, *, full: bool
+    planner: CompactionPlanner, restored: RestoredBuckets, levels: Levels, bucket_id: BucketId, *, full: bool
 ) -> _Due | None:
-    index_files = restored.index_files(partition, bucket)
-    rewriter = planner.rewriter(partition, bucket, levels, index_files)
+    index_files = restored.index_files(bucket_id)
+    rewriter = planner.rewriter(bucket_id, levels, index_files)
     if full:
         unit = planner.full_unit(levels, rewriter, index_files)
         reason = PickReason.FULL.value
@@ -221,19 +222,18 @@ def _merge_bucket(
     planner: CompactionPlanner,
     full: bool,
     restored: RestoredBuckets,
-    partition: bytes,
-    bucket: int,
+    bucket_id: BucketId,
 ) -> CommitMessage | None:
-    levels = planner.levels(restored.files(partition, bucket))
-    due = _due(planner, restored, levels, partition, bucket, full=full)
+    levels = planner.levels(restored.files(bucket_id))
+    due = _due(planner, restored, levels, bucket_id, full=full)
     if due is None:
         return None
-    outcome = run_compaction(store, due.rewriter, due.unit, partition, bucket)
+    outcome = run_compaction(store, due.rewriter, due.unit, bucket_id)
     planner.forget(outcome.replaced)
     return CommitMessage(
-        partition=partition,
-        bucket=bucket,
-        total_buckets=total_buckets(store, restored, partition),
+        partition=bucket_id.partition,
+        bucket=bucket_id.bucket,
+        total_buckets=total_buckets(store, restored, bucket_id.partition),
         compact_before=outcome.before,
         compact_after=outcome.after,
         compact_changelog=outcome.changelog,
@@ -247,15 +247,14 @@ def _concatenate_bucket(
     concatenator: FileConcatenator,
     full: bool,
     restored: RestoredBuckets,
-    partition: bytes,
-    bucket: int,
+    bucket_id: BucketId,
 ) -> CommitMessage | None:
-    groups = concatenated_groups(store, restored, partition, bucket, full=full)
+    groups = concatenated_groups(store, restored, bucket_id, full=full)
     if not groups:
         return None
-    total = total_buckets(store, restored, partition)
-    index_files = restored.index_files(partition, bucket)
-    return concatenator.run(groups, partition=partition, bucket=bucket, total_buckets=total, index_files=index_files)
+    total = total_buckets(store, restored, bucket_id.partition)
+    index_files = restored.index_files(bucket_id)
+    return concatenator.run(groups, bucket_id, total_buckets=total, index_files=index_files)
 
 
 def total_buckets(store: TableStore, restored: RestoredBuckets, partition: bytes) -> int:
@@ -269,7 +268,7 @@ def _small_file_bytes(store: TableStore) -> int:
     return int(target * store.options.small_file_ratio)
 
 
-def _planned(store: TableStore, partition: bytes, bucket: int, due: _Due, levels: Levels) -> PlannedCompaction:
+def _planned(store: TableStore, bucket_id: BucketId, due: _Due, levels: Levels) -> PlannedCompaction:
     unit = due.unit
     rewritten = [f for step in unit.steps if isinstance(step, Rewrite) for f in step.files]
     moved = [step.file for step in unit.steps if not isinstance(step, Rewrite)]
@@ -277,8 +276,8 @@ def _planned(store: TableStore, partition: bytes, bucket: int, due: _Due, levels
     others = [r for r in levels.runs if r.level != unit.output_level]
     left = sum(any(f.file_name not in touched for f in r.run.files) for r in others)
     return PlannedCompaction(
-        partition=store.paths.partition_spec(partition),
-        bucket=bucket,
+        partition=store.paths.partition_spec(bucket_id.partition),
+        bucket=bucket_id.bucket,
         reason=due.reason,
         detail=due.detail,
         output_level=unit.output_level,
@@ -308,17 +307,17 @@ def _planned_take_up(store: TableStore, waiting: PostponedPartition) -> PlannedC
 
 
 def _planned_concatenation(
-    store: TableStore, restored: RestoredBuckets, partition: bytes, bucket: int, *, full: bool
+    store: TableStore, restored: RestoredBuckets, bucket_id: BucketId, *, full: bool
 ) -> list[PlannedCompaction]:
-    files = restored.files(partition, bucket)
-    groups = concatenated_groups(store, restored, partition, bucket, full=full)
+    files = restored.files(bucket_id)
+    groups = concatenated_groups(store, restored, bucket_id, full=full)
     rewritten = [f for group in groups for f in group]
     if not rewritten:
         return []
     return [
         PlannedCompaction(
-            partition=store.paths.partition_spec(partition),
-            bucket=bucket,
+            partition=store.paths.partition_spec(bucket_id.partition),
+            bucket=bucket_id.bucket,
             reason="small files",
             detail=f"{len(rewritten)} files smaller than {_small_file_bytes(store)} bytes, or with deleted rows",
             output_level=0,

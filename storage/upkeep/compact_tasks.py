@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
 
+from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry
 from interbed.storage.meta.manifest.index_file import IndexFileMeta
@@ -71,6 +72,11 @@ class CompactionTask:
     range_count: int = 1
     ranges: str | None = None
     range_number: int = 0
+
+    @property
+    def bucket_id(self) -> BucketId:
+        """The bucket that it belongs to."""
+        return BucketId(self.partition, self.bucket)
 
     @property
     def needs_ranges(self) -> bool:
@@ -149,11 +155,11 @@ def plan_tasks(
     waiting = waiting_partitions(store, restored, partition, whole=buckets is None)
     tasks = [_take_up(p, full=full) for p in waiting]
     others = restored.without({p.partition for p in waiting}) if waiting else restored
-    for place in others.buckets():
+    for bucket_id in others.buckets():
         if not store.schema.has_primary_key:
-            tasks += _concatenations(store, others, *place, full=full)
-        elif is_due(store, others, *place, full=full):
-            whole = _of_bucket(store, others, *place, kind=TaskKind.MERGE, files=tuple(others.files(*place)))
+            tasks += _concatenations(store, others, bucket_id, full=full)
+        elif is_due(store, others, bucket_id, full=full):
+            whole = _of_bucket(store, others, bucket_id, kind=TaskKind.MERGE, files=tuple(others.files(bucket_id)))
             tasks.append(replace(whole, full=full))
     return tasks
 
@@ -221,19 +227,18 @@ def run_task(store: TableStore, task: CompactionTask, commit_user: str) -> list[
 def _of_bucket(
     store: TableStore,
     restored: RestoredBuckets,
-    partition: bytes,
-    bucket: int,
+    bucket_id: BucketId,
     *,
     kind: TaskKind,
     files: tuple[DataFileMeta, ...],
 ) -> CompactionTask:
     return CompactionTask(
         kind=kind,
-        partition=partition,
-        bucket=bucket,
-        total_buckets=total_buckets(store, restored, partition),
+        partition=bucket_id.partition,
+        bucket=bucket_id.bucket,
+        total_buckets=total_buckets(store, restored, bucket_id.partition),
         files=files,
-        index_files=tuple(restored.index_files(partition, bucket)),
+        index_files=tuple(restored.index_files(bucket_id)),
     )
 
 
@@ -249,17 +254,17 @@ def _take_up(waiting: PostponedPartition, *, full: bool) -> CompactionTask:
 
 
 def _concatenations(
-    store: TableStore, restored: RestoredBuckets, partition: bytes, bucket: int, *, full: bool
+    store: TableStore, restored: RestoredBuckets, bucket_id: BucketId, *, full: bool
 ) -> Iterator[CompactionTask]:
     # What a task is given it concatenates, as in a full compaction: the decision is made here.
-    groups = concatenated_groups(store, restored, partition, bucket, full=full)
-    if groups and restored.index_files(partition, bucket):
+    groups = concatenated_groups(store, restored, bucket_id, full=full)
+    if groups and restored.index_files(bucket_id):
         # The deletion vectors of a partition change together; which files are small is found again.
-        packs = [list(restored.files(partition, bucket))]
+        packs = [list(restored.files(bucket_id))]
     else:
         # Two files of the target size, so that a pack never is a single file but at its end.
         most = 2 * store.options.target_file_size_for(primary_key=False)
         packs = [pack for group in groups for pack in pack_in_order(group, lambda f: f.file_size, most)]
     for pack in packs:
-        if len(pack) > 1 or restored.index_files(partition, bucket):
-            yield _of_bucket(store, restored, partition, bucket, kind=TaskKind.CONCATENATE, files=tuple(pack))
+        if len(pack) > 1 or restored.index_files(bucket_id):
+            yield _of_bucket(store, restored, bucket_id, kind=TaskKind.CONCATENATE, files=tuple(pack))

@@ -106,7 +106,7 @@ def delete_indexes(store: TableStore, messages: Sequence[CommitMessage]) -> None
 
 
 def _path(store: TableStore, message: CommitMessage, file: DataFileMeta) -> str:
-    return file.path_in(store.paths.bucket_directory(message.partition, message.bucket))
+    return file.path_in(store.paths.bucket_directory(message.bucket_id))
 
 
 class _Rewriter:

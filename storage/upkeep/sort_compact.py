@@ -102,13 +102,13 @@ def sort_units(store: TableStore, partition: PartitionChoice = None) -> list[Sor
     restored = TableScan(store, partition_filter=partition).restore_buckets()
     return [
         SortUnit(
-            partition=place[0],
-            bucket=place[1],
-            total_buckets=restored.total_buckets(place[0]) or store.options.bucket,
-            files=tuple(restored.files(*place)),
-            index_files=tuple(restored.index_files(*place)),
+            partition=bucket_id.partition,
+            bucket=bucket_id.bucket,
+            total_buckets=restored.total_buckets(bucket_id.partition) or store.options.bucket,
+            files=tuple(restored.files(bucket_id)),
+            index_files=tuple(restored.index_files(bucket_id)),
         )
-        for place in restored.buckets()
+        for bucket_id in restored.buckets()
     ]
 
 
@@ -155,7 +155,7 @@ def new_files(store: TableStore, unit: SortUnit, layout: DataFileLayout) -> Roll
     """The writer of the files that take the place of the unit's."""
     return RollingFileWriter(
         store.file_io,
-        store.paths.bucket_directory(unit.partition, unit.bucket),
+        store.paths.bucket_directory(unit.bucket_id),
         DataFileNames(store.options.data_file_prefix),
         layout,
         level=0,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.lsm.file_read import FileRead, block_rows
@@ -46,12 +47,12 @@ def postponed_partitions(
     waiting = TableScan(store, partition_filter=partition, buckets=[POSTPONE_BUCKET]).restore_buckets()
     return [
         PostponedPartition(
-            partition=key,
+            partition=bucket_id.partition,
             # Within a millisecond the order of the manifests stands, which is that of the writer.
-            files=tuple(sorted(waiting.files(key, bucket), key=lambda f: f.creation_time_millis)),
-            buckets=restored.total_buckets(key) or default,
+            files=tuple(sorted(waiting.files(bucket_id), key=lambda f: f.creation_time_millis)),
+            buckets=restored.total_buckets(bucket_id.partition) or default,
         )
-        for key, bucket in waiting.buckets()
+        for bucket_id in waiting.buckets()
     ]
 
 
@@ -89,7 +90,7 @@ def _taken_up(
     reader = FileRead(store, store.schema.fields)
     with TableWrite(store, commit_user) as write:
         for waiting in partitions:
-            directory = store.paths.bucket_directory(waiting.partition, POSTPONE_BUCKET)
+            directory = store.paths.bucket_directory(BucketId(waiting.partition, POSTPONE_BUCKET))
             for file in waiting.files:
                 path = file.path_in(directory)
                 for batch in reader.batches(file, path, batch_rows=block_rows([file]), with_kind=True):

@@ -5,8 +5,8 @@ page `spark/procedures` (remove_unexisting_files).
 """
 
 import uuid
-from collections import defaultdict
 
+from interbed.storage.base.bucket_id import BucketId, by_bucket
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.meta.manifest.entry import ManifestEntry, merge_entries
 from interbed.storage.meta.store import TableStore
@@ -23,22 +23,22 @@ def remove_missing_files(store: TableStore, *, dry_run: bool = False) -> list[st
     if missing and not dry_run:
         messages = [
             CommitMessage(
-                partition=partition,
-                bucket=bucket,
+                partition=bucket_id.partition,
+                bucket=bucket_id.bucket,
                 total_buckets=entries[0].total_buckets,
                 deleted_files=tuple(entry.file for entry in entries),
             )
-            for (partition, bucket), entries in missing.items()
+            for bucket_id, entries in missing.items()
         ]
         FileStoreCommit(store, str(uuid.uuid4()), new_user=True).commit(messages)
     return sorted(_path(store, entry) for entries in missing.values() for entry in entries)
 
 
-def _missing(store: TableStore) -> dict[tuple[bytes, int], list[ManifestEntry]]:
+def _missing(store: TableStore) -> dict[BucketId, list[ManifestEntry]]:
     latest = store.snapshots.latest()
-    found: dict[tuple[bytes, int], list[ManifestEntry]] = defaultdict(list)
     if latest is None:
-        return found
+        return {}
+    found: list[ManifestEntry] = []
     reader = ManifestReader(store.file_io, store.paths)
     listed: dict[str, set[str]] = {}
     # A loop over files, not rows; a directory is listed once for all of its files.
@@ -47,9 +47,9 @@ def _missing(store: TableStore) -> dict[tuple[bytes, int], list[ManifestEntry]]:
         if directory not in listed:
             listed[directory] = {status.name for status in store.file_io.list(directory)}
         if name not in listed[directory]:
-            found[entry.partition, entry.bucket].append(entry)
-    return found
+            found.append(entry)
+    return by_bucket(found)
 
 
 def _path(store: TableStore, entry: ManifestEntry) -> str:
-    return entry.file.path_in(store.paths.bucket_directory(entry.partition, entry.bucket))
+    return entry.file.path_in(store.paths.bucket_directory(entry.bucket_id))

@@ -108,7 +108,7 @@ class References:
         found = {self._store.paths.manifest(name)}
         try:
             for entry in read_index_manifest(self._reader.content(name), source=name):
-                found.add(self._store.index_path(entry.partition, entry.bucket, entry.file))
+                found.add(self._store.index_path(entry.bucket_id, entry.file))
         except CorruptFileError:
             if not lenient:
                 raise
@@ -117,6 +117,6 @@ class References:
     def _paths(self, entries: Iterable[ManifestEntry]) -> set[str]:
         found: set[str] = set()
         for entry in entries:
-            directory = self._store.paths.bucket_directory(entry.partition, entry.bucket)
+            directory = self._store.paths.bucket_directory(entry.bucket_id)
             found.update(entry.file.paths_in(directory))
         return found

@@ -3,11 +3,9 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.manifest.index_file import IndexFileMeta
-
-BucketId = tuple[bytes, int]
-"""A partition, as a serialised BinaryRow, and a bucket's number."""
 
 
 class BucketRestore(Protocol):
@@ -18,7 +16,7 @@ class BucketRestore(Protocol):
         """The snapshot that is told of, None when there is none."""
         ...
 
-    def max_sequence_number(self, partition: bytes, bucket: int) -> int:
+    def max_sequence_number(self, bucket_id: BucketId) -> int:
         """The highest sequence number in the bucket, -1 when it is empty."""
         ...
 
@@ -26,11 +24,11 @@ class BucketRestore(Protocol):
         """The number of buckets with which the partition's files were written, None when it has none."""
         ...
 
-    def files(self, partition: bytes, bucket: int) -> Sequence[DataFileMeta]:
+    def files(self, bucket_id: BucketId) -> Sequence[DataFileMeta]:
         """The data files of the bucket."""
         ...
 
-    def index_files(self, partition: bytes, bucket: int) -> Sequence[IndexFileMeta]:
+    def index_files(self, bucket_id: BucketId) -> Sequence[IndexFileMeta]:
         """The index files of the bucket."""
         ...
 
@@ -48,7 +46,7 @@ class NothingBefore:
 
     snapshot_id: int | None = None
 
-    def max_sequence_number(self, partition: bytes, bucket: int) -> int:
+    def max_sequence_number(self, bucket_id: BucketId) -> int:
         """See BucketRestore."""
         return -1
 
@@ -56,11 +54,11 @@ class NothingBefore:
         """See BucketRestore."""
         return None
 
-    def files(self, partition: bytes, bucket: int) -> Sequence[DataFileMeta]:
+    def files(self, bucket_id: BucketId) -> Sequence[DataFileMeta]:
         """See BucketRestore."""
         return ()
 
-    def index_files(self, partition: bytes, bucket: int) -> Sequence[IndexFileMeta]:
+    def index_files(self, bucket_id: BucketId) -> Sequence[IndexFileMeta]:
         """See BucketRestore."""
         return ()
 

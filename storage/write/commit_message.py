@@ -8,6 +8,7 @@ from base64 import b64decode, b64encode
 from dataclasses import dataclass
 from typing import Any
 
+from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.meta.manifest.data_file import DataFileMeta, data_file_from_json, data_file_to_json
 from interbed.storage.meta.manifest.index_file import IndexFileMeta, index_file_from_json, index_file_to_json
@@ -44,6 +45,11 @@ class CommitMessage:
     keys_as_of: int | None = None
     written_at: int | None = None
     replaces: bool = False
+
+    @property
+    def bucket_id(self) -> BucketId:
+        """The bucket that it belongs to."""
+        return BucketId(self.partition, self.bucket)
 
     @property
     def is_empty(self) -> bool:

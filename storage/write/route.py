@@ -7,12 +7,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from interbed.storage.base.arrays import Ints
+from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.lsm.key_words import group_ends, sort_groups
 from interbed.storage.lsm.write_buffer import SMALL_ROWS, Kinds
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.write.bucket.choose import BucketChooser, Numbers
-from interbed.storage.write.bucket.placed import Ints, distinct_partitions
+from interbed.storage.write.bucket.placed import distinct_partitions
 
 BLOCK_ROWS = 256 * 1024
 """Rows routed at a time: few enough for the processor's caches, enough to forget what a step costs."""
@@ -28,8 +30,7 @@ class RoutedRows(NamedTuple):
     each row is. `kinds` are None when all are insertions.
     """
 
-    partition: bytes
-    bucket: int
+    bucket_id: BucketId
     batch: pa.RecordBatch
     kinds: "Kinds | None"
     places: Ints | None
@@ -84,8 +85,7 @@ class Router:
         for first, size, count, part in zip(firsts.tolist(), sizes.tolist(), arrived.tolist(), parts, strict=True):
             partition, place = divmod(int(sorted_groups[first]), width)
             yield RoutedRows(
-                partition=partitions[partition],
-                bucket=low + place,
+                bucket_id=BucketId(partitions[partition], low + place),
                 batch=part.batch,
                 kinds=part.kinds,
                 places=None if places is None else places[order[first : first + size]],

@@ -15,6 +15,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.files.format.layout import DataFileNames
 from interbed.storage.lsm.compact.manager import CompactManager
@@ -33,7 +34,7 @@ from interbed.storage.write.bucket.choose import chooser_of
 from interbed.storage.write.bucket.cross_partition import CrossPartition
 from interbed.storage.write.bucket.dynamic import NO_INDEX_CHANGES, DynamicBuckets
 from interbed.storage.write.bucket.placed import Placed
-from interbed.storage.write.bucket_restore import BucketId, BucketRestore
+from interbed.storage.write.bucket_restore import BucketRestore
 from interbed.storage.write.bucket_writer import BucketChanges, BucketWriter
 from interbed.storage.write.commit_message import CommitMessage
 from interbed.storage.write.flush_rows import flush_rows_of, layout_of, names_of, spill_of
@@ -127,13 +128,13 @@ class TableWrite:
             self.abort()
             raise
 
-    def compact(self, partition: bytes, bucket: int, *, full: bool = False) -> None:
+    def compact(self, bucket_id: BucketId, *, full: bool = False) -> None:
         """Start a compaction of one bucket, a full one or what is due; its outcome is in the messages to come.
 
-        `partition` is a serialised BinaryRow. On an error the writer is aborted.
+        On an error the writer is aborted.
         """
         self._check_open()
-        writer = self._writers.get((partition, bucket)) or self._new_writer(partition, bucket)
+        writer = self._writers.get(bucket_id) or self._new_writer(bucket_id)
         try:
             writer.compact(full=full)
         except BaseException:
@@ -160,27 +161,27 @@ class TableWrite:
             raise
         messages = []
         going_on: dict[BucketId, BucketWriter] = {}
-        for (partition, bucket), writer in sorted(self._writers.items()):
+        for bucket_id, writer in sorted(self._writers.items()):
             changes = writer.take_changes()
-            self._next_sequences[partition, bucket] = writer.next_sequence
+            self._next_sequences[bucket_id] = writer.next_sequence
             if writer.passed_over:
-                self._passed_over[partition, bucket] = writer.passed_over
+                self._passed_over[bucket_id] = writer.passed_over
             else:
-                self._passed_over.pop((partition, bucket), None)
-            message = indexes.added_to(self._message(partition, bucket, changes))
+                self._passed_over.pop(bucket_id, None)
+            message = indexes.added_to(self._message(bucket_id, changes))
             if self._cross is not None:
                 message = self._cross.added_to(message)
             if not message.is_empty:
                 messages.append(message)
             if writer.is_compacting:
-                going_on[partition, bucket] = writer
+                going_on[bucket_id] = writer
         messages += indexes.others(self._writers)
         if self._cross is not None:
             self._cross.begin_next()
         self._reset()
         # What other writers do meanwhile is seen by buckets opened anew; those that compact stay as they are.
-        for place, writer in going_on.items():
-            self._writers[place] = writer
+        for bucket_id, writer in going_on.items():
+            self._writers[bucket_id] = writer
             self._pool.register(writer.buffer, writer.relieve)
         return messages
 
@@ -221,25 +222,25 @@ class TableWrite:
             yield self._cross.place(batch.slice(offset, BLOCK_ROWS), part)
 
     def _buffer(self, rows: RoutedRows) -> None:
-        writer = self._writers.get((rows.partition, rows.bucket)) or self._new_writer(rows.partition, rows.bucket)
+        writer = self._writers.get(rows.bucket_id) or self._new_writer(rows.bucket_id)
         self._pool.append(writer.buffer, writer.numbered(rows))
 
-    def _new_writer(self, partition: bytes, bucket: int) -> BucketWriter:
-        first_sequence = self._first_sequence(partition, bucket)
+    def _new_writer(self, bucket_id: BucketId) -> BucketWriter:
+        first_sequence = self._first_sequence(bucket_id)
         writer = BucketWriter(
             self._store.file_io,
-            self._store.paths.bucket_directory(partition, bucket),
+            self._store.paths.bucket_directory(bucket_id),
             self._names,
             self._layout,
             first_sequence=first_sequence,
             merge=self._merge,
-            compaction=self._compact_manager(partition, bucket) if self._compacts else None,
-            discard=partial(discard, self._store, partition, bucket),
+            compaction=self._compact_manager(bucket_id) if self._compacts else None,
+            discard=partial(discard, self._store, bucket_id),
             changelog_names=self._changelog_names,
             spill=self._spill,
             keeps_open=self._keeps_files_open,
         )
-        self._writers[partition, bucket] = writer
+        self._writers[bucket_id] = writer
         self._pool.register(writer.buffer, writer.relieve)
         return writer
 
@@ -248,21 +249,21 @@ class TableWrite:
         options = self._options
         return not options.write_buffer_for_append and len(self._writers) <= options.write_max_writers_to_spill
 
-    def _first_sequence(self, partition: bytes, bucket: int) -> int:
+    def _first_sequence(self, bucket_id: BucketId) -> int:
         if self._mode in (BucketMode.NONE, BucketMode.POSTPONED):
             # Files of a table without buckets are independent of each other, and so are their sequence numbers.
             return 0
         restored = self._existing()
-        configured, existing = self._options.bucket, restored.total_buckets(partition)
+        configured, existing = self._options.bucket, restored.total_buckets(bucket_id.partition)
         if self._mode is BucketMode.FIXED and existing is not None and existing != configured:
-            where = self._store.paths.partition_directory(partition) or "the table"
+            where = self._store.paths.partition_directory(bucket_id.partition) or "the table"
             raise InvalidInputError(
                 f"Option 'bucket' is {configured}, but the files of {where} at {self._store.location} are spread over "
                 f"{existing} buckets. Rescale them first (table.rescale, or INSERT OVERWRITE the partition), or set "
                 "'bucket' back."
             )
-        following = restored.max_sequence_number(partition, bucket) + 1
-        return max(following, self._next_sequences.get((partition, bucket), 0))
+        following = restored.max_sequence_number(bucket_id) + 1
+        return max(following, self._next_sequences.get(bucket_id, 0))
 
     def _existing(self) -> BucketRestore:
         if self._restored is None:
@@ -293,13 +294,13 @@ class TableWrite:
 
         `partitions` restricts it to some, which are serialised BinaryRows.
         """
-        places = {*self._writers, *(p for p in self._existing().buckets() if p[1] >= 0)}
-        chosen = places if partitions is None else {p for p in places if p[0] in partitions}
-        for partition, bucket in sorted(chosen):
-            writer = self._writers.get((partition, bucket)) or self._new_writer(partition, bucket)
+        existing = {*self._writers, *(b for b in self._existing().buckets() if b.bucket >= 0)}
+        chosen = existing if partitions is None else {b for b in existing if b.partition in partitions}
+        for bucket_id in sorted(chosen):
+            writer = self._writers.get(bucket_id) or self._new_writer(bucket_id)
             writer.compact(full=True)
 
-    def _compact_manager(self, partition: bytes, bucket: int) -> CompactManager:
+    def _compact_manager(self, bucket_id: BucketId) -> CompactManager:
         assert self._restored is not None
         if self._planner is None:
             self._planner = CompactionPlanner(self._store)
@@ -309,16 +310,16 @@ class TableWrite:
             self._store,
             self._planner,
             self._compaction_pool,
-            (partition, bucket),
-            self._restored.files(partition, bucket),
-            self._restored.index_files(partition, bucket),
-            self._passed_over.get((partition, bucket), 0),
+            bucket_id,
+            self._restored.files(bucket_id),
+            self._restored.index_files(bucket_id),
+            self._passed_over.get(bucket_id, 0),
         )
 
-    def _message(self, partition: bytes, bucket: int, changes: BucketChanges) -> CommitMessage:
+    def _message(self, bucket_id: BucketId, changes: BucketChanges) -> CommitMessage:
         message = CommitMessage(
-            partition=partition,
-            bucket=bucket,
+            partition=bucket_id.partition,
+            bucket=bucket_id.bucket,
             total_buckets=self._options.bucket,
             new_files=changes.new_files,
             changelog_files=changes.changelog_files,

@@ -97,7 +97,7 @@ def _point(table: Table, amounts: "np.ndarray[Any, Any]", seconds: float, commit
         assert np.array_equal(np.asarray(rows["amount"])[order], amounts), f"wrong rows after {commits} commits"
     assert rows.num_rows == len(amounts)
     restored = table.new_scan().restore_buckets()
-    files = [restored.files(*place) for place in restored.buckets()]
+    files = [restored.files(place) for place in restored.buckets()]
     on_disk = [p.stat().st_size for p in Path(table.location).rglob("*") if p.is_file()]
     return Point(
         seconds=seconds,

@@ -23,10 +23,12 @@ def hashes_by_bucket(table: Table) -> dict[bytes, dict[int, list[int]]]:
     """The hashes in the index files, by partition and bucket; buckets without data are none."""
     restored = TableScan(table.store).restore_buckets()
     found: dict[bytes, dict[int, list[int]]] = {}
-    for partition, bucket in restored.buckets():
-        (file,) = (f for f in restored.index_files(partition, bucket) if f.index_type == HASH_INDEX)
-        path = table.store.index_path(partition, bucket, file)
-        found.setdefault(partition, {})[bucket] = sorted(read_hashes(table.store.file_io, path, file).tolist())
+    for bucket_id in restored.buckets():
+        (file,) = (f for f in restored.index_files(bucket_id) if f.index_type == HASH_INDEX)
+        path = table.store.index_path(bucket_id, file)
+        found.setdefault(bucket_id.partition, {})[bucket_id.bucket] = sorted(
+            read_hashes(table.store.file_io, path, file).tolist()
+        )
     return found
 
 

@@ -15,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from interbed.storage.base.arrays import Mask
+
 Places = npt.NDArray[np.int64]
 Block = tuple[int, bytes]
 """The number of a block's rows, and its plain bytes."""
@@ -42,7 +44,7 @@ class Values:
     data: npt.NDArray[np.uint8]
     starts: Places
     lengths: Places | None
-    present: npt.NDArray[np.bool_] | None
+    present: Mask | None
 
     def integers(self) -> npt.NDArray[np.int64]:
         """Values of int and long, 0 for nulls."""
@@ -129,7 +131,7 @@ class _Found:
 
     starts: Places
     lengths: Places | None
-    present: npt.NDArray[np.bool_] | None
+    present: Mask | None
 
     @staticmethod
     def make(column: _Column, rows: int, lanes: int) -> "_Found":
@@ -140,7 +142,7 @@ class _Found:
             None if column.null_branch is None else np.ones(shape, np.bool_),
         )
 
-    def values(self, data: npt.NDArray[np.uint8], filled: npt.NDArray[np.bool_]) -> Values:
+    def values(self, data: npt.NDArray[np.uint8], filled: Mask) -> Values:
         lengths = None if self.lengths is None else self.lengths.T[filled]
         present = None if self.present is None else self.present.T[filled]
         return Values(data, self.starts.T[filled], lengths, None if present is None or present.all() else present)
@@ -156,7 +158,7 @@ def _step(
     words: "npt.NDArray[np.uint64]",
 ) -> Places:
     """Behind the column's values, which begin at `at`, one in each block; notes where they are."""
-    null: npt.NDArray[np.bool_] | None = None
+    null: Mask | None = None
     if column.null_branch is not None:
         branch = data[at]
         if int(branch.max()) > 2:

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from interbed.storage.base.arrays import Bytes, Mask
 from interbed.storage.base.avro.schema import MULTISET_COUNT
 from interbed.storage.base.types.data_type import (
     ArrayType,
@@ -27,7 +28,6 @@ from interbed.storage.base.types.data_type import (
     TypeRoot,
 )
 
-Bytes = npt.NDArray[np.uint8]
 Lengths = npt.NDArray[np.int64]
 
 _IS_NULL, _IS_VALUE = 0, 2
@@ -42,7 +42,7 @@ class Encoded:
     lengths: Lengths
     data: Bytes
 
-    def spread(self, present: npt.NDArray[np.bool_]) -> "Encoded":
+    def spread(self, present: Mask) -> "Encoded":
         """The same bytes for more values, of which those not present have none."""
         lengths = np.zeros(len(present), np.int64)
         lengths[present] = self.lengths

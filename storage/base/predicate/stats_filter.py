@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from interbed.storage.base.arrays import Mask
 from interbed.storage.base.predicate.evaluate import literal, mask
 from interbed.storage.base.predicate.expr import (
     AlwaysFalse,
@@ -34,8 +35,6 @@ from interbed.storage.base.predicate.expr import (
 from interbed.storage.base.row.binary_row import decode_rows
 from interbed.storage.base.row.words import Array
 from interbed.storage.base.types.data_type import DataField
-
-Flags = npt.NDArray[np.bool_]
 
 _SINGLE_VALUES = 100
 """Up to so many values of an IN list are looked for one by one; of more only the least and the greatest."""
@@ -73,7 +72,7 @@ class _Files:
             else nulls.cast(pa.float64()).to_numpy(zero_copy_only=False),
         )
 
-    def all(self, value: bool) -> Flags:
+    def all(self, value: bool) -> Mask:
         """The same for every file."""
         return np.full(len(self.rows), value)
 
@@ -85,18 +84,18 @@ def select(
     maxs: Mapping[str, Array],
     null_counts: Mapping[str, Array],
     row_counts: Array,
-) -> Flags:
+) -> Mask:
     """For each file whether it may hold a row that the predicate is true for.
 
     Maps from column names to arrays with an entry for each file: least and greatest values in the columns' Arrow
     types and numbers of nulls, null where unknown; a column that is absent is unknown in every file.
     """
     files = _Files(mins, maxs, null_counts, row_counts)
-    chosen: Flags = _may_match(push_not(predicate), files) & np.not_equal(files.rows, 0)
+    chosen: Mask = _may_match(push_not(predicate), files) & np.not_equal(files.rows, 0)
     return chosen
 
 
-def partition_select(predicate: Predicate, partitions: Sequence[bytes], fields: Sequence[DataField]) -> Flags:
+def partition_select(predicate: Predicate, partitions: Sequence[bytes], fields: Sequence[DataField]) -> Mask:
     """For each partition, a serialised BinaryRow of the fields, whether the predicate is true for it; exact."""
     columns = decode_rows(partitions, [f.type for f in fields])
     if not columns:
@@ -104,11 +103,11 @@ def partition_select(predicate: Predicate, partitions: Sequence[bytes], fields: 
         batch = pa.record_batch([pa.array([None] * len(partitions), pa.bool_())], names=[""])
     else:
         batch = pa.record_batch(columns, names=[f.name for f in fields])
-    flags: Flags = mask(predicate, batch).to_numpy(zero_copy_only=False)
+    flags: Mask = mask(predicate, batch).to_numpy(zero_copy_only=False)
     return flags
 
 
-def _may_match(predicate: Predicate, files: _Files) -> Flags:
+def _may_match(predicate: Predicate, files: _Files) -> Mask:
     match predicate:
         case And(children):
             return _all([files.all(True), *(_may_match(c, files) for c in children)])
@@ -139,23 +138,23 @@ def _may_match(predicate: Predicate, files: _Files) -> Flags:
             return files.all(True)
 
 
-def _has_value(files: _Files, stats: _Column) -> Flags:
+def _has_value(files: _Files, stats: _Column) -> Mask:
     # A comparison with NaN is false, so an unknown number of nulls leaves the file in.
-    flags: Flags = ~np.greater_equal(stats.nulls, files.rows)
+    flags: Mask = ~np.greater_equal(stats.nulls, files.rows)
     return flags
 
 
-def _holds(files: _Files, kernel: str, bound: "Array | None", value: object) -> Flags:
+def _holds(files: _Files, kernel: str, bound: "Array | None", value: object) -> Mask:
     """Where the bound is known and compares so with the value."""
     if bound is None:
         return files.all(False)
     right = value if isinstance(value, pa.Scalar) else literal(value, bound.type)
     found: Any = pc.call_function(kernel, [bound, right])
-    flags: Flags = found.fill_null(False).to_numpy(zero_copy_only=False)
+    flags: Mask = found.fill_null(False).to_numpy(zero_copy_only=False)
     return flags
 
 
-def _compare(files: _Files, stats: _Column, op: Op, value: object) -> Flags:
+def _compare(files: _Files, stats: _Column, op: Op, value: object) -> Mask:
     if value is None or value != value:
         # Nothing compares with null or NaN, but everything else is unequal to NaN.
         return files.all(value is not None and op is Op.NE)
@@ -175,7 +174,7 @@ def _compare(files: _Files, stats: _Column, op: Op, value: object) -> Flags:
     return ~outside
 
 
-def _is_constant(files: _Files, stats: _Column, value: object) -> Flags:
+def _is_constant(files: _Files, stats: _Column, value: object) -> Mask:
     """Where no value but this one occurs."""
     if isinstance(value, float):
         # NaN may occur besides.
@@ -183,7 +182,7 @@ def _is_constant(files: _Files, stats: _Column, value: object) -> Flags:
     return _holds(files, "equal", stats.low, value) & _holds(files, "equal", stats.high, value)
 
 
-def _any_within(files: _Files, stats: _Column, values: Sequence[object]) -> Flags:
+def _any_within(files: _Files, stats: _Column, values: Sequence[object]) -> Mask:
     comparable = [v for v in values if v == v]
     if len(comparable) <= _SINGLE_VALUES:
         each = [_compare(files, stats, Op.EQ, v) for v in comparable]
@@ -195,7 +194,7 @@ def _any_within(files: _Files, stats: _Column, values: Sequence[object]) -> Flag
     return _compare(files, stats, Op.GE, ends["min"]) & _compare(files, stats, Op.LE, ends["max"])
 
 
-def _none_of(files: _Files, stats: _Column, values: Sequence[object]) -> Flags:
+def _none_of(files: _Files, stats: _Column, values: Sequence[object]) -> Mask:
     if any(v is None for v in values):
         return files.all(False)
     if len(values) > _SINGLE_VALUES:
@@ -203,7 +202,7 @@ def _none_of(files: _Files, stats: _Column, values: Sequence[object]) -> Flags:
     return ~_any([files.all(False), *(_is_constant(files, stats, v) for v in values)])
 
 
-def _starts_with(files: _Files, stats: _Column, prefix: str) -> Flags:
+def _starts_with(files: _Files, stats: _Column, prefix: str) -> Mask:
     if not prefix:
         return files.all(True)
     above = _holds(files, "less", stats.high, prefix)
@@ -212,18 +211,18 @@ def _starts_with(files: _Files, stats: _Column, prefix: str) -> Flags:
     # What begins with the prefix is not below it; a minimum above it rules the file out unless it begins with it, too.
     low: Any = stats.low.cast(pa.binary())
     begun: Any = pc.call_function("starts_with", [low], pc.MatchSubstringOptions(prefix))
-    continued: Flags = begun.fill_null(True).to_numpy(zero_copy_only=False)
+    continued: Mask = begun.fill_null(True).to_numpy(zero_copy_only=False)
     later = _holds(files, "greater", stats.low, prefix) & ~continued
     return ~(above | later)
 
 
-def _all(flags: Sequence[Flags]) -> Flags:
-    joined: Flags = np.logical_and.reduce(flags)
+def _all(flags: Sequence[Mask]) -> Mask:
+    joined: Mask = np.logical_and.reduce(flags)
     return joined
 
 
-def _any(flags: Sequence[Flags]) -> Flags:
-    joined: Flags = np.logical_or.reduce(flags)
+def _any(flags: Sequence[Mask]) -> Mask:
+    joined: Mask = np.logical_or.reduce(flags)
     return joined
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from interbed.storage.base.arrays import Bytes, Ints, Mask, Words
 from interbed.storage.base.errors import CorruptFileError, NotSupportedError
 from interbed.storage.base.row.values import type_name
 from interbed.storage.base.row.words import (
@@ -13,10 +14,6 @@ from interbed.storage.base.row.words import (
     HEADER_BITS,
     INLINE_BYTES,
     Array,
-    Bytes,
-    Flags,
-    Ints,
-    Words,
     fixed_bytes,
     header_bytes,
     unaligned_words,
@@ -70,12 +67,12 @@ class RowBuffer:
         """The 8 bytes of a field in each row."""
         return self.words[self.start + (header_bytes(self.arity) + 8 * index)]
 
-    def nulls(self, index: int) -> Flags:
+    def nulls(self, index: int) -> Mask:
         """Whether a field is null in each row."""
         bit = index + HEADER_BITS
         return (self.data[self.start + bit // 8] >> np.uint8(bit % 8) & np.uint8(1)).astype(bool)
 
-    def stretch(self, offset: Ints, length: Ints, used: Flags) -> Ints:
+    def stretch(self, offset: Ints, length: Ints, used: Mask) -> Ints:
         """Where a stretch of each row begins in the buffer; those that are not used begin at 0."""
         begin = self.start + offset
         if np.any(used & ((length < 0) | (begin + length > self.end))):
@@ -115,7 +112,7 @@ def _column(buffer: RowBuffer, index: int, data_type: DataType) -> Array:
     return numbers.view(target)
 
 
-def _ticks(buffer: RowBuffer, slot: Words, null: Flags, data_type: AtomicType) -> Ints:
+def _ticks(buffer: RowBuffer, slot: Words, null: Mask, data_type: AtomicType) -> Ints:
     precision = data_type.precision or 0
     if precision <= COMPACT_TIMESTAMP:
         return slot.view(np.int64)
@@ -125,7 +122,7 @@ def _ticks(buffer: RowBuffer, slot: Words, null: Flags, data_type: AtomicType) -
     return millis * 1_000 + nanos // 1_000 if precision <= 6 else millis * 1_000_000 + nanos
 
 
-def _decimals(buffer: RowBuffer, slot: Words, null: Flags, target: pa.DataType, wide: bool) -> Array:
+def _decimals(buffer: RowBuffer, slot: Words, null: Mask, target: pa.DataType, wide: bool) -> Array:
     count = len(slot)
     halves = np.empty((count, 2), np.uint64)
     if not wide:
@@ -145,7 +142,7 @@ def _decimals(buffer: RowBuffer, slot: Words, null: Flags, target: pa.DataType, 
     return pa.Array.from_buffers(target, count, [_bitmap(null), pa.py_buffer(halves.tobytes())])
 
 
-def _strings(buffer: RowBuffer, index: int, slot: Words, null: Flags, target: pa.DataType) -> Array:
+def _strings(buffer: RowBuffer, index: int, slot: Words, null: Mask, target: pa.DataType) -> Array:
     inline = slot >> np.uint64(63) != 0
     short = ((slot >> np.uint64(56)) & np.uint64(0x7F)).astype(np.int64)
     if np.any(inline & ~null & (short > INLINE_BYTES)):
@@ -170,7 +167,7 @@ def _strings(buffer: RowBuffer, index: int, slot: Words, null: Flags, target: pa
     return array
 
 
-def _bitmap(null: Flags) -> pa.Buffer | None:
+def _bitmap(null: Mask) -> pa.Buffer | None:
     if not null.any():
         return None
     return pa.py_buffer(np.packbits(~null, bitorder="little").tobytes())

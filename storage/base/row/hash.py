@@ -8,7 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from interbed.storage.base.row.words import Array, Column, Words, columns_to_words, in_arrow_form
+from interbed.storage.base.arrays import Words
+from interbed.storage.base.row.words import Array, Column, columns_to_words, in_arrow_form
 from interbed.storage.base.types.data_type import DataType
 
 _SEED = 42

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from interbed.storage.base.arrays import Bytes, Ints, Mask, Words
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.row.values import type_name
 from interbed.storage.base.types.arrow import type_to_arrow
@@ -27,10 +28,6 @@ from interbed.storage.base.types.data_type import (
 
 Array: TypeAlias = "pa.Array[Any]"
 Column: TypeAlias = "pa.Array[Any] | pa.ChunkedArray[Any]"
-Words = npt.NDArray[np.uint64]
-Ints = npt.NDArray[np.int64]
-Bytes = npt.NDArray[np.uint8]
-Flags = npt.NDArray[np.bool_]
 
 HEADER_BITS = 8
 INLINE_BYTES = 7
@@ -150,11 +147,11 @@ def no_values(arrow: pa.DataType) -> Array:
     return pa.array([], arrow)
 
 
-def validity(array: Array) -> Flags | None:
+def validity(array: Array) -> Mask | None:
     """Which values are not null; None when all are."""
     if not array.null_count:
         return None
-    flags: Flags = array.is_valid().to_numpy(zero_copy_only=False)
+    flags: Mask = array.is_valid().to_numpy(zero_copy_only=False)
     return flags
 
 
@@ -172,7 +169,7 @@ def keep_bytes(words: Words, count: Ints) -> Words:
     return kept
 
 
-def _column(array: Array, valid: Flags | None, data_type: DataType, cursor: Ints) -> tuple[Words, VariablePart | None]:
+def _column(array: Array, valid: Mask | None, data_type: DataType, cursor: Ints) -> tuple[Words, VariablePart | None]:
     if not isinstance(data_type, AtomicType):
         if array.null_count < len(array):
             raise NotSupportedError(f"A value of type {type_name(data_type)} can't be part of a key or of statistics.")
@@ -188,18 +185,18 @@ def _column(array: Array, valid: Flags | None, data_type: DataType, cursor: Ints
             return ticks.view(np.uint64), None
         return _timestamps(ticks, valid, 1_000 if (data_type.precision or 0) <= 6 else 1_000_000, cursor)
     if root is TypeRoot.BOOLEAN:
-        flags: Flags = array.to_numpy(zero_copy_only=False) if valid is None else array.fill_null(False).to_numpy(False)
+        flags: Mask = array.to_numpy(zero_copy_only=False) if valid is None else array.fill_null(False).to_numpy(False)
         return flags.astype(np.uint64), None
     stored, unsigned = _FILLED[root]
     return _filled(array.view(stored), valid).view(unsigned).astype(np.uint64), None
 
 
-def _filled(array: Array, valid: Flags | None) -> npt.NDArray[np.generic]:
+def _filled(array: Array, valid: Mask | None) -> npt.NDArray[np.generic]:
     filled = array if valid is None else array.fill_null(pa.scalar(0, array.type))
     return filled.to_numpy()
 
 
-def _strings(array: Array, valid: Flags | None, cursor: Ints) -> tuple[Words, VariablePart]:
+def _strings(array: Array, valid: Mask | None, cursor: Ints) -> tuple[Words, VariablePart]:
     count = len(array)
     buffers = array.buffers()
     ends = np.zeros(count + 1, np.int64)
@@ -225,14 +222,14 @@ def _strings(array: Array, valid: Flags | None, cursor: Ints) -> tuple[Words, Va
     return slot, VariablePart(data, start, np.where(short, 0, length), cursor)
 
 
-def _timestamps(ticks: Ints, valid: Flags | None, per_milli: int, cursor: Ints) -> tuple[Words, VariablePart]:
+def _timestamps(ticks: Ints, valid: Mask | None, per_milli: int, cursor: Ints) -> tuple[Words, VariablePart]:
     # A null keeps its place behind the fixed part, as Paimon's writer does: the hash is over those bytes, too.
     millis = ticks // per_milli
     nanos = (ticks - millis * per_milli) * (1_000_000 // per_milli)
     return _reference(cursor, nanos), _words_part(millis.view(np.uint64).reshape(-1, 1), cursor)
 
 
-def _decimals(array: Array, valid: Flags | None, wide: bool, cursor: Ints) -> tuple[Words, VariablePart | None]:
+def _decimals(array: Array, valid: Mask | None, wide: bool, cursor: Ints) -> tuple[Words, VariablePart | None]:
     count = len(array)
     buffer = array.buffers()[1]
     halves = (

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy.typing as npt
 
+from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.files.deletion.index_file import read_vectors, write_vectors
 from interbed.storage.files.deletion.vector import DeletionVector
 from interbed.storage.meta.manifest.index_file import DELETION_VECTORS, IndexFileMeta
@@ -19,29 +20,25 @@ class BucketDeletions:
     def __init__(
         self,
         store: TableStore,
-        partition: bytes,
-        bucket: int,
+        bucket_id: BucketId,
         vectors: Mapping[str, DeletionVector],
         files: Sequence[IndexFileMeta] = (),
     ) -> None:
         self._store = store
-        self._partition = partition
-        self._bucket = bucket
+        self._bucket_id = bucket_id
         self._vectors = dict(vectors)
         self._files = tuple(files)
         self._changed = False
 
     @staticmethod
-    def restore(
-        store: TableStore, partition: bytes, bucket: int, index_files: Sequence[IndexFileMeta]
-    ) -> "BucketDeletions":
+    def restore(store: TableStore, bucket_id: BucketId, index_files: Sequence[IndexFileMeta]) -> "BucketDeletions":
         """The bucket's vectors from its index files; raises what read_vectors raises."""
         files = [f for f in index_files if f.index_type == DELETION_VECTORS]
         vectors: dict[str, DeletionVector] = {}
         for file in files:
-            path = store.index_path(partition, bucket, file)
+            path = store.index_path(bucket_id, file)
             vectors.update(read_vectors(store.file_io, path, file.deletion_vectors or ()))
-        return BucketDeletions(store, partition, bucket, vectors, files)
+        return BucketDeletions(store, bucket_id, vectors, files)
 
     def of(self, file_name: str) -> DeletionVector | None:
         """The vector of a data file, None when none of its rows is deleted."""
@@ -66,7 +63,7 @@ class BucketDeletions:
             return (), ()
         replaced, new = self._files, []
         if self._vectors:
-            path = self._store.new_index_path(self._partition, self._bucket, self._store.new_index_name())
+            path = self._store.new_index_path(self._bucket_id, self._store.new_index_name())
             bitmap64 = self._store.options.deletion_vectors_bitmap64
             new = [write_vectors(self._store.file_io, path, self._vectors, bitmap64=bitmap64)]
         self._files = tuple(new)

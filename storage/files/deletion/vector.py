@@ -17,9 +17,8 @@ import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap
 
+from interbed.storage.base.arrays import Mask, Positions
 from interbed.storage.base.errors import CorruptFileError, InvalidInputError
-
-Positions = npt.NDArray[np.int64]
 
 MAGIC_32 = struct.pack(">i", 1581511376)
 MAGIC_64 = struct.pack("<i", 1681511377)
@@ -60,7 +59,7 @@ class DeletionVector:
         """The vector with more positions."""
         return DeletionVector.of(np.concatenate([self.positions, np.asarray(positions, np.int64)]))
 
-    def kept(self, first: int, rows: int) -> "npt.NDArray[np.bool_] | None":
+    def kept(self, first: int, rows: int) -> Mask | None:
         """Which of `rows` rows from position `first` on are not deleted; None when none of them is."""
         low, high = np.searchsorted(self.positions, (first, first + rows))
         if low == high:
@@ -69,13 +68,13 @@ class DeletionVector:
         mask[self.positions[low:high] - first] = False
         return mask
 
-    def contains(self, positions: npt.ArrayLike) -> "npt.NDArray[np.bool_]":
+    def contains(self, positions: npt.ArrayLike) -> Mask:
         """Which of the positions are deleted."""
         asked = np.asarray(positions, np.int64)
         if not len(self.positions):
             return np.zeros(asked.shape, np.bool_)
         places = np.minimum(np.searchsorted(self.positions, asked), len(self.positions) - 1)
-        found: npt.NDArray[np.bool_] = self.positions[places] == asked
+        found: Mask = self.positions[places] == asked
         return found
 
     def encode(self, *, bitmap64: bool) -> bytes:

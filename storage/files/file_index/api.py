@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyroaring import BitMap
 
+from interbed.storage.base.arrays import Positions
 from interbed.storage.base.predicate.expr import Leaf
 from interbed.storage.base.row.words import Array
-
-Positions = npt.NDArray[np.int64]
 
 INDEX_SUFFIX = ".index"
 """What the name of an index file ends with, behind the name of its data file."""

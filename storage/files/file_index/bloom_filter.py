@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from interbed.storage.base.arrays import Mask
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.base.predicate.evaluate import literal
 from interbed.storage.base.predicate.expr import Comparison, In, Leaf, Op
@@ -84,11 +85,11 @@ class BloomFilterReader:
             case _:
                 return EVERYTHING
 
-    def may_hold(self, values: Array) -> npt.NDArray[np.bool_]:
+    def may_hold(self, values: Array) -> Mask:
         """For each of some values, none of them null, whether it may be in the file."""
         places = _places(hash_values(values, self._form), self._functions, 8 * len(self._bits))
         bits = (self._bits[places >> 3] >> (places & 7)) & 1
-        found: npt.NDArray[np.bool_] = np.logical_and.reduce(bits, axis=0)
+        found: Mask = np.logical_and.reduce(bits, axis=0)
         return found
 
     def _may_hold(self, values: list[object]) -> bool:

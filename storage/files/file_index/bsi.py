@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyroaring import BitMap
 
+from interbed.storage.base.arrays import Mask
 from interbed.storage.base.errors import UnsupportedVersionError
 from interbed.storage.base.predicate.expr import Comparison, In, IsNotNull, IsNull, Leaf, NotIn, Op
 from interbed.storage.base.row.words import Array
@@ -58,7 +59,7 @@ class BsiWriter:
         return head + _half(present & (numbers >= 0), numbers) + _half(present & (numbers < 0), -numbers)
 
 
-def _half(chosen: npt.NDArray[np.bool_], sizes: npt.NDArray[np.int64]) -> bytes:
+def _half(chosen: Mask, sizes: npt.NDArray[np.int64]) -> bytes:
     rows = np.flatnonzero(chosen).astype(np.uint32)
     if not len(rows):
         return b"\0"

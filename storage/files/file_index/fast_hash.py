@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from interbed.storage.base.arrays import Ints
 from interbed.storage.base.row.words import Array, unaligned_words
 from interbed.storage.files.file_index.values import ValueForm
 
 Hashes = npt.NDArray[np.uint64]
-Ints = npt.NDArray[np.int64]
 
 _P1, _P2, _P3, _P4, _P5 = (
     np.uint64(p)

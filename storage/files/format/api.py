@@ -4,10 +4,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from interbed.storage.base.arrays import Positions
 from interbed.storage.base.errors import (
     CorruptFileError,
     FileGoneError,
@@ -18,8 +17,6 @@ from interbed.storage.base.errors import (
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.base.types.data_type import DataField
-
-Positions = npt.NDArray[np.int64]
 
 
 class FileWriter(Protocol):

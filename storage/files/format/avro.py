@@ -16,6 +16,7 @@ import fastavro
 import numpy as np
 import pyarrow as pa
 
+from interbed.storage.base.arrays import Positions
 from interbed.storage.base.avro.blocks import PlainBlocks
 from interbed.storage.base.avro.decode import Block, FlatDecoder, Values
 from interbed.storage.base.fileio.api import FileIO
@@ -33,7 +34,7 @@ from interbed.storage.base.types.data_type import (
     TypeRoot,
     is_atomic,
 )
-from interbed.storage.files.format.api import Positions, data_file_errors
+from interbed.storage.files.format.api import data_file_errors
 
 MAX_BATCH_ROWS = 16_384
 """Rows are Python objects before they are a batch, so batches are kept small."""

@@ -4,13 +4,12 @@ Whatever goes wrong, the file is deleted and the error is raised; what the store
 StorageAccessError naming the file.
 """
 
-from collections.abc import Callable
 from contextlib import suppress
-from datetime import datetime, timedelta
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from interbed.storage.base.clock import Clock, local_millis
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.writing import write_errors
 from interbed.storage.base.row.binary_row import encode_rows
@@ -23,11 +22,6 @@ from interbed.storage.files.format.writers import open_writer
 from interbed.storage.meta.manifest.data_file import DataFileMeta, FileSource
 from interbed.storage.meta.manifest.stats import EMPTY_ROW, EMPTY_STATS
 from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
-
-
-def wall_clock_millis() -> int:
-    """The local wall clock as milliseconds, as if it were UTC: how Paimon notes when a file was made."""
-    return (datetime.now() - datetime(1970, 1, 1)) // timedelta(milliseconds=1)
 
 
 class DataFileWriter:
@@ -49,7 +43,7 @@ class DataFileWriter:
         source: FileSource,
         first_sequence: int | None = None,
         indexes: FileIndexWriter | None = None,
-        clock: Callable[[], int] = wall_clock_millis,
+        clock: Clock = local_millis,
     ) -> None:
         self._file_io = file_io
         self._path = path

@@ -12,11 +12,12 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 from pyarrow import orc
 
+from interbed.storage.base.arrays import Positions
 from interbed.storage.base.errors import NotSupportedError
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.base.types.data_type import DataField
-from interbed.storage.files.format.api import Positions, data_file_errors
+from interbed.storage.files.format.api import data_file_errors
 
 _OUT_OF_RANGE = "out of range for nanosecond"
 

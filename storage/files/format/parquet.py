@@ -12,12 +12,13 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from interbed.storage.base.arrays import Positions
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.mapped import MappedPages
 from interbed.storage.base.predicate.evaluate import to_arrow
 from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate
 from interbed.storage.base.types.data_type import DataField
-from interbed.storage.files.format.api import Positions, data_file_errors
+from interbed.storage.files.format.api import data_file_errors
 
 COLUMN_BUFFER_BYTES = 1 << 20
 """What is read of a column at once where files can't be mapped: few requests to an object store, little memory."""

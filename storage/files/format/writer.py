@@ -4,14 +4,14 @@ A writer takes batches with the files' columns in order and returns a DataFileMe
 the files of a writer are deleted and the error is raised.
 """
 
-from collections.abc import Callable
 from typing import Any, Self
 
 import pyarrow as pa
 
+from interbed.storage.base.clock import Clock, local_millis
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.files.file_index.writer import TableFileIndexWriter
-from interbed.storage.files.format.data_file_writer import DataFileWriter, wall_clock_millis
+from interbed.storage.files.format.data_file_writer import DataFileWriter
 from interbed.storage.files.format.layout import DataFileLayout, DataFileNames
 from interbed.storage.meta.manifest.data_file import DataFileMeta, FileSource
 
@@ -35,7 +35,7 @@ class RollingFileWriter:
         source: FileSource,
         changelog: bool = False,
         first_sequence: int | None = None,
-        clock: Callable[[], int] = wall_clock_millis,
+        clock: Clock = local_millis,
     ) -> None:
         self._file_io = file_io
         self._directory = directory

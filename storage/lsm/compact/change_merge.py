@@ -12,15 +12,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from interbed.storage.base.arrays import Ints, Mask
 from interbed.storage.lsm.compact.changelog import change_records
 from interbed.storage.lsm.key_words import sort_groups
 from interbed.storage.lsm.merge_function.api import LEVEL, KeyGroups, Kinds, MergeFunction, take_rows
 from interbed.storage.lsm.merge_function.deduplicate import is_retract
 from interbed.storage.lsm.merge_function.lookup import NO_LEVEL, levels_of, lowest_above_0
 from interbed.storage.meta.schema.table_schema import VALUE_KIND
-
-Numbers = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 
 class Older(Protocol):
@@ -60,7 +58,7 @@ class ChangeRules:
         """What has to be seen: whole records, and their levels."""
         return tuple(dict.fromkeys((*self.inner.columns(output), *output, *self.keys, *self.ties, VALUE_KIND, LEVEL)))
 
-    def tell(self, rows: pa.RecordBatch, before: Numbers, told: Mask, after: pa.RecordBatch, after_of: Numbers) -> None:
+    def tell(self, rows: pa.RecordBatch, before: Ints, told: Mask, after: pa.RecordBatch, after_of: Ints) -> None:
         """Emit the changes of the keys `told`: from the rows numbered `before` to `after`; -1 stands for none."""
         if self.emit is None or not told.any():
             return
@@ -85,7 +83,7 @@ class ChangeRules:
         count = rows.num_rows
         return KeyGroups(rows=rows, order=np.arange(count), starts=np.ones(count, np.bool_), kinds=kinds)
 
-    def merged(self, groups: KeyGroups, output: Sequence[str]) -> tuple[pa.RecordBatch, Numbers]:
+    def merged(self, groups: KeyGroups, output: Sequence[str]) -> tuple[pa.RecordBatch, Ints]:
         """The merged rows, and for each key the number of its row, -1 where it has none."""
         firsts = groups.order[groups.starts]
         result = self.inner.merge(groups, output)
@@ -199,7 +197,7 @@ class FirstRowChanges(_Changes):
         return rules.kept(take_rows(result, result.schema.names, kept[kept >= 0]))
 
 
-def _numbers_at(groups: KeyGroups, levels: npt.NDArray[np.int8], wanted: npt.NDArray[np.int8]) -> Numbers:
+def _numbers_at(groups: KeyGroups, levels: npt.NDArray[np.int8], wanted: npt.NDArray[np.int8]) -> Ints:
     """For each key the number of its row of the level wanted, -1 where that is NO_LEVEL. A level has a key once."""
     keys = np.cumsum(groups.starts) - 1
     there = levels == wanted[keys]

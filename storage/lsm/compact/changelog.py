@@ -7,23 +7,20 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from interbed.storage.base.arrays import Ints, Mask
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.lsm.merge_function.api import take_rows
 from interbed.storage.meta.schema.table_schema import VALUE_KIND
-
-Mask = npt.NDArray[np.bool_]
-Numbers = npt.NDArray[np.int64]
 
 
 def change_records(
     before: pa.RecordBatch,
     after: pa.RecordBatch,
-    before_of: Numbers,
-    after_of: Numbers,
+    before_of: Ints,
+    after_of: Ints,
     *,
     compared: Sequence[str] | None,
 ) -> pa.RecordBatch:
@@ -57,9 +54,7 @@ def change_records(
     return pa.RecordBatch.from_arrays(arrays, names=before.schema.names)
 
 
-def same_rows(
-    before: pa.RecordBatch, after: pa.RecordBatch, left: Numbers, right: Numbers, columns: Sequence[str]
-) -> Mask:
+def same_rows(before: pa.RecordBatch, after: pa.RecordBatch, left: Ints, right: Ints, columns: Sequence[str]) -> Mask:
     """Which of the rows `left` of one batch have the same values in the columns as those `right` of the other."""
     same = np.ones(len(left), np.bool_)
     for name in columns:
@@ -68,7 +63,7 @@ def same_rows(
     return same
 
 
-def _taken(column: "pa.Array[Any]", numbers: Numbers) -> "pa.Array[Any]":
+def _taken(column: "pa.Array[Any]", numbers: Ints) -> "pa.Array[Any]":
     indices: Any = pa.array(numbers)
     taken: pa.Array[Any] = pc.take(column, indices, boundscheck=False)
     return taken

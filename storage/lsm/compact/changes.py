@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from interbed.storage.base.arrays import Mask
 from interbed.storage.files.deletion.bucket_deletions import BucketDeletions
 from interbed.storage.lsm.compact.change_merge import ChangeRules, FirstRowChanges, FullChanges, LookupChanges
 from interbed.storage.lsm.compact.rewriter import Emit
@@ -126,7 +126,7 @@ class OlderThan:
         joined: pa.RecordBatch = pa.concat_batches(batches)  # type: ignore[attr-defined]  # The stubs lack it.
         return joined
 
-    def has(self, keys: Keys) -> npt.NDArray[np.bool_]:
+    def has(self, keys: Keys) -> Mask:
         """See Older."""
         there = np.zeros(len(keys[0]), np.bool_)
         for found in self.rows.find(keys, above=self.level):

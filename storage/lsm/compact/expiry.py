@@ -7,7 +7,7 @@ whose full compactions do the same, lets rows go in any compaction.
 Source: paimon-core `io.RecordLevelExpire`; documentation page `primary-key-table/compaction`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from interbed.storage.base.arrays import Mask
+from interbed.storage.base.clock import Clock
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.base.row.binary_row import decode_rows
 from interbed.storage.base.types.data_type import DataField
@@ -41,11 +43,11 @@ class RecordExpiry:
     store: TableStore
     time: DataField
     seconds: int
-    clock: Callable[[], int]
+    clock: Clock
     """Milliseconds since the epoch."""
 
     @staticmethod
-    def of(store: TableStore, clock: Callable[[], int]) -> "RecordExpiry | None":
+    def of(store: TableStore, clock: Clock) -> "RecordExpiry | None":
         """What the table's options ask for; None when rows stay for ever."""
         millis, name = store.options.record_expire_millis, store.options.record_time_field
         if millis is None or name is None:
@@ -68,10 +70,10 @@ class RecordExpiry:
         old = self._is_old(rows.column(self.time.name))
         return rows.filter(pa.array(~old)) if old.any() else rows
 
-    def _is_old(self, times: "pa.Array[Any]") -> npt.NDArray[np.bool_]:
+    def _is_old(self, times: "pa.Array[Any]") -> Mask:
         now = self.clock() // 1000
         known = times.is_valid().to_numpy(zero_copy_only=False)
-        old: npt.NDArray[np.bool_] = known & (_seconds(times) < now - self.seconds)
+        old: Mask = known & (_seconds(times) < now - self.seconds)
         return old
 
 

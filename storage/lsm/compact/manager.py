@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import replace
 
+from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.lsm.compact.planner import CompactionPlanner
 from interbed.storage.lsm.compact.strategy import Moment, pick_full
 from interbed.storage.lsm.compact.task import CompactionOutcome, discard, run_compaction
@@ -17,8 +18,6 @@ from interbed.storage.lsm.levels import Levels
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.manifest.index_file import IndexFileMeta
 from interbed.storage.meta.store import TableStore
-
-BucketId = tuple[bytes, int]
 
 
 class CompactManager:
@@ -32,7 +31,7 @@ class CompactManager:
         store: TableStore,
         planner: CompactionPlanner,
         executor: Executor,
-        place: BucketId,
+        bucket_id: BucketId,
         files: Sequence[DataFileMeta],
         index_files: Sequence[IndexFileMeta],
         passed_over: int = 0,
@@ -40,7 +39,7 @@ class CompactManager:
         self._store = store
         self._planner = planner
         self._executor = executor
-        self._place = place
+        self._bucket_id = bucket_id
         self._files = {f.file_name: f for f in files}
         self._index_files = tuple(index_files)
         self._running: Future[CompactionOutcome] | None = None
@@ -79,7 +78,7 @@ class CompactManager:
                 raise RuntimeError("A full compaction was asked for while another compaction is running.")
             return
         levels = self.levels
-        rewriter = self._planner.rewriter(*self._place, levels, self._index_files)
+        rewriter = self._planner.rewriter(self._bucket_id, levels, self._index_files)
         unit: CompactionUnit | None
         moment = self._moment(levels)
         if full:
@@ -93,7 +92,7 @@ class CompactManager:
         if is_full:
             self._last_full_millis = moment.now_millis
         if unit is not None:
-            self._running = self._executor.submit(run_compaction, self._store, rewriter, unit, *self._place)
+            self._running = self._executor.submit(run_compaction, self._store, rewriter, unit, self._bucket_id)
 
     def take(self, *, wait: bool) -> CompactionOutcome | None:
         """The outcome of the compaction, once it is done (or after waiting for it); None when there is none.
@@ -122,7 +121,7 @@ class CompactManager:
         if running is None or running.cancel():
             return
         if running.exception() is None:
-            discard(self._store, *self._place, running.result())
+            discard(self._store, self._bucket_id, running.result())
 
     def _moment(self, levels: Levels) -> Moment:
         moment = self._planner.moment(levels, last_full_millis=self._last_full_millis)

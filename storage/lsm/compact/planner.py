@@ -1,9 +1,10 @@
 """What a table's compactions have in common: from the files of a bucket to the unit that is due, and its rewriter."""
 
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
+from interbed.storage.base.bucket_id import BucketId
+from interbed.storage.base.clock import Clock, now_millis
 from interbed.storage.lsm.compact.expiry import RecordExpiry
 from interbed.storage.lsm.compact.rewriter import BucketRewriter
 from interbed.storage.lsm.compact.rewriters import Rewriters
@@ -15,15 +16,10 @@ from interbed.storage.meta.manifest.index_file import IndexFileMeta
 from interbed.storage.meta.store import TableStore
 
 
-def wall_clock_millis() -> int:
-    """Milliseconds since the epoch."""
-    return time.time_ns() // 1_000_000
-
-
 class CompactionPlanner:
     """Decides for the buckets of one table; holds no state of a bucket, so that threads may share it."""
 
-    def __init__(self, store: TableStore, clock: Callable[[], int] = wall_clock_millis) -> None:
+    def __init__(self, store: TableStore, clock: Clock = now_millis) -> None:
         options = store.options
         self.strategy = UniversalStrategy.of(options)
         self._store = store
@@ -51,11 +47,9 @@ class CompactionPlanner:
         hour = datetime.fromtimestamp(now / 1000).hour
         return Moment(now_millis=now, hour=hour, last_full_millis=last_full_millis, passed_over=passed_over)
 
-    def rewriter(
-        self, partition: bytes, bucket: int, levels: Levels, index_files: Sequence[IndexFileMeta]
-    ) -> BucketRewriter:
+    def rewriter(self, bucket_id: BucketId, levels: Levels, index_files: Sequence[IndexFileMeta]) -> BucketRewriter:
         """The rewriter for one compaction of a bucket."""
-        return self._rewriters.of(partition, bucket, levels, index_files)
+        return self._rewriters.of(bucket_id, levels, index_files)
 
     def forget(self, files: Iterable[DataFileMeta]) -> None:
         """Give back the local disk that data files have taken which were compacted away."""

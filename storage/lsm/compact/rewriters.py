@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.files.deletion.bucket_deletions import BucketDeletions
 from interbed.storage.files.format.layout import DataFileLayout, DataFileNames
 from interbed.storage.lsm.compact.changes import (
@@ -32,16 +33,16 @@ class Rewriters:
         self._changelog_names = DataFileNames(options.changelog_file_prefix)
         self._lookup_files = shared_lookup_files(store) if options.compactions_look_up else None
 
-    def of(self, partition: bytes, bucket: int, levels: Levels, index_files: Sequence[IndexFileMeta]) -> BucketRewriter:
+    def of(self, bucket_id: BucketId, levels: Levels, index_files: Sequence[IndexFileMeta]) -> BucketRewriter:
         """The rewriter for one compaction of a bucket with these live files and index files."""
         store = self._store
         options = store.options
         deletions = None
         if options.deletion_vectors_enabled or any(f.index_type == DELETION_VECTORS for f in index_files):
-            deletions = BucketDeletions.restore(store, partition, bucket, index_files)
+            deletions = BucketDeletions.restore(store, bucket_id, index_files)
         files = BucketFiles(
             store=store,
-            directory=store.paths.bucket_directory(partition, bucket),
+            directory=store.paths.bucket_directory(bucket_id),
             layout=self._layout,
             names=self._names,
             changelog_names=self._changelog_names,

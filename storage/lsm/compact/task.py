@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.lsm.compact.rewriter import BucketRewriter
 from interbed.storage.lsm.compact.unit import CompactionUnit, Rewrite
 from interbed.storage.meta.manifest.data_file import DataFileMeta
@@ -34,7 +35,7 @@ class CompactionOutcome:
 
 
 def run_compaction(
-    store: TableStore, rewriter: BucketRewriter, unit: CompactionUnit, partition: bytes, bucket: int
+    store: TableStore, rewriter: BucketRewriter, unit: CompactionUnit, bucket_id: BucketId
 ) -> CompactionOutcome:
     """Do what the unit says. On an error all files written are deleted, and the bucket is as it was."""
     before: list[DataFileMeta] = []
@@ -58,7 +59,7 @@ def run_compaction(
                     changelog += new
         new_index_files, deleted_index_files = rewriter.finish()
     except BaseException:
-        delete_files(store, partition, bucket, written)
+        delete_files(store, bucket_id, written)
         raise
     return CompactionOutcome(
         before=tuple(before),
@@ -69,13 +70,13 @@ def run_compaction(
     )
 
 
-def discard(store: TableStore, partition: bytes, bucket: int, outcome: CompactionOutcome) -> None:
+def discard(store: TableStore, bucket_id: BucketId, outcome: CompactionOutcome) -> None:
     """Delete what a compaction wrote that is not going to be committed; never raises."""
-    delete_files(store, partition, bucket, outcome.written)
-    store.file_io.delete_quietly([store.index_path(partition, bucket, f) for f in outcome.new_index_files])
+    delete_files(store, bucket_id, outcome.written)
+    store.file_io.delete_quietly([store.index_path(bucket_id, f) for f in outcome.new_index_files])
 
 
-def delete_files(store: TableStore, partition: bytes, bucket: int, files: Iterable[DataFileMeta]) -> None:
+def delete_files(store: TableStore, bucket_id: BucketId, files: Iterable[DataFileMeta]) -> None:
     """Delete data or changelog files of a bucket with all that belongs to them; never raises."""
-    directory = store.paths.bucket_directory(partition, bucket)
+    directory = store.paths.bucket_directory(bucket_id)
     store.file_io.delete_quietly([path for file in files for path in file.paths_in(directory)])

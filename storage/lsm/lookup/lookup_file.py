@@ -11,7 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from interbed.storage.lsm.lookup.sorted_keys import Positions, SortedKeys
+from interbed.storage.base.arrays import Positions
+from interbed.storage.lsm.lookup.sorted_keys import SortedKeys
 
 _KEYS = "keys.arrow"
 _RECORDS = "records.arrow"

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from interbed.storage.base.arrays import Positions
 from interbed.storage.base.row.binary_row import decode_rows
 from interbed.storage.base.types.data_type import DataType
 from interbed.storage.files.deletion.vector import DeletionVector
@@ -17,8 +17,6 @@ from interbed.storage.lsm.levels import Levels
 from interbed.storage.lsm.lookup.cache import LookupFiles
 from interbed.storage.lsm.sorted_run import SortedRun
 from interbed.storage.meta.manifest.data_file import DataFileMeta
-
-Positions = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

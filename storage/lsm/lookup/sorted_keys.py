@@ -12,9 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from interbed.storage.base.arrays import Positions
 from interbed.storage.lsm.key_words import sort_groups
 
-Positions = npt.NDArray[np.int64]
 KeyColumns = Sequence["pa.Array[Any]"]
 
 SAMPLE_EVERY = 512

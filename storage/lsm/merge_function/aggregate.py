@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from interbed.storage.base.arrays import Mask
 from interbed.storage.base.row.kind import RowKind
-from interbed.storage.lsm.key_words import Mask
 from interbed.storage.lsm.merge_function.api import KeyGroups, Kinds
 from interbed.storage.lsm.merge_function.deduplicate import is_retract
 from interbed.storage.lsm.merge_function.fields.fold import Fold

@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from interbed.storage.lsm.key_words import Mask, Order
+from interbed.storage.base.arrays import Mask
+from interbed.storage.lsm.key_words import Order
 from interbed.storage.lsm.merge_function.take import Numbers, take_column
 
 Kinds = npt.NDArray[np.int8]

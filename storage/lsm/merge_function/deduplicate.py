@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from interbed.storage.lsm.key_words import Mask, Order, group_ends
+from interbed.storage.base.arrays import Mask
+from interbed.storage.lsm.key_words import Order, group_ends
 from interbed.storage.lsm.merge_function.api import KeyGroups, Kinds, take_rows
 
 
@@ -57,6 +58,6 @@ class Deduplicate:
         return rows.select(list(output)).filter(pa.array(adds))
 
 
-def is_retract(kinds: "npt.NDArray[Any]") -> "npt.NDArray[np.bool_]":
+def is_retract(kinds: "npt.NDArray[Any]") -> Mask:
     """Which row kinds take a row back: -U (1) and -D (3)."""
     return (kinds & 1).astype(np.bool_)

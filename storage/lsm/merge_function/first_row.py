@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from interbed.storage.base.arrays import Mask
 from interbed.storage.base.errors import InvalidInputError
-from interbed.storage.lsm.key_words import Mask, Order
+from interbed.storage.lsm.key_words import Order
 from interbed.storage.lsm.merge_function.api import KeyGroups, Kinds, take_rows
 from interbed.storage.lsm.merge_function.deduplicate import is_retract
 from interbed.storage.lsm.merge_function.single import single_rows

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from interbed.storage.lsm.key_words import Mask
+from interbed.storage.base.arrays import Mask
 from interbed.storage.lsm.merge_function.api import LEVEL, KeyGroups, Kinds, MergeFunction
 
 NO_LEVEL = 127

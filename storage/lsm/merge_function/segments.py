@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from interbed.storage.lsm.key_words import Mask, Order, group_ends
+from interbed.storage.base.arrays import Mask
+from interbed.storage.lsm.key_words import Order, group_ends
 from interbed.storage.lsm.merge_function.api import KeyGroups, Kinds, block_memory_pool, no_columns, take_rows
 from interbed.storage.lsm.merge_function.take import Numbers, take_column
 from interbed.storage.meta.schema.table_schema import VALUE_KIND

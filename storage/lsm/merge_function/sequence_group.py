@@ -10,17 +10,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from interbed.storage.lsm.key_words import Mask, Order, row_ranks
+from interbed.storage.base.arrays import Ints, Mask
+from interbed.storage.lsm.key_words import Order, row_ranks
 from interbed.storage.lsm.merge_function.api import block_memory_pool
 from interbed.storage.lsm.merge_function.fields.fold import Late
 from interbed.storage.lsm.merge_function.fields.functions import FieldFunction
 from interbed.storage.lsm.merge_function.segments import Column, KeyRows, Picked, Result
 from interbed.storage.lsm.merge_function.take import validity
-
-Ranks = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +33,7 @@ class SequenceGroup:
     removes: bool
 
 
-def sequence_ranks(columns: Sequence[Column]) -> tuple[Ranks, Mask]:
+def sequence_ranks(columns: Sequence[Column]) -> tuple[Ints, Mask]:
     """A number for each row that orders as its sequence does, and which rows have a sequence."""
     rows = len(columns[0])
     present: Mask = np.zeros(rows, np.bool_)
@@ -129,7 +127,7 @@ class _Present:
         return Picked(self.spread_rows(len(column) + np.arange(len(result))).rows, joined)
 
 
-def _newer(keys: KeyRows, ranks: Ranks) -> Mask:
+def _newer(keys: KeyRows, ranks: Ints) -> Mask:
     """Which rows, in order, have a sequence not less than those before them of their key."""
     if not len(keys):
         return np.zeros(0, np.bool_)

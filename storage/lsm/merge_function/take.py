@@ -7,8 +7,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from interbed.storage.base.arrays import Mask
+
 Column: TypeAlias = "pa.Array[Any]"
-Mask: TypeAlias = npt.NDArray[np.bool_]
 
 
 class Numbers:

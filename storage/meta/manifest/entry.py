@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
+from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.manifest.stats import SimpleStats
@@ -41,6 +42,11 @@ class ManifestEntry:
     bucket: int
     total_buckets: int
     file: DataFileMeta
+
+    @property
+    def bucket_id(self) -> BucketId:
+        """The bucket that it belongs to."""
+        return BucketId(self.partition, self.bucket)
 
     @property
     def identifier(self) -> FileIdentifier:

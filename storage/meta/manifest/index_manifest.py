@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from interbed.storage.base.avro.records import field, field_names, optional, read_records, record, write_records
+from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.meta.manifest.entry import FileKind
 from interbed.storage.meta.manifest.index_file import DeletionVectorRange, GlobalIndexMeta, IndexFileMeta
 from interbed.storage.meta.manifest.manifest_file import check_version
@@ -22,6 +23,11 @@ class IndexManifestEntry:
     partition: bytes
     bucket: int
     file: IndexFileMeta
+
+    @property
+    def bucket_id(self) -> BucketId:
+        """The bucket that it belongs to."""
+        return BucketId(self.partition, self.bucket)
 
 
 SCHEMA = record(

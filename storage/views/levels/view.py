@@ -1,7 +1,7 @@
 """The LSM tree of a table as a view for people and programs: files, rows and bytes of every level of every bucket."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from io import StringIO
 from os import PathLike
@@ -10,8 +10,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table as RichTable
 
+from interbed.storage.base.bucket_id import by_bucket
+from interbed.storage.base.clock import Clock, local_millis
 from interbed.storage.base.errors import InvalidInputError
-from interbed.storage.files.format.data_file_writer import wall_clock_millis
 from interbed.storage.meta.manifest.entry import ManifestEntry, merge_entries
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.manifest_reader import ManifestReader
@@ -118,7 +119,7 @@ def levels_of(
     name: str,
     partitions: Partitions | None = None,
     bucket: int | None = None,
-    clock: Callable[[], int] = wall_clock_millis,
+    clock: Clock = local_millis,
 ) -> TableLevels:
     """The levels of the newest snapshot: of all buckets, or of some partitions or of one bucket number.
 
@@ -148,9 +149,7 @@ def levels_of(
 
 def _trees(entries: Iterable[ManifestEntry], store: TableStore) -> tuple[BucketTree, ...]:
     """The trees, by partition directory and bucket."""
-    files: dict[tuple[bytes, int], list[ManifestEntry]] = defaultdict(list)
-    for entry in entries:
-        files[entry.partition, entry.bucket].append(entry)
+    files = by_bucket(entries)
     directories = {partition: store.paths.partition_directory(partition) for partition, _ in files}
     return tuple(
         tree_of(

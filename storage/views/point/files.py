@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from interbed.storage.base.arrays import Mask, Positions
 from interbed.storage.base.types.arrow import type_to_arrow
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.file_index.bloom_filter import BloomFilterReader
 from interbed.storage.files.file_index.evaluate import ColumnReaders, has_index, with_indexes
 from interbed.storage.files.format.api import data_file_errors
 from interbed.storage.lsm.file_read import MAX_INDEXED_ROWS, FileRead
-from interbed.storage.lsm.lookup.sorted_keys import KeyColumns, Positions, SortedKeys, count_below
+from interbed.storage.lsm.lookup.sorted_keys import KeyColumns, SortedKeys, count_below
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.store import TableStore
 from interbed.storage.views.point.cache import CACHE
@@ -113,7 +113,7 @@ class FileLookup:
             if len(chosen):
                 yield group, keys if len(chosen) == len(keys[0]) else [_taken(k, chosen) for k in keys]
 
-    def _maybe(self, file: DataFileMeta, path: str, keys: KeyColumns) -> "npt.NDArray[np.bool_]":
+    def _maybe(self, file: DataFileMeta, path: str, keys: KeyColumns) -> Mask:
         """Which of the keys the file's bloom filters let through."""
         maybe = np.ones(len(keys[0]), np.bool_)
         if not self._indexed or not has_index(file) or file.row_count > MAX_INDEXED_ROWS:

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from interbed.storage.base.arrays import Ints
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.base.row.binary_row import decode_rows, encode_rows
@@ -35,8 +35,6 @@ from interbed.storage.views.point.cache import Recent
 from interbed.storage.views.point.files import FileLookup
 from interbed.storage.views.point.keys import key_batch
 
-Mask = npt.NDArray[np.bool_]
-Numbers = npt.NDArray[np.int64]
 KeyColumns = Sequence["pa.Array[Any]"]
 
 _PLANS = Recent(16)
@@ -89,7 +87,7 @@ class PointLookup:
             return self._schema.empty_table()
         plan = self._plan(snapshot)
         parts: list[pa.RecordBatch] = []
-        places: list[Numbers] = []
+        places: list[Ints] = []
         for bucket, numbers in self._routed(plan, asked):
             columns = [_taken(asked.column(k), numbers) for k in self._keys]
             rows = self._look_up(bucket, columns)
@@ -128,12 +126,12 @@ class PointLookup:
             bucket = buckets.get(entry.bucket)
             if bucket is None:
                 bucket = buckets[entry.bucket] = _Bucket(
-                    directory=store.paths.bucket_directory(entry.partition, entry.bucket),
+                    directory=store.paths.bucket_directory(entry.bucket_id),
                     total_buckets=entry.total_buckets,
                     files=[],
                     least=(),
                     greatest=(),
-                    deletion_files=deletions.get((entry.partition, entry.bucket), {}),
+                    deletion_files=deletions.get(entry.bucket_id, {}),
                 )
             bucket.files.append(entry.file)
         types = store.schema.key_types
@@ -142,7 +140,7 @@ class PointLookup:
             bucket.greatest = decode_rows([f.max_key for f in bucket.files], types)
         return plan
 
-    def _routed(self, plan: _Buckets, asked: pa.RecordBatch) -> Iterator[tuple[_Bucket, Numbers]]:
+    def _routed(self, plan: _Buckets, asked: pa.RecordBatch) -> Iterator[tuple[_Bucket, Ints]]:
         """The buckets that can have some of the keys, with the numbers of those."""
         for partition, numbers in self._partitions(plan, asked):
             buckets = plan.get(partition, {})
@@ -159,7 +157,7 @@ class PointLookup:
                 if number in buckets:
                     yield buckets[number], numbers[assigned == number]
 
-    def _partitions(self, plan: _Buckets, asked: pa.RecordBatch) -> Iterator[tuple[bytes, Numbers]]:
+    def _partitions(self, plan: _Buckets, asked: pa.RecordBatch) -> Iterator[tuple[bytes, Ints]]:
         schema = self._store.schema
         everything = np.arange(asked.num_rows)
         if not set(schema.partition_keys) <= set(schema.primary_keys):
@@ -234,7 +232,7 @@ class _Found:
         yield self._rows[file.file_name]
 
 
-def _in_range(bucket: _Bucket, keys: KeyColumns) -> Iterator[tuple[DataFileMeta, Numbers]]:
+def _in_range(bucket: _Bucket, keys: KeyColumns) -> Iterator[tuple[DataFileMeta, Ints]]:
     """The files whose key range has some of the keys, with the numbers of those, each key once."""
     files, count = len(bucket.files), len(keys[0])
     joined: list[Any] = [
@@ -251,12 +249,12 @@ def _in_range(bucket: _Bucket, keys: KeyColumns) -> Iterator[tuple[DataFileMeta,
             yield file, once[inside]
 
 
-def _rows_at(rows: pa.RecordBatch, places: Numbers) -> pa.RecordBatch:
+def _rows_at(rows: pa.RecordBatch, places: Ints) -> pa.RecordBatch:
     numbers: Any = pa.array(places)
     return rows.take(numbers)
 
 
-def _taken(column: "pa.Array[Any]", numbers: Numbers) -> "pa.Array[Any]":
+def _taken(column: "pa.Array[Any]", numbers: Ints) -> "pa.Array[Any]":
     if len(numbers) == len(column) and len(numbers) == 1:
         return column
     indices: Any = pa.array(numbers)

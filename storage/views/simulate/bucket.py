@@ -7,28 +7,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from interbed.storage.base.arrays import Ints, Mask
 from interbed.storage.base.row.binary_row import encode_rows
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.lsm.compact.unit import CompactionUnit, Rewrite
 from interbed.storage.lsm.levels import Levels
 from interbed.storage.meta.manifest.data_file import DataFileMeta
-from interbed.storage.views.simulate.workload import Numbers
 
 KEY_TYPES = (AtomicType(root=TypeRoot.BIGINT, nullable=False),)
 """A simulated table has one key column."""
-
-Deletes = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Records:
     """Rows of a file: distinct positions of keys in order, and which of the rows delete."""
 
-    positions: Numbers
-    deletes: Deletes
+    positions: Ints
+    deletes: Mask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +54,7 @@ class SimulatedBucket:
         """The bucket's levels."""
         return Levels.of((meta for meta, _ in self._files.values()), self._num_levels)
 
-    def flush(self, positions: Numbers, deletes: Deletes, *, now_millis: int) -> int:
+    def flush(self, positions: Ints, deletes: Mask, *, now_millis: int) -> int:
         """Rows in the order of writing as new sorted runs of level 0; the bytes written."""
         # The last row of a key wins, so that the first of each key is looked for from behind.
         unique, last = np.unique(positions[::-1], return_index=True)
@@ -89,7 +86,7 @@ class SimulatedBucket:
             written += self._store(merged, level=unit.output_level, sequences=sequences, now_millis=now_millis)
         return UnitCost(files_rewritten=rewritten, files_moved=moved, bytes_read=read, bytes_written=written)
 
-    def runs_met(self, positions: Numbers) -> float:
+    def runs_met(self, positions: Ints) -> float:
         """How many sorted runs have a file whose range of keys holds a position: the mean over positions, in order."""
         if not len(positions) or not self._files:
             return 0.0
@@ -98,7 +95,7 @@ class SimulatedBucket:
         covered = np.searchsorted(positions, greatest, "right") - np.searchsorted(positions, least, "left")
         return float(covered.sum()) / len(positions)
 
-    def rows(self) -> Numbers:
+    def rows(self) -> Ints:
         """The positions of the keys that a scan finds, in order."""
         runs = [f for run in self.levels.runs for f in run.run.files]
         return self._merge(runs, drop_deletes=True).positions

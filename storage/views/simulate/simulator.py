@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from interbed.storage.base.arrays import Ints
 from interbed.storage.base.errors import InvalidInputError, InvalidOptionError
 from interbed.storage.lsm.compact.strategy import Moment, UniversalStrategy, pick_full
 from interbed.storage.lsm.compact.unit import UpgradeRule, plan_unit
@@ -19,7 +20,7 @@ from interbed.storage.meta.options.lsm import MergeEngine
 from interbed.storage.views.simulate.bucket import KEY_TYPES, SimulatedBucket
 from interbed.storage.views.simulate.simulation import Simulation
 from interbed.storage.views.simulate.steps import SimulatedCompaction, Step
-from interbed.storage.views.simulate.workload import CommitRows, Numbers, Workload
+from interbed.storage.views.simulate.workload import CommitRows, Workload
 
 SAMPLED_KEYS = 1024
 """Live keys by which the read amplification is measured at each commit."""
@@ -206,7 +207,7 @@ class _Simulator:
         # Where a key occurs several times the last assignment stays, as the last row does.
         self._live[rows.keys] = ~rows.deletes
 
-    def _sample(self, live_rows: int) -> Numbers:
+    def _sample(self, live_rows: int) -> Ints:
         """Positions of some of the live keys, in order."""
         if not live_rows:
             return np.empty(0, np.int64)

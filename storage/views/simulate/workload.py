@@ -11,9 +11,8 @@ from enum import StrEnum
 import numpy as np
 import numpy.typing as npt
 
+from interbed.storage.base.arrays import Ints, Mask
 from interbed.storage.base.errors import InvalidInputError
-
-Numbers = npt.NDArray[np.int64]
 
 
 class KeyDistribution(StrEnum):
@@ -40,8 +39,8 @@ class InsertOrder(StrEnum):
 class CommitRows:
     """The rows of one commit in the order in which they are written: key numbers, and which rows delete."""
 
-    keys: Numbers
-    deletes: npt.NDArray[np.bool_]
+    keys: Ints
+    deletes: Mask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,20 +95,20 @@ class Workload:
             known += fresh
             yield CommitRows(keys=keys, deletes=deletes)
 
-    def positions(self, keys: Numbers) -> Numbers:
+    def positions(self, keys: Ints) -> Ints:
         """Where keys lie: distinct numbers that order as the keys do."""
         if self.insert_order is InsertOrder.ASCENDING:
             return keys
         return _scattered(keys)
 
-    def _existing(self, random: np.random.Generator, count: int, known: int) -> Numbers:
+    def _existing(self, random: np.random.Generator, count: int, known: int) -> Ints:
         if self.distribution is KeyDistribution.UNIFORM:
             return random.integers(0, max(known, 1), count)
         ranks = _zipf_ranks(random.random(count), known, self.zipf_exponent)
         return ranks if self.distribution is KeyDistribution.ZIPF else known - 1 - ranks
 
 
-def _zipf_ranks(uniform: npt.NDArray[np.float64], count: int, exponent: float) -> Numbers:
+def _zipf_ranks(uniform: npt.NDArray[np.float64], count: int, exponent: float) -> Ints:
     """Ranks from 0 to count - 1 by Zipf's law, from uniform numbers: the inverse of the law's continuous form."""
     if abs(exponent - 1) < 1e-6:
         values = (count + 1.0) ** uniform
@@ -119,7 +118,7 @@ def _zipf_ranks(uniform: npt.NDArray[np.float64], count: int, exponent: float) -
     return np.clip(values.astype(np.int64) - 1, 0, max(count - 1, 0))
 
 
-def _scattered(keys: Numbers) -> Numbers:
+def _scattered(keys: Ints) -> Ints:
     """Distinct numbers all over the range of int64: the finaliser of SplitMix64, which maps one to one."""
     word = keys.astype(np.uint64)
     word = (word ^ (word >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

@@ -6,10 +6,10 @@ where compactions write the changelog, rows of level 0 are left to the changelog
 paimon-core's DataTableStreamScan.
 """
 
-import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
+from interbed.storage.base.clock import Clock, now_millis
 from interbed.storage.base.errors import SnapshotNotFoundError
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
@@ -27,11 +27,6 @@ from interbed.storage.scan.split import Split
 from interbed.storage.scan.starting_point import files_since, travels
 from interbed.storage.scan.support import check_readable
 from interbed.storage.views.stream.starting import StreamStart, start_at, stream_start
-
-
-def wall_clock_millis() -> int:
-    """Milliseconds since the epoch."""
-    return time.time_ns() // 1_000_000
 
 
 def streamed(store: TableStore) -> TableStore:
@@ -53,7 +48,7 @@ class StreamScan:
         predicate: Predicate | None = None,
         partition_filter: Mapping[str, object] | Predicate | None = None,
         buckets: Collection[int] | None = None,
-        clock: Callable[[], int] = wall_clock_millis,
+        clock: Clock = now_millis,
     ) -> None:
         check_readable(store)
         self._store = store

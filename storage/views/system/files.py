@@ -46,7 +46,7 @@ def current_entries(store: TableStore) -> list[ManifestEntry]:
 
 def data_file_path(store: TableStore, entry: ManifestEntry) -> str:
     """Where a data file is."""
-    return entry.file.path_in(store.paths.bucket_directory(entry.partition, entry.bucket))
+    return entry.file.path_in(store.paths.bucket_directory(entry.bucket_id))
 
 
 def _files(store: TableStore) -> Sequence[Row]:

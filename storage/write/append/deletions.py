@@ -8,19 +8,19 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy.typing as npt
 
+from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.files.deletion.bucket_deletions import BucketDeletions
 from interbed.storage.meta.manifest.index_file import DELETION_VECTORS, IndexFileMeta
 from interbed.storage.meta.store import TableStore
 from interbed.storage.write.bucket_restore import BucketRestore
 from interbed.storage.write.commit_message import CommitMessage
 
-Place = tuple[bytes, int]
 IndexChange = tuple[tuple[IndexFileMeta, ...], tuple[IndexFileMeta, ...]]
 
 
 def change_vectors(
     store: TableStore,
-    place: Place,
+    bucket_id: BucketId,
     index_files: Sequence[IndexFileMeta],
     *,
     marked: Mapping[str, npt.ArrayLike],
@@ -30,12 +30,11 @@ def change_vectors(
 
     The new index files and those that they replace. Raises CorruptFileError for an index file that can't be read.
     """
-    partition, bucket = place
     touched = {*marked, *gone}
     files = [f for f in index_files if f.index_type == DELETION_VECTORS]
     if store.options.bucket < 1:
         files = [f for f in files if any(v.data_file_name in touched for v in f.deletion_vectors or ())]
-    vectors = BucketDeletions.restore(store, partition, bucket, files)
+    vectors = BucketDeletions.restore(store, bucket_id, files)
     for name in gone:
         vectors.remove(name)
     for name, positions in marked.items():
@@ -46,33 +45,32 @@ def change_vectors(
 def vector_messages(
     store: TableStore,
     restored: BucketRestore,
-    marked: Mapping[Place, Mapping[str, npt.ArrayLike]],
+    marked: Mapping[BucketId, Mapping[str, npt.ArrayLike]],
     messages: Iterable[CommitMessage] = (),
 ) -> list[CommitMessage]:
     """What has to be committed beside the messages: vectors of the marked rows, none for the files that they delete.
 
     `restored` is a snapshot that is at least as new as the one that the positions were found in.
     """
-    gone: dict[Place, set[str]] = {}
+    gone: dict[BucketId, set[str]] = {}
     for message in messages:
-        names = gone.setdefault((message.partition, message.bucket), set())
+        names = gone.setdefault(message.bucket_id, set())
         names.update(f.file_name for f in message.deleted_files)
     found = []
-    for partition, bucket in sorted({*marked, *gone}):
-        place = (partition, bucket)
+    for bucket_id in sorted({*marked, *gone}):
         new, replaced = change_vectors(
             store,
-            place,
-            restored.index_files(partition, bucket),
-            marked=marked.get(place, {}),
-            gone=gone.get(place, ()),
+            bucket_id,
+            restored.index_files(bucket_id),
+            marked=marked.get(bucket_id, {}),
+            gone=gone.get(bucket_id, ()),
         )
         if new or replaced:
-            total = restored.total_buckets(partition)
+            total = restored.total_buckets(bucket_id.partition)
             found.append(
                 CommitMessage(
-                    partition=partition,
-                    bucket=bucket,
+                    partition=bucket_id.partition,
+                    bucket=bucket_id.bucket,
                     total_buckets=store.options.bucket if total is None else total,
                     new_index_files=new,
                     deleted_index_files=replaced,

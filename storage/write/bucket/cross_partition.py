@@ -11,13 +11,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from interbed.storage.base.arrays import Ints, Mask
+from interbed.storage.base.clock import Clock, local_millis
 from interbed.storage.base.errors import SnapshotNotFoundError
 from interbed.storage.base.row.binary_row import decode_rows
 from interbed.storage.base.row.kind import RowKind
-from interbed.storage.files.format.data_file_writer import wall_clock_millis
 from interbed.storage.lsm.write_buffer import Kinds
 from interbed.storage.meta.options.lsm import MergeEngine
 from interbed.storage.meta.snapshot.snapshot import CommitKind
@@ -32,9 +32,6 @@ from interbed.storage.write.bucket.placed import Placed, distinct_partitions
 from interbed.storage.write.bucket.room import MAX_BUCKET, take_room, too_many_buckets
 from interbed.storage.write.bucket_restore import BucketRestore
 from interbed.storage.write.commit_message import CommitMessage
-
-Numbers = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
 
 _BUCKET_BITS = 16
 _BUCKET_MASK = (1 << _BUCKET_BITS) - 1
@@ -51,7 +48,7 @@ class CrossPartition:
         store: TableStore,
         commit_user: str,
         restored: Callable[[], BucketRestore],
-        clock: Callable[[], int] = wall_clock_millis,
+        clock: Clock = local_millis,
         *,
         replaces: bool = False,
     ) -> None:
@@ -149,10 +146,10 @@ class CrossPartition:
         rows: pa.RecordBatch,
         kinds: "Kinds | None",
         keys: KeyHashes,
-        wanted: Numbers,
-        order: Numbers,
+        wanted: Ints,
+        order: Ints,
         starts: Mask,
-        groups: Numbers,
+        groups: Ints,
         known: Locations,
     ) -> Placed:
         """Rows where they are wanted, and before each one whose key was elsewhere a row that deletes it there."""
@@ -190,7 +187,7 @@ class CrossPartition:
         self,
         rows: pa.RecordBatch,
         kinds: "Kinds | None",
-        order: Numbers,
+        order: Ints,
         moves: Mask,
         location: Locations,
         previous: Locations,
@@ -211,7 +208,7 @@ class CrossPartition:
 
     # -- buckets ---------------------------------------------------------------------------------------------------
 
-    def _assign(self, partitions: Numbers) -> Locations:
+    def _assign(self, partitions: Ints) -> Locations:
         """A location in each of the partitions, which are given by number, for as many new keys."""
         given = np.empty(len(partitions), np.int64)
         # A loop over the block's partitions, not over keys.
@@ -289,7 +286,7 @@ class CrossPartition:
 
 
 class _Partitions:
-    """Numbers for partitions, as they are met."""
+    """Ints for partitions, as they are met."""
 
     def __init__(self, store: TableStore) -> None:
         self._schema = store.schema
@@ -297,12 +294,12 @@ class _Partitions:
         self._columns: Sequence[pa.Array[Any]] = ()
         self._decoded = 0
 
-    def numbers(self, partitions: Sequence[bytes]) -> Numbers:
+    def numbers(self, partitions: Sequence[bytes]) -> Ints:
         """The numbers of the partitions, which are serialised BinaryRows."""
         known = self._numbers
         return np.array([known.setdefault(p, len(known)) for p in partitions], np.int64)
 
-    def put_into(self, rows: pa.RecordBatch, numbers: Numbers) -> pa.RecordBatch:
+    def put_into(self, rows: pa.RecordBatch, numbers: Ints) -> pa.RecordBatch:
         """The rows with the partition columns of other partitions."""
         if self._decoded < len(self._numbers):
             self._columns = decode_rows(list(self._numbers), self._schema.partition_types)

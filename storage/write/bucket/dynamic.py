@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pyarrow as pa
 
+from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.row.hash import murmur_hash, murmur_hash_bytes
 from interbed.storage.lsm.file_read import FileRead, block_rows
 from interbed.storage.meta.bucket_mode import DYNAMIC_BUCKETS
@@ -19,7 +20,7 @@ from interbed.storage.meta.store import TableStore
 from interbed.storage.write.bucket.choose import Numbers
 from interbed.storage.write.bucket.hash_index import Hashes, read_hashes, write_hashes
 from interbed.storage.write.bucket.partition_buckets import DynamicBucketRules, PartitionBuckets
-from interbed.storage.write.bucket_restore import BucketId, BucketRestore
+from interbed.storage.write.bucket_restore import BucketRestore
 from interbed.storage.write.commit_message import CommitMessage
 
 
@@ -42,9 +43,9 @@ class IndexChanges:
     def added_to(self, message: CommitMessage) -> CommitMessage:
         """The message of a bucket with what becomes of the bucket's index."""
         base = self.bases.get(message.partition)
-        if base is None or not (message.new_files or (message.partition, message.bucket) in self.changes):
+        if base is None or not (message.new_files or message.bucket_id in self.changes):
             return message
-        change = self.changes.get((message.partition, message.bucket))
+        change = self.changes.get(message.bucket_id)
         if change is None:
             return replace(message, hash_indexes=base)
         return replace(
@@ -60,8 +61,10 @@ class IndexChanges:
     def others(self, written: Collection[BucketId]) -> list[CommitMessage]:
         """Messages of buckets that were not written, but whose index was."""
         return [
-            self.added_to(CommitMessage(partition=partition, bucket=bucket, total_buckets=DYNAMIC_BUCKETS))
-            for partition, bucket in sorted(self.changes.keys() - set(written))
+            self.added_to(
+                CommitMessage(partition=bucket_id.partition, bucket=bucket_id.bucket, total_buckets=DYNAMIC_BUCKETS)
+            )
+            for bucket_id in sorted(self.changes.keys() - set(written))
         ]
 
 
@@ -124,13 +127,14 @@ class DynamicBuckets:
                     continue
                 bases[partition] = tuple(sorted(state.names))
                 for bucket in sorted(state.buckets.changed | state.unindexed):
-                    changes[partition, bucket] = self._write(partition, bucket, state)
+                    bucket_id = BucketId(partition, bucket)
+                    changes[bucket_id] = self._write(bucket_id, state)
         except BaseException:
-            paths = [self._store.index_path(*place, change.new) for place, change in changes.items()]
+            paths = [self._store.index_path(bucket_id, change.new) for bucket_id, change in changes.items()]
             self._store.file_io.delete_quietly(paths)
             raise
-        for (partition, bucket), change in changes.items():
-            self._partitions[partition].files[bucket] = change.new
+        for bucket_id, change in changes.items():
+            self._partitions[bucket_id.partition].files[bucket_id.bucket] = change.new
         self._begin_next(bases)
         return IndexChanges(changes=changes, bases=bases)
 
@@ -150,11 +154,11 @@ class DynamicBuckets:
             del self._partitions[partition]
         self._checked.clear()
 
-    def _write(self, partition: bytes, bucket: int, state: _Partition) -> IndexChange:
+    def _write(self, bucket_id: BucketId, state: _Partition) -> IndexChange:
         store = self._store
-        path = store.new_index_path(partition, bucket, store.new_index_name())
-        new = write_hashes(store.file_io, path, state.buckets.hashes_of(bucket))
-        return IndexChange(new=new, replaced=state.files.get(bucket))
+        path = store.new_index_path(bucket_id, store.new_index_name())
+        new = write_hashes(store.file_io, path, state.buckets.hashes_of(bucket_id.bucket))
+        return IndexChange(new=new, replaced=state.files.get(bucket_id.bucket))
 
     def _partition(self, partition: bytes) -> _Partition:
         state = self._partitions.get(partition)
@@ -174,24 +178,27 @@ class DynamicBuckets:
 
     def _load(self, partition: bytes, files: dict[int, IndexFileMeta], names: frozenset[str]) -> _Partition:
         store = self._store
-        known = {b: read_hashes(store.file_io, store.index_path(partition, b, f), f) for b, f in files.items()}
+        known = {
+            b: read_hashes(store.file_io, store.index_path(BucketId(partition, b), f), f) for b, f in files.items()
+        }
         restored = self._restored()
         unindexed = set()
         for bucket in restored.buckets_of(partition):
             # Some writers, pypaimon among them, leave no index; then the keys themselves tell.
-            if bucket not in known and bucket >= 0 and restored.files(partition, bucket):
-                known[bucket] = self._read_keys(restored, partition, bucket)
+            bucket_id = BucketId(partition, bucket)
+            if bucket not in known and bucket >= 0 and restored.files(bucket_id):
+                known[bucket] = self._read_keys(restored, bucket_id)
                 unindexed.add(bucket)
         buckets = PartitionBuckets(self._rules, known, seed=murmur_hash_bytes(partition[4:]))
         return _Partition(buckets=buckets, files=files, states=[names], unindexed=unindexed)
 
-    def _read_keys(self, restored: BucketRestore, partition: bytes, bucket: int) -> Hashes:
+    def _read_keys(self, restored: BucketRestore, bucket_id: BucketId) -> Hashes:
         """The hashes of all keys in a bucket's data files, deleted ones included."""
         store = self._store
-        directory = store.paths.bucket_directory(partition, bucket)
+        directory = store.paths.bucket_directory(bucket_id)
         reader = FileRead(store, store.schema.key_fields)
         found = [np.empty(0, np.int32)]
-        for file in restored.files(partition, bucket):
+        for file in restored.files(bucket_id):
             path = file.path_in(directory)
             for batch in reader.batches(file, path, batch_rows=block_rows([file])):
                 hashes = murmur_hash([batch.column(name) for name in self._names], self._types)
@@ -204,6 +211,6 @@ def _hash_files(restored: BucketRestore, partition: bytes) -> dict[int, IndexFil
     return {
         bucket: file
         for bucket in restored.buckets_of(partition)
-        for file in restored.index_files(partition, bucket)
+        for file in restored.index_files(BucketId(partition, bucket))
         if file.index_type == HASH_INDEX
     }

@@ -18,9 +18,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from interbed.storage.base.arrays import Mask, Words
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.base.fileio.scratch import new_scratch_directory, remove_scratch_directory
-from interbed.storage.base.row.words import Column, Words, columns_to_words, in_arrow_form
+from interbed.storage.base.row.words import Column, columns_to_words, in_arrow_form
 from interbed.storage.base.types.data_type import DataType
 from interbed.storage.lsm.key_words import refine_groups
 
@@ -72,7 +73,7 @@ class KeyHashes:
         """Those of some keys."""
         return KeyHashes(self.first[rows], self.second[rows])
 
-    def grouped(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    def grouped(self) -> tuple[npt.NDArray[np.int64], Mask]:
         """The rows' numbers with equal keys beside each other in their order, and where each key begins."""
         order = np.argsort(self.first)
         first = self.first[order]

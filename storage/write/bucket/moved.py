@@ -49,6 +49,6 @@ def as_compaction(store: TableStore, messages: Iterable[CommitMessage]) -> list[
     """All messages as those of a compaction; files that nobody needs are deleted."""
     moved = [MovedRows.of(message) for message in messages]
     for rows in moved:
-        directory = store.paths.bucket_directory(rows.message.partition, rows.message.bucket)
+        directory = store.paths.bucket_directory(rows.message.bucket_id)
         store.file_io.delete_quietly([f"{directory}/{name}" for f in rows.needless for name in f.names])
     return [rows.message for rows in moved]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from interbed.storage.base.arrays import Mask
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.meta.options.lsm import LsmOptions
 from interbed.storage.write.bucket.room import MAX_BUCKET, take_room, too_many_buckets
@@ -190,7 +191,7 @@ class _SortedHashes:
         np.not_equal(hashes[1:], hashes[:-1], out=last[:-1])
         return _SortedHashes(hashes[last], buckets[last])
 
-    def find(self, hashes: Hashes) -> tuple[Buckets, npt.NDArray[np.bool_]]:
+    def find(self, hashes: Hashes) -> tuple[Buckets, Mask]:
         """The bucket of each hash, and which have none."""
         if not len(self.hashes):
             return np.zeros(len(hashes), np.int16), np.ones(len(hashes), np.bool_)

@@ -1,18 +1,17 @@
 """Rows on their way to buckets: what is known of their places before they are parted."""
 
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from interbed.storage.base.arrays import Ints
 from interbed.storage.base.row.binary_row import encode_rows
 from interbed.storage.lsm.write_buffer import Kinds
 from interbed.storage.meta.manifest.stats import EMPTY_ROW
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.write.bucket.choose import Numbers
-
-Ints: TypeAlias = npt.NDArray[np.int64]
 
 
 class Placed(NamedTuple):

@@ -7,12 +7,10 @@ Hilbert curve", 2004). Both work on whole columns.
 from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
-from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
-Words: TypeAlias = npt.NDArray[np.uint64]
+from interbed.storage.base.arrays import Mask, Words
 
 MOST_COLUMNS = 60
 """As many columns as give a bit each to a number of 64 bits, with some to spare."""
@@ -55,7 +53,7 @@ def hilbert(columns: Sequence[Words]) -> Words:
     return z_order([axis ^ flips for axis in axes])
 
 
-def _has(axis: Words, bit: int) -> npt.NDArray[np.bool_]:
+def _has(axis: Words, bit: int) -> Mask:
     return np.asarray(axis & np.uint64(1 << bit), np.bool_)
 
 

@@ -15,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from interbed.storage.base.arrays import Ints, Mask
 from interbed.storage.lsm.key_words import row_ranks, sort_groups
 from interbed.storage.write.sort.curves import bits_of, hilbert, z_order
 from interbed.storage.write.sort.order import OrderStrategy, SortOrder
 
 Array: TypeAlias = "pa.Array[Any]"
-Ints: TypeAlias = npt.NDArray[np.int64]
 
 _SAMPLE_SEED = 4
 
@@ -100,7 +100,7 @@ def places(columns: Sequence[Array], bounds: Sequence[Array]) -> tuple[Ints, Int
     )
 
 
-def chosen_rows(rows: int, part: float, seed: int) -> "npt.NDArray[np.bool_] | None":
+def chosen_rows(rows: int, part: float, seed: int) -> Mask | None:
     """Which of a batch's rows go into a sample of such a part of all; None for all. The same for the same seed."""
     if part >= 1:
         return None

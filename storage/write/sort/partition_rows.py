@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.files.deletion.bucket_deletions import BucketDeletions
 from interbed.storage.lsm.file_read import EXPANSION, FileRead, block_rows
 from interbed.storage.meta.manifest.data_file import DataFileMeta
@@ -29,6 +30,11 @@ class SortUnit:
     index_files: tuple[IndexFileMeta, ...] = ()
 
     @property
+    def bucket_id(self) -> BucketId:
+        """The bucket that it belongs to."""
+        return BucketId(self.partition, self.bucket)
+
+    @property
     def nbytes(self) -> int:
         """About what the rows take in memory."""
         return EXPANSION * sum(f.file_size for f in self.files)
@@ -41,8 +47,8 @@ class PartitionRows:
         self._store = store
         self._unit = unit
         self._columns = tuple(columns)
-        self._deletions = BucketDeletions.restore(store, unit.partition, unit.bucket, unit.index_files)
-        self._directory = store.paths.bucket_directory(unit.partition, unit.bucket)
+        self._deletions = BucketDeletions.restore(store, unit.bucket_id, unit.index_files)
+        self._directory = store.paths.bucket_directory(unit.bucket_id)
 
     @property
     def nbytes(self) -> int:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from interbed.storage.base.arrays import Mask
 from interbed.storage.write.sort.external import Rows
 from interbed.storage.write.sort.key import Array, Sample, SortKey, batch_from_bytes, batch_to_bytes, places
 from interbed.storage.write.sort.partition_rows import PartitionRows
@@ -71,5 +71,5 @@ class RowsOfRange(Rows):
     def _own(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         return batch.filter(pa.array(self._is_own(batch)))
 
-    def _is_own(self, batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+    def _is_own(self, batch: pa.RecordBatch) -> Mask:
         return np.asarray(places(self.ranges.key.columns(batch), self.ranges.bounds)[1] == self.number)

@@ -82,7 +82,7 @@ def write_files(store: TableStore, *messages: CommitMessage) -> list[Path]:
     """Put something where the messages' new files should be; the paths."""
     paths = []
     for m in messages:
-        directory = Path(store.paths.bucket_directory(m.partition, m.bucket))
+        directory = Path(store.paths.bucket_directory(m.bucket_id))
         directory.mkdir(parents=True, exist_ok=True)
         for f in (*m.new_files, *m.compact_after):
             (directory / f.file_name).write_bytes(b"rows")

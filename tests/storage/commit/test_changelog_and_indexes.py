@@ -128,7 +128,7 @@ def test_an_aborted_message_leaves_no_changelog_and_no_index_file(tmp_path: Path
     store = primary_key_table(tmp_path)
     log = data_file()
     sent = replace(message(data_file()), changelog_files=(log,), new_index_files=(index_file("h"),))
-    bucket = Path(store.paths.bucket_directory(sent.partition, sent.bucket))
+    bucket = Path(store.paths.bucket_directory(sent.bucket_id))
     bucket.mkdir(parents=True)
     Path(store.paths.index("h")).parent.mkdir()
     paths = [bucket / log.file_name, Path(store.paths.index("h"))]

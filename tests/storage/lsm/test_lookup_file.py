@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import interbed
+from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.lsm.lookup import sorted_keys
 from interbed.storage.lsm.lookup.cache import LookupFiles, shared_lookup_files
 from interbed.storage.lsm.lookup.lookup_file import LookupFile, write_lookup_file
@@ -67,8 +68,8 @@ def test_the_cache_makes_a_file_once_and_drops_what_is_too_much_or_too_old(tmp_p
     store = table_with_files(tmp_path, 3)
     now = [0.0]
     cache = LookupFiles(store.with_options({"lookup.cache-file-retention": "10 s"}), clock=lambda: now[0])
-    files = TableScan(store).restore_buckets().files(EMPTY_ROW, 0)
-    paths = {f.file_name: f"{store.paths.bucket_directory(EMPTY_ROW, 0)}/{f.file_name}" for f in files}
+    files = TableScan(store).restore_buckets().files(BucketId(EMPTY_ROW, 0))
+    paths = {f.file_name: f"{store.paths.bucket_directory(BucketId(EMPTY_ROW, 0))}/{f.file_name}" for f in files}
     first = cache.of(files[0], paths[files[0].file_name])
     assert cache.of(files[0], paths[files[0].file_name]) is first
     assert first.rows(np.array([1, 0]), ["id", "v", SEQUENCE_NUMBER, VALUE_KIND]).to_pylist() == [
@@ -114,7 +115,7 @@ def test_what_one_writer_looked_up_in_the_next_one_finds_made(tmp_path: Path) ->
     assert all(again[name][0] is file for name, (file, _) in made.items() if name in again)
     assert set(made) & set(again)
     # Files that were compacted away take no local disk any more, nor do those of a table that is gone.
-    live = {f.file_name for f in TableScan(table.store).restore_buckets().files(EMPTY_ROW, 0)}
+    live = {f.file_name for f in TableScan(table.store).restore_buckets().files(BucketId(EMPTY_ROW, 0))}
     assert kept(table) <= live
     table.compact(full=True)
     assert kept(table) == set()

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.row.binary_row import decode_row, encode_row
 from interbed.storage.base.types.json import type_from_json
@@ -36,7 +37,7 @@ def test_every_data_file_of_java_is_where_the_manifests_say(name: str) -> None:
     assert manifests
     for manifest in manifests:
         for entry in read_manifest(manifest.read_bytes(), source=str(manifest)):
-            directory = paths.bucket_directory(entry.partition, entry.bucket)
+            directory = paths.bucket_directory(entry.bucket_id)
             assert (Path(directory) / entry.file.file_name).is_file()
 
 
@@ -70,8 +71,8 @@ def test_an_unpartitioned_table_has_its_buckets_at_its_root() -> None:
     paths = TablePaths("/t")
     nothing = paths.parse_partition_spec({})
     assert paths.partition_directory(nothing) == ""
-    assert paths.bucket_directory(nothing, 7) == "/t/bucket-7"
-    assert paths.bucket_directory(nothing, -2) == "/t/bucket-postpone"
+    assert paths.bucket_directory(BucketId(nothing, 7)) == "/t/bucket-7"
+    assert paths.bucket_directory(BucketId(nothing, -2)) == "/t/bucket-postpone"
 
 
 def test_partition_values_may_be_text_or_python_values() -> None:

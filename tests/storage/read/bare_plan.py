@@ -1,5 +1,6 @@
 """A plan without pruning: every live file of a snapshot, one split for each bucket."""
 
+from interbed.storage.base.bucket_id import by_bucket
 from interbed.storage.meta.manifest.entry import FileIdentifier, FileKind, ManifestEntry
 from interbed.storage.meta.manifest.manifest_file import read_manifest
 from interbed.storage.meta.manifest.manifest_list import read_manifest_list
@@ -21,18 +22,15 @@ def bare_splits(store: TableStore, snapshot_id: int | None = None, *, raw: bool 
                     live[entry.identifier] = entry
                 else:
                     del live[entry.identifier]
-    buckets: dict[tuple[bytes, int], list[ManifestEntry]] = {}
-    for entry in live.values():
-        buckets.setdefault((entry.partition, entry.bucket), []).append(entry)
     return [
         Split(
             snapshot_id=snapshot.id,
-            partition=partition,
-            bucket=bucket,
+            partition=bucket_id.partition,
+            bucket=bucket_id.bucket,
             total_buckets=entries[0].total_buckets,
-            bucket_path=store.paths.bucket_directory(partition, bucket),
+            bucket_path=store.paths.bucket_directory(bucket_id),
             files=tuple(e.file for e in entries),
             raw_convertible=raw,
         )
-        for (partition, bucket), entries in sorted(buckets.items())
+        for bucket_id, entries in sorted(by_bucket(live.values()).items())
     ]

@@ -8,6 +8,7 @@ import fastavro
 import pyarrow as pa
 import pytest
 
+from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import (
     CorruptFileError,
     FilterError,
@@ -201,14 +202,16 @@ def test_levels_can_be_looked_at_one_by_one(tmp_path: Path) -> None:
 
 def test_a_writer_learns_what_its_buckets_hold(tmp_path: Path) -> None:
     store = primary_key_table(tmp_path)
-    assert TableScan(store).restore_buckets().max_sequence_number(partition("d1"), 0) == -1
+    assert TableScan(store).restore_buckets().max_sequence_number(BucketId(partition("d1"), 0)) == -1
     files = [data_file(rows=3), data_file(rows=8)]
     FileStoreCommit(store, "u").commit([message(*files)])
     restored = TableScan(store).restore_buckets()
-    assert restored.max_sequence_number(partition("d1"), 0) == 8
-    assert restored.max_sequence_number(partition("d1"), 1) == -1
+    assert restored.max_sequence_number(BucketId(partition("d1"), 0)) == 8
+    assert restored.max_sequence_number(BucketId(partition("d1"), 1)) == -1
     assert (restored.total_buckets(partition("d1")), restored.total_buckets(partition("d2"))) == (2, None)
-    assert restored.files(partition("d1"), 0) == TableScan(store).files_of(partition("d1"), 0) == files
+    assert (
+        restored.files(BucketId(partition("d1"), 0)) == TableScan(store).files_of(BucketId(partition("d1"), 0)) == files
+    )
     assert restored.buckets() == [(partition("d1"), 0)]
 
 

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import interbed
+from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.lsm.compact.compacted import CompactedFiles
 from interbed.storage.lsm.compact.task import CompactionOutcome
@@ -40,7 +41,7 @@ def rows(*ids: int, v: str = "x") -> pa.Table:
 
 def runs(table: Table) -> int:
     """The number of sorted runs of the only bucket."""
-    files = table.new_scan().restore_buckets().files(EMPTY_ROW, 0)
+    files = table.new_scan().restore_buckets().files(BucketId(EMPTY_ROW, 0))
     return len(Levels.of(files, table.options.num_levels).runs)
 
 
@@ -167,7 +168,7 @@ def test_an_abandoned_writer_leaves_no_file(tmp_path: Path) -> None:
     write = table.new_write("gone")
     for commit in range(6):
         write.write_arrow(rows(10 + commit))
-        write.compact(EMPTY_ROW, 0)
+        write.compact(BucketId(EMPTY_ROW, 0))
     write.close()
     assert data_files(table) == before
 
@@ -178,7 +179,7 @@ def test_full_compactions_may_be_asked_of_a_writer(tmp_path: Path) -> None:
     table.upsert(rows(2))
     with table.new_write("w") as write:
         write.write_arrow(rows(3))
-        write.compact(EMPTY_ROW, 0, full=True)
+        write.compact(BucketId(EMPTY_ROW, 0), full=True)
         messages = write.prepare_commit()
     assert table.new_commit("w").commit(messages) == [3, 4]
     assert (runs(table), values(table)) == (1, {1: "x1", 2: "x2", 3: "x3"})

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import (
     InvalidInputError,
     InvalidOptionError,
@@ -42,19 +43,19 @@ class Existing:
         self.highest = highest
         self.buckets = buckets
 
-    def max_sequence_number(self, partition: bytes, bucket: int) -> int:
+    def max_sequence_number(self, bucket_id: BucketId) -> int:
         return self.highest
 
     def total_buckets(self, partition: bytes) -> int | None:
         return self.buckets
 
-    def files(self, partition: bytes, bucket: int) -> list[DataFileMeta]:
+    def files(self, bucket_id: BucketId) -> list[DataFileMeta]:
         return []
 
-    def index_files(self, partition: bytes, bucket: int) -> list[IndexFileMeta]:
+    def index_files(self, bucket_id: BucketId) -> list[IndexFileMeta]:
         return []
 
-    def buckets(self) -> list[tuple[bytes, int]]:
+    def buckets(self) -> list[BucketId]:
         return []
 
     def buckets_of(self, partition: bytes) -> list[int]:
@@ -87,7 +88,7 @@ def write(
 
 def rows_of(store: TableStore, message: CommitMessage) -> Iterator[tuple[Any, list[dict[str, Any]]]]:
     for file in message.new_files:
-        path = f"{store.paths.bucket_directory(message.partition, message.bucket)}/{file.file_name}"
+        path = f"{store.paths.bucket_directory(message.bucket_id)}/{file.file_name}"
         yield file, pq.ParquetFile(path).read().to_pylist()
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from interbed.storage.base.arrays import Mask
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.lsm.key_words import Order
 from interbed.storage.lsm.merge_function.fields.fold import Column, Fold, Late
@@ -257,7 +258,7 @@ def numbers_of(column: Column) -> Numbers:
     return numbers
 
 
-def decimals(values: Numbers, has: "npt.NDArray[np.bool_]", kind: pa.Decimal128Type) -> Column:
+def decimals(values: Numbers, has: Mask, kind: pa.Decimal128Type) -> Column:
     """Integers without their scale as a column of decimals."""
     # Arrow has no way from wide integers to decimals but this one.
     data = b"".join(int(v).to_bytes(16, "little", signed=True) for v in values)

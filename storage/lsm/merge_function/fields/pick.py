@@ -10,7 +10,8 @@ from itertools import chain
 import numpy as np
 import numpy.typing as npt
 
-from interbed.storage.lsm.key_words import Order, Words, row_ranks, words_in_turn
+from interbed.storage.base.arrays import Words
+from interbed.storage.lsm.key_words import Order, row_ranks, words_in_turn
 from interbed.storage.lsm.merge_function.fields.fold import Column, Fold, Late
 from interbed.storage.lsm.merge_function.segments import KeyRows, Picked, Slots
 from interbed.storage.lsm.merge_function.take import validity, without_nulls

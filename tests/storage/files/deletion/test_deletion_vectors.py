@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import CorruptFileError, InvalidInputError, UnsupportedVersionError
 from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.files.deletion.bucket_deletions import BucketDeletions
@@ -102,13 +103,13 @@ def test_damaged_index_files_are_named(tmp_path: Path) -> None:
 def test_a_buckets_vectors_become_a_new_file_when_they_change(tmp_path: Path) -> None:
     store = primary_key_table(tmp_path)
     place = partition("d1")
-    deletions = BucketDeletions.restore(store, place, 0, [])
+    deletions = BucketDeletions.restore(store, BucketId(place, 0), [])
     assert deletions.finish() == ((), ())
     deletions.delete("a", [3, 1])
     deletions.delete("b", [7])
     (first,), replaced = deletions.finish()
     assert replaced == ()
-    again = BucketDeletions.restore(store, place, 0, [first])
+    again = BucketDeletions.restore(store, BucketId(place, 0), [first])
     assert again.of("a") == DeletionVector.of([1, 3])
     again.delete("a", [3])
     again.remove("c")
@@ -117,7 +118,7 @@ def test_a_buckets_vectors_become_a_new_file_when_they_change(tmp_path: Path) ->
     again.remove("b")
     (second,), replaced = again.finish()
     assert replaced == (first,)
-    last = BucketDeletions.restore(store, place, 0, [second])
+    last = BucketDeletions.restore(store, BucketId(place, 0), [second])
     assert (last.of("a"), last.of("b")) == (DeletionVector.of([1, 3, 4]), None)
     last.remove("a")
     assert last.finish() == ((), (second,))

@@ -56,7 +56,7 @@ def test_a_rewritten_file_has_the_columns_and_metadata_of_the_original(name: str
     store = open_store(str(GOLDEN / name))
     for entry in added_files(GOLDEN / name):
         schema = store.schemas.schema(entry.file.schema_id)
-        original = Path(store.paths.bucket_directory(entry.partition, entry.bucket)) / entry.file.file_name
+        original = Path(store.paths.bucket_directory(entry.bucket_id)) / entry.file.file_name
         if not original.exists():
             # Compaction replaced the file, and the golden table keeps what its snapshots need.
             continue

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from interbed import load_catalog
+from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import CommitConflictError
 from interbed.storage.table.table import Table
 from interbed.storage.write.append.deletions import vector_messages
@@ -69,7 +70,7 @@ def test_a_file_that_was_compacted_meanwhile_is_not_marked(tmp_path: Path) -> No
     table = _table(tmp_path)
     restored = table.new_scan().restore_buckets()
     (name, *_) = sorted(_data_files(table))
-    messages = vector_messages(table.store, restored, {(_partition(table), 0): {name: [0, 1]}})
+    messages = vector_messages(table.store, restored, {BucketId(_partition(table), 0): {name: [0, 1]}})
     table.compact()
 
     with pytest.raises(CommitConflictError, match="not in the table any more"):

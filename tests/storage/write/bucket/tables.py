@@ -61,9 +61,9 @@ def index_counts(table: Table) -> dict[tuple[str, int], int]:
     """How many hashes the index of each bucket has, by partition and bucket."""
     found = restored(table)
     return {
-        (table.store.paths.partition_directory(partition), bucket): file.row_count
-        for partition, bucket in found.buckets()
-        for file in found.index_files(partition, bucket)
+        (table.store.paths.partition_directory(bucket_id.partition), bucket_id.bucket): file.row_count
+        for bucket_id in found.buckets()
+        for file in found.index_files(bucket_id)
         if file.index_type == HASH_INDEX
     }
 

@@ -95,7 +95,7 @@ def test_keys_fill_buckets_up_and_leave_room_when_they_move(tmp_path: Path) -> N
     found = restored(table)
     numbers = {table.store.paths.partition_directory(p): found.buckets_of(p) for p, _ in found.buckets()}
     assert numbers == {"dt=a": [0, 1, 2], "dt=b": [0, 1]}
-    assert not any(f.index_type == HASH_INDEX for p, b in found.buckets() for f in found.index_files(p, b))
+    assert not any(f.index_type == HASH_INDEX for b in found.buckets() for f in found.index_files(b))
     assert read(table) == expected(rows([5, 6], "1", "a"), rows(range(5), "2", "b"), rows(range(10, 14), "3", "a"))
 
 

@@ -60,7 +60,7 @@ def test_a_partition_keeps_the_number_of_buckets_that_it_was_first_given(tmp_pat
     assert {found.total_buckets(p) for p, _ in found.buckets()} == {2, 3}
     assert read(table) == expected(rows(range(20), "1", "a"), rows(range(10, 30), "2", "a"), rows(range(20), "2", "b"))
     table.compact()
-    assert all(len(found.files(p, b)) == 1 for found in [restored(table)] for p, b in found.buckets())
+    assert all(len(found.files(b)) == 1 for found in [restored(table)] for b in found.buckets())
 
 
 @pytest.mark.parametrize("full", [True, False])
@@ -179,7 +179,7 @@ def test_of_two_compactions_one_wins_and_the_other_leaves_nothing(
     with pytest.raises(CommitConflictError):
         table.compact()
     assert read(table) == expected(rows(range(5)))
-    live = {f.file_name for p, b in restored(table).buckets() for f in restored(table).files(p, b)}
+    live = {f.file_name for b in restored(table).buckets() for f in restored(table).files(b)}
     assert {f.name for f in (tmp_path / "db.db/t/dt=a/bucket-0").iterdir()} == live
 
 

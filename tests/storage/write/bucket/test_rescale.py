@@ -49,7 +49,7 @@ def test_a_table_is_rescaled_with_its_option_in_one_overwrite(tmp_path: Path) ->
     assert table.store.snapshots.snapshot(newest.id + 1).commit_kind is CommitKind.OVERWRITE
     assert (option(table), totals(table)) == ("5", {"dt=a": 5, "dt=b": 5})
     assert read(table) == before
-    assert all(len(restored(table).files(p, b)) == 1 for p, b in restored(table).buckets())
+    assert all(len(restored(table).files(b)) == 1 for b in restored(table).buckets())
     table.upsert(rows([100], "after"))
     assert read(table) == {**before, ("a", 100): "after"}
     assert table.scan(snapshot_id=newest.id).count() == len(before)

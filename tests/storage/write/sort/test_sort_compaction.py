@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 import interbed
+from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import CommitConflictError, InvalidInputError, InvalidOptionError, NotSupportedError
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.files.deletion.bucket_deletions import BucketDeletions
@@ -122,12 +123,16 @@ def test_rows_that_are_appended_meanwhile_stay_and_a_faster_compaction_wins(tmp_
 def mark_deleted(table: Table, position: int) -> None:
     """What a writer that deletes by vectors does: the first file loses a row."""
     restored = TableScan(table.store).restore_buckets()
-    ((partition, bucket),) = restored.buckets()
-    deletions = BucketDeletions.restore(table.store, partition, bucket, restored.index_files(partition, bucket))
-    deletions.delete(restored.files(partition, bucket)[0].file_name, [position])
+    (bucket_id,) = restored.buckets()
+    deletions = BucketDeletions.restore(table.store, bucket_id, restored.index_files(bucket_id))
+    deletions.delete(restored.files(bucket_id)[0].file_name, [position])
     new, old = deletions.finish()
     message = CommitMessage(
-        partition=partition, bucket=bucket, total_buckets=-1, new_index_files=new, deleted_index_files=old
+        partition=bucket_id.partition,
+        bucket=bucket_id.bucket,
+        total_buckets=-1,
+        new_index_files=new,
+        deleted_index_files=old,
     )
     FileStoreCommit(table.store, f"deletes {position}").commit([message])
 
@@ -143,7 +148,7 @@ def test_rows_that_deletion_vectors_mark_do_not_come_back(tmp_path: Path, how: d
     result = table.compact(**how)  # type: ignore[arg-type]
     assert result.rows_after == 199
     assert content(table) == before
-    assert not TableScan(table.store).restore_buckets().index_files(b"\0\0\0\0\0\0\0\0", 0)
+    assert not TableScan(table.store).restore_buckets().index_files(BucketId(b"\0\0\0\0\0\0\0\0", 0))
 
 
 def test_rows_deleted_while_they_are_sorted_make_a_conflict(tmp_path: Path) -> None:

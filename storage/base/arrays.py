@@ -1,0 +1,21 @@
+"""The numpy arrays that pass between modules, by what their elements are."""
+
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Mask: TypeAlias = npt.NDArray[np.bool_]
+"""One element for each row: whether it is meant."""
+
+Ints: TypeAlias = npt.NDArray[np.int64]
+"""Signed integers of 64 bits: row numbers, group numbers, counts."""
+
+Positions: TypeAlias = npt.NDArray[np.int64]
+"""Positions of rows in a file or a batch, counted from 0."""
+
+Words: TypeAlias = npt.NDArray[np.uint64]
+"""Eight bytes of each value, as an unsigned number."""
+
+Bytes: TypeAlias = npt.NDArray[np.uint8]
+"""A buffer, byte by byte."""
