@@ -20,6 +20,7 @@ from interbed.storage.lsm.file_read import FileRead, block_rows
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.read.deletions import deletions_in
 from interbed.storage.read.located_read import FILE_PATH, ROW_INDEX
+from interbed.storage.scan.restore import restore_buckets
 from interbed.storage.scan.split import Split
 from interbed.storage.table.table import Table
 from interbed.storage.write.append.deletions import vector_messages
@@ -153,7 +154,7 @@ def mark_messages(
             gone[path] = vector if path not in gone else gone[path].union(vector.positions)
     if not gone and not any(m.deleted_files for m in messages):
         return []
-    restored = table.new_scan().restore_buckets()
+    restored = restore_buckets(table.store)
     by_place: dict[BucketId, dict[str, Positions]] = {}
     for bucket_id in restored.buckets() if gone else ():
         directory = table.store.paths.bucket_directory(bucket_id)

@@ -1,4 +1,4 @@
-"""What a writer must know of the files that exist in the buckets that it writes."""
+"""What writers and compactions must know of the files that exist in the buckets that they write."""
 
 from collections.abc import Collection, Sequence
 from functools import cached_property
@@ -8,7 +8,10 @@ from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.manifest.entry import ManifestEntry
 from interbed.storage.meta.manifest.index_file import IndexFileMeta
 from interbed.storage.meta.manifest.index_manifest import IndexManifestEntry
+from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.index_reader import index_files_by_bucket
+from interbed.storage.scan.live_files import LiveFiles, check_not_replaced
+from interbed.storage.scan.partition_filter import PartitionChoice
 
 
 class RestoredBuckets:
@@ -71,3 +74,19 @@ class RestoredBuckets:
     def _totals(self) -> dict[bytes, int]:
         # The last file decides; files of one partition agree, for commits see to it.
         return {e.partition: e.total_buckets for e in self._entries}
+
+
+def restore_buckets(
+    store: TableStore, *, partition_filter: PartitionChoice = None, buckets: Collection[int] | None = None
+) -> RestoredBuckets:
+    """What exists in the newest snapshot, whatever the scan options say: in some partitions and buckets, or in all.
+
+    Buckets are numbers; rows that wait for a bucket are there if theirs is among them. Raises InvalidInputError for a
+    partition column that the table does not have and for a table that was replaced, CorruptFileError naming the file.
+    """
+    live = LiveFiles(store, partition_filter=partition_filter, buckets=buckets)
+    snapshot = store.snapshots.latest()
+    if snapshot is None:
+        return RestoredBuckets(None, ())
+    check_not_replaced(store, snapshot)
+    return RestoredBuckets(snapshot.id, live.entries(snapshot)[0], live.index_entries(snapshot))

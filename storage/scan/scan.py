@@ -3,32 +3,26 @@
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeAlias
 
 from interbed.storage.base.arrays import Mask
 from interbed.storage.base.bucket_id import BucketId
-from interbed.storage.base.errors import InvalidInputError
-from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate, bind, restrict_to
+from interbed.storage.base.predicate.expr import Predicate, bind
 from interbed.storage.files.file_index.evaluate import index_file_of
 from interbed.storage.meta.manifest.data_file import DataFileMeta
-from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry, ManifestFileMeta, merge_entries
+from interbed.storage.meta.manifest.entry import ManifestEntry
 from interbed.storage.meta.options.lsm import MergeEngine
 from interbed.storage.meta.options.stream import StartupMode
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.incremental import incremental_plan
 from interbed.storage.scan.index_pruning import select_by_file_index
-from interbed.storage.scan.index_reader import deletion_files, index_entries
-from interbed.storage.scan.manifest_reader import ManifestReader
+from interbed.storage.scan.live_files import LiveFiles, check_not_replaced, restricted
 from interbed.storage.scan.partition_filter import (
-    AllPartitions,
     PartitionChoice,
-    PartitionFilter,
-    PredicatePartitions,
-    partition_filter,
 )
 from interbed.storage.scan.plan import Plan, PlanStatistics
-from interbed.storage.scan.pruning import BucketSelector, select_by_key_stats, select_by_value_stats
-from interbed.storage.scan.restore import RestoredBuckets
+from interbed.storage.scan.pruning import select_by_key_stats, select_by_value_stats
 from interbed.storage.scan.split import DeletionFile, Split
 from interbed.storage.scan.split_generator import (
     FileGroup,
@@ -38,7 +32,7 @@ from interbed.storage.scan.split_generator import (
     merge_tree_groups,
     sections_of,
 )
-from interbed.storage.scan.starting_point import files_since, is_made_since, starting_snapshot
+from interbed.storage.scan.starting_point import files_since, starting_snapshot
 from interbed.storage.scan.support import check_readable
 
 
@@ -51,13 +45,21 @@ class _Bucket:
     files: tuple[DataFileMeta, ...]
 
 
-class TableScan:
-    """Plans one read. `predicate` is bound to the table's columns and only used to leave out what it rules out.
+_Sections: TypeAlias = tuple[_Bucket, list[Section]]
+"""Files of a bucket, by sections of overlapping key ranges."""
+Deletions: TypeAlias = Mapping[BucketId, Mapping[str, DeletionFile]]
+"""Deletion vectors by bucket, then by name of the data file."""
 
-    `partition_filter` restricts the scan further to (partial) partition specifications or a predicate over partition
-    columns, `buckets` to bucket numbers, `level_filter` to files of some levels (for looking at the tree; such splits
-    are not the table's rows), `files_since` to files made then or later, in milliseconds since the epoch. `limit` in
-    rows. With `postponed` rows that wait for their bucket are told, too. Errors as documented at `plan`.
+
+class TableScan:
+    """Plans one read, as often as asked for; no plan changes the next one.
+
+    `predicate` is bound to the table's columns and only used to leave out what it rules out. `partition_filter`
+    restricts the scan further to (partial) partition specifications or a predicate over partition columns, `buckets` to
+    bucket numbers, `level_filter` to files of some levels (for looking at the tree; such splits are not the table's
+    rows), `files_since` to files made then or later, in milliseconds since the epoch (None: what the options say, where
+    no snapshot is given). `limit` in rows. With `postponed` changes include rows that wait for their bucket. Errors as
+    documented at `plan`.
     """
 
     def __init__(
@@ -74,19 +76,20 @@ class TableScan:
         postponed: bool = False,
     ) -> None:
         self._store = store
-        self._postponed = postponed
         self._predicate = None if predicate is None else bind(predicate, store.schema.fields)
-        self._selector = BucketSelector(store.schema, self._predicate)
-        self._filters = self._partition_filters(partition_filter)
-        self._buckets = None if buckets is None else frozenset(buckets)
         self._limit = limit
         self._snapshot_id = snapshot_id
         self._level_filter = level_filter
         self._files_since = files_since
-        self._reader = ManifestReader(store.file_io, store.paths)
         self._skips_level_0 = store.schema.has_primary_key and store.options.scans_skip_level_0 and level_filter is None
-        self._after_statistics = 0
-        self._deletions: Mapping[BucketId, Mapping[str, DeletionFile]] = {}
+        self._live_files = LiveFiles(
+            store,
+            predicate=self._predicate,
+            partition_filter=partition_filter,
+            buckets=buckets,
+            level_filter=level_filter,
+            postponed=postponed,
+        )
 
     def plan(self) -> Plan:
         """The splits of the snapshot; none for a table without snapshots.
@@ -97,25 +100,27 @@ class TableScan:
         check_readable(self._store)
         if self._snapshot_id is None and self._store.options.startup_mode is StartupMode.INCREMENTAL:
             return incremental_plan(self._store, self)
-        if self._snapshot_id is None:
-            self._files_since = files_since(self._store)
+        since = self._files_since
+        if since is None and self._snapshot_id is None:
+            since = files_since(self._store)
         snapshot = starting_snapshot(self._store, self._snapshot_id)
         if snapshot is None:
             return Plan(snapshot_id=None, schema_id=self._store.schema.id, splits=())
-        self._check_not_replaced(snapshot)
-        entries, statistics = self._entries(snapshot)
-        self._deletions = self.deletions_of(snapshot)
+        check_not_replaced(self._store, snapshot)
+        entries, statistics = self._live_files.entries(snapshot, files_since=since)
+        deletions = self.deletions_of(snapshot)
         if self._skips_level_0:
             entries = [e for e in entries if e.file.level > 0]
         buckets = _by_bucket(entries)
         groups: list[tuple[_Bucket, FileGroup]] = []
-        kept = 0
-        for bucket, pruned in self._pruned(buckets):
-            kept += sum(len(section) for section in pruned)
-            groups += ((bucket, group) for group in self._groups(pruned))
-        statistics = replace(statistics, files_after_statistics=self._after_statistics, files_after_indexes=kept)
-        limited = self._limited(groups)
-        splits = tuple(self._split(snapshot, bucket, group) for bucket, group in limited)
+        kept, after_statistics = self._pruned(buckets)
+        for bucket, sections in kept:
+            groups += ((bucket, group) for group in self._groups(sections))
+        statistics = replace(
+            statistics, files_after_statistics=after_statistics, files_after_indexes=_count_files(kept)
+        )
+        limited = self._limited(groups, deletions)
+        splits = tuple(self._split(snapshot, bucket, group, deletions) for bucket, group in limited)
         return Plan(
             snapshot_id=snapshot.id,
             schema_id=snapshot.schema_id,
@@ -124,137 +129,34 @@ class TableScan:
         )
 
     def entries(self) -> list[ManifestEntry]:
-        """The live files that the partitions, buckets and levels asked for have, in order of addition; see `plan`."""
+        """The live files that the partitions, buckets and levels asked for have, in order of addition; see `plan`.
+
+        Options that leave files out by the time when they were made are a plan's, not theirs.
+        """
         check_readable(self._store)
         snapshot = starting_snapshot(self._store, self._snapshot_id)
-        return [] if snapshot is None else self._entries(snapshot)[0]
+        return [] if snapshot is None else self._live_files.entries(snapshot, files_since=self._files_since)[0]
 
     def visible_entries(self, snapshot: Snapshot) -> list[ManifestEntry]:
         """The files of the snapshot that reads look at, in the partitions and buckets asked for."""
-        entries, _ = self._entries(snapshot)
+        entries, _ = self._live_files.entries(snapshot, files_since=self._files_since)
         return [e for e in entries if not (self._skips_level_0 and e.file.level == 0)]
 
     def changes_of(self, snapshot: Snapshot, *, changelog: bool) -> list[ManifestEntry]:
         """What the snapshot added to its data or changelog files, in the partitions and buckets asked for."""
-        manifests: Sequence[ManifestFileMeta]
-        manifests = self._reader.changelog(snapshot) if changelog else self._reader.delta(snapshot)
-        for partitions in self._filters:
-            manifests = partitions.manifests(manifests)
-        entries = list(self._reader.entries(manifests))
-        meant = frozenset(e.partition for e in entries)
-        for partitions in self._filters:
-            meant = partitions.select(meant)
-        return [e for e in entries if self._is_meant(e, meant) and self._is_bucket_meant(e)]
+        return self._live_files.changes_of(snapshot, changelog=changelog)
 
-    def deletions_of(self, snapshot: Snapshot) -> Mapping[BucketId, Mapping[str, DeletionFile]]:
+    def deletions_of(self, snapshot: Snapshot) -> Deletions:
         """The deletion vectors that the snapshot has, by bucket and name of the data file."""
-        return deletion_files(self._store, index_entries(self._reader, snapshot))
-
-    def restore_buckets(self) -> RestoredBuckets:
-        """What exists in the newest snapshot, whatever the scan options say, for writers and compaction."""
-        snapshot = self._store.snapshots.latest()
-        if snapshot is None:
-            return RestoredBuckets(None, ())
-        self._check_not_replaced(snapshot)
-        return RestoredBuckets(snapshot.id, self._entries(snapshot)[0], index_entries(self._reader, snapshot))
-
-    def files_of(self, bucket_id: BucketId) -> list[DataFileMeta]:
-        """The live files of one bucket in the newest snapshot."""
-        return self.restore_buckets().files(bucket_id)
-
-    def _check_not_replaced(self, snapshot: Snapshot) -> None:
-        if self._store.schemas.is_replaced(self._store.schema, snapshot.schema_id):
-            raise InvalidInputError(
-                f"The table at {self._store.location} was replaced by snapshot {snapshot.id} or before: get it from "
-                f"its catalog again, or read snapshot {snapshot.id - 1}."
-            )
-
-    # -- entries ---------------------------------------------------------------------------------------------------
-
-    def _partition_filters(self, given: PartitionChoice) -> list[PartitionFilter]:
-        schema = self._store.schema
-        filters: list[PartitionFilter] = []
-        own = self._restricted(schema.partition_keys)
-        if own is not None:
-            filters.append(PredicatePartitions(own, schema.partition_fields))
-        if given is not None:
-            filters.append(
-                partition_filter(
-                    given, schema.partition_fields, default_name=self._store.options.partition_default_name
-                )
-            )
-        return filters or [AllPartitions()]
-
-    def _entries(self, snapshot: Snapshot) -> tuple[list[ManifestEntry], PlanStatistics]:
-        manifests = self._reader.data(snapshot)
-        chosen: Sequence[ManifestFileMeta] = manifests
-        for partitions in self._filters:
-            chosen = partitions.manifests(chosen)
-        if self._buckets is not None:
-            chosen = [m for m in chosen if _may_hold_bucket(m, self._buckets)]
-        entries = list(self._reader.entries(chosen))
-        partitions_met = meant = frozenset(e.partition for e in entries)
-        for partitions in self._filters:
-            meant = partitions.select(meant)
-        if meant == partitions_met and self._buckets is None:
-            return self._live(merge_entries(entries), (), meant, len(manifests), len(chosen))
-        # Manifests that were left out may have added the files of other partitions and buckets that these delete, so
-        # only what is meant is merged strictly.
-        other = [e for e in entries if not self._is_meant(e, meant)]
-        live = merge_entries([e for e in entries if self._is_meant(e, meant)])
-        left_out = [e for e in merge_entries(other, keep_deletes=True) if e.kind is FileKind.ADD]
-        return self._live(live, left_out, meant, len(manifests), len(chosen))
-
-    def _live(
-        self,
-        live: list[ManifestEntry],
-        left_out: Sequence[ManifestEntry],
-        meant: Collection[bytes],
-        manifests: int,
-        chosen: int,
-    ) -> tuple[list[ManifestEntry], PlanStatistics]:
-        """What of the live entries is in a bucket and on a level asked for; `left_out` are those of others."""
-        total = len(live) + len(left_out)
-        after_partitions = len(live) + sum(e.partition in meant for e in left_out)
-        if self._selector.is_free and self._buckets is None:
-            live = [e for e in live if e.bucket >= 0]
-        else:
-            live = [e for e in live if self._is_bucket_meant(e)]
-        statistics = PlanStatistics(
-            manifests_total=manifests,
-            manifests_read=chosen,
-            files_total=total,
-            files_after_partitions=after_partitions,
-            files_after_buckets=len(live),
-        )
-        if self._level_filter is not None:
-            live = [e for e in live if self._level_filter(e.file.level)]
-        if self._files_since is not None:
-            live = [e for e in live if is_made_since(e.file, self._files_since)]
-        return live, statistics
-
-    def _is_meant(self, entry: ManifestEntry, partitions: Collection[bytes]) -> bool:
-        """Whether the entry is of a partition and a bucket whose manifests all are read."""
-        return entry.partition in partitions and (self._buckets is None or entry.bucket in self._buckets)
-
-    def _is_bucket_meant(self, entry: ManifestEntry) -> bool:
-        # Postponed rows are invisible until a compaction takes them to real buckets; it asks for them by number.
-        if entry.bucket < 0:
-            return self._postponed or (self._buckets is not None and entry.bucket in self._buckets)
-        possible = self._selector.buckets(entry.total_buckets)
-        return possible is None or entry.bucket in possible
-
-    def _restricted(self, columns: Sequence[str]) -> Predicate | None:
-        """What the filter says of these columns alone; None when that is nothing."""
-        if self._predicate is None or not columns:
-            return None
-        restricted = restrict_to(self._predicate, columns)
-        return None if isinstance(restricted, AlwaysTrue) else restricted
+        return self._live_files.deletions_of(snapshot)
 
     # -- files -----------------------------------------------------------------------------------------------------
 
-    def _pruned(self, buckets: Sequence[_Bucket]) -> list[tuple[_Bucket, list[Section]]]:
-        """The sections of each bucket that may hold a row asked for; buckets without any are left out."""
+    def _pruned(self, buckets: Sequence[_Bucket]) -> tuple[list[_Sections], int]:
+        """The sections of each bucket that may hold a row asked for; buckets without any are left out.
+
+        Also how many files statistics left over, before indexes of files were looked at.
+        """
         schema = self._store.schema
         if schema.has_primary_key:
             buckets = self._without_foreign_keys(buckets)
@@ -266,26 +168,23 @@ class TableScan:
             sections = [(b, [(f,) for f in b.files]) for b in buckets]
         if self._predicate is None:
             kept = [(b, s) for b, s in sections if s]
-            self._after_statistics = _count_files(kept)
-            return kept
+            return kept, _count_files(kept)
         # All files are looked at in one go: statistics are decoded by column, not by file.
         files = [f for _, bucket_sections in sections for section in bucket_sections for f in section]
         chosen = select_by_value_stats(files, self._predicate, schema, self._store.schemas)
         kept = self._matching(sections, chosen)
-        self._after_statistics = _count_files(kept)
+        after_statistics = _count_files(kept)
         if self._store.options.file_index_read_enabled and any(f.embedded_file_index for f in files):
             chosen = select_by_file_index(files, chosen, self._predicate, schema, self._store.schemas)
             kept = self._matching(sections, chosen)
-        return kept
+        return kept, after_statistics
 
-    def _matching(
-        self, sections: Sequence[tuple[_Bucket, list[Section]]], chosen: Mask
-    ) -> list[tuple[_Bucket, list[Section]]]:
+    def _matching(self, sections: Sequence[_Sections], chosen: Mask) -> list[_Sections]:
         """The sections with a file that may hold a row asked for; `chosen` has an entry for each file in turn."""
         hits = iter(chosen.tolist())
         # Where a row is put together from those of several files, it may match though none of those does.
         whole = self._store.options.merge_engine in (MergeEngine.PARTIAL_UPDATE, MergeEngine.AGGREGATION)
-        kept: list[tuple[_Bucket, list[Section]]] = []
+        kept: list[_Sections] = []
         for bucket, bucket_sections in sections:
             # The visible row of a key may be in any file of its section, and a newer file without a match may hide an
             # older match: a section is read as a whole or not at all.
@@ -302,7 +201,7 @@ class TableScan:
     def _without_foreign_keys(self, buckets: Sequence[_Bucket]) -> list[_Bucket]:
         """The buckets without the files that can't hold a key asked for: every version of a key is in the others."""
         schema = self._store.schema
-        predicate = self._restricted(schema.trimmed_primary_keys)
+        predicate = restricted(self._predicate, schema.trimmed_primary_keys)
         if predicate is None:
             return list(buckets)
         files = [f for b in buckets for f in b.files]
@@ -317,7 +216,9 @@ class TableScan:
         files = [f for section in sections for f in section]
         return append_groups(files, target_size=target, open_file_cost=cost)
 
-    def _limited(self, groups: list[tuple[_Bucket, FileGroup]]) -> list[tuple[_Bucket, FileGroup]]:
+    def _limited(
+        self, groups: list[tuple[_Bucket, FileGroup]], deletions: Deletions
+    ) -> list[tuple[_Bucket, FileGroup]]:
         """As few groups as surely hold `limit` rows: any rows will do, so only those that need no merging."""
         if self._limit is None or self._predicate is not None or self._level_filter is not None:
             return groups
@@ -328,12 +229,12 @@ class TableScan:
                 break
             if group.raw_convertible:
                 files: list[DataFileMeta] = []
-                deletions = self._deletions.get(bucket.id, {})
+                vectors = deletions.get(bucket.id, {})
                 for file in group.files:
                     if rows >= self._limit:
                         break
                     files.append(file)
-                    gone = deletions.get(file.file_name)
+                    gone = vectors.get(file.file_name)
                     if gone is None:
                         rows += file.row_count
                     elif gone.cardinality is not None:
@@ -341,8 +242,8 @@ class TableScan:
                 chosen.append((bucket, replace(group, files=tuple(files))))
         return chosen if rows >= self._limit else groups
 
-    def _split(self, snapshot: Snapshot, bucket: _Bucket, group: FileGroup) -> Split:
-        deletions = self._deletions.get(bucket.id, {})
+    def _split(self, snapshot: Snapshot, bucket: _Bucket, group: FileGroup, deletions: Deletions) -> Split:
+        vectors = deletions.get(bucket.id, {})
         return Split(
             snapshot_id=snapshot.id,
             partition=bucket.id.partition,
@@ -351,7 +252,7 @@ class TableScan:
             bucket_path=self._store.paths.bucket_directory(bucket.id),
             files=group.files,
             raw_convertible=group.raw_convertible,
-            deletion_files={f.file_name: deletions[f.file_name] for f in group.files if f.file_name in deletions},
+            deletion_files={f.file_name: vectors[f.file_name] for f in group.files if f.file_name in vectors},
         )
 
 
@@ -371,13 +272,8 @@ def _by_bucket(entries: Sequence[ManifestEntry]) -> list[_Bucket]:
     ]
 
 
-def _count_files(kept: Sequence[tuple[_Bucket, list[Section]]]) -> int:
+def _count_files(kept: Sequence[_Sections]) -> int:
     return sum(len(section) for _, sections in kept for section in sections)
-
-
-def _may_hold_bucket(manifest: ManifestFileMeta, buckets: Collection[int]) -> bool:
-    low, high = manifest.min_bucket, manifest.max_bucket
-    return low is None or high is None or any(low <= b <= high for b in buckets)
 
 
 def _completed(statistics: PlanStatistics, splits: Sequence[Split], *, limit_pushed: bool) -> PlanStatistics:

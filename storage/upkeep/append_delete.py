@@ -13,6 +13,7 @@ from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.meta.store import TableStore
 from interbed.storage.read.located_read import ROW_INDEX, LocatedRead
 from interbed.storage.read.table_read import TableRead
+from interbed.storage.scan.restore import restore_buckets
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.split import Split
 from interbed.storage.write.append.deletions import vector_messages
@@ -44,7 +45,7 @@ def delete_rows_by_vectors(store: TableStore, predicate: Predicate, commit_user:
                 files[one.files[0].file_name] = found
     positions = {place: {n: np.concatenate(p) for n, p in files.items()} for place, files in marked.items()}
     # Of the newest snapshot: what was deleted since stays so, and a file that went since is a conflict.
-    messages = vector_messages(store, TableScan(store).restore_buckets(), positions)
+    messages = vector_messages(store, restore_buckets(store), positions)
     ids = FileStoreCommit(store, commit_user).commit(messages) if messages else []
     return ids[-1] if ids else None
 
@@ -70,7 +71,7 @@ def delete_rows_by_rewrite(store: TableStore, predicate: Predicate, commit_user:
         for split in affected
     ]
     if any(split.deletion_files for split in affected):
-        replaced += vector_messages(store, TableScan(store).restore_buckets(), {}, replaced)
+        replaced += vector_messages(store, restore_buckets(store), {}, replaced)
     ids = FileStoreCommit(store, commit_user).commit([*messages, *replaced])
     return ids[-1] if ids else None
 

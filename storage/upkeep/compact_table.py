@@ -21,8 +21,7 @@ from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
 from interbed.storage.meta.paths import POSTPONE_BUCKET
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.partition_filter import PartitionChoice
-from interbed.storage.scan.restore import RestoredBuckets
-from interbed.storage.scan.scan import TableScan
+from interbed.storage.scan.restore import RestoredBuckets, restore_buckets
 from interbed.storage.scan.support import check_writable
 from interbed.storage.upkeep.append_compact import FileConcatenator, FileGroup, plan_append_compaction
 from interbed.storage.upkeep.compact_result import CompactionResult, PlannedCompaction, Progress, result_of
@@ -129,7 +128,7 @@ def restored_buckets(
 
     Raises InvalidInputError for a bucket or a partition column that the table does not have.
     """
-    restored = TableScan(store, partition_filter=partition, buckets=buckets).restore_buckets()
+    restored = restore_buckets(store, partition_filter=partition, buckets=buckets)
     # There may be more buckets than the option says: dynamic ones, and those of rescaled partitions.
     fixed = store.options.bucket
     missing = set(buckets or ()) - set(range(max(1, fixed))) - {number for _, number in restored.buckets()}

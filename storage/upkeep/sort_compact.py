@@ -19,7 +19,7 @@ from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
 from interbed.storage.meta.manifest.data_file import DataFileMeta, FileSource
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.partition_filter import PartitionChoice
-from interbed.storage.scan.scan import TableScan
+from interbed.storage.scan.restore import restore_buckets
 from interbed.storage.scan.support import check_writable
 from interbed.storage.upkeep.compact_result import CompactionResult, PlannedCompaction, Progress, result_of
 from interbed.storage.write.commit_message import CommitMessage
@@ -99,7 +99,7 @@ def sort_units(store: TableStore, partition: PartitionChoice = None) -> list[Sor
             f"Option 'sort-compaction.local-sample.magnification' is {magnification}; a sort needs at least "
             f"{_LEAST_MAGNIFICATION} rows for each range."
         )
-    restored = TableScan(store, partition_filter=partition).restore_buckets()
+    restored = restore_buckets(store, partition_filter=partition)
     return [
         SortUnit(
             partition=bucket_id.partition,

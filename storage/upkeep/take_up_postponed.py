@@ -18,8 +18,7 @@ from interbed.storage.meta.paths import POSTPONE_BUCKET
 from interbed.storage.meta.schema.table_schema import VALUE_KIND
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.partition_filter import PartitionChoice
-from interbed.storage.scan.restore import RestoredBuckets
-from interbed.storage.scan.scan import TableScan
+from interbed.storage.scan.restore import RestoredBuckets, restore_buckets
 from interbed.storage.write.bucket.moved import as_compaction
 from interbed.storage.write.commit_message import CommitMessage
 from interbed.storage.write.table_write import TableWrite
@@ -44,7 +43,7 @@ def postponed_partitions(
     default = store.options.postpone_default_bucket_num
     if default < 1:
         raise InvalidOptionError(f"Option 'postpone.default-bucket-num' takes a positive number, not {default}.")
-    waiting = TableScan(store, partition_filter=partition, buckets=[POSTPONE_BUCKET]).restore_buckets()
+    waiting = restore_buckets(store, partition_filter=partition, buckets=[POSTPONE_BUCKET])
     return [
         PostponedPartition(
             partition=bucket_id.partition,

@@ -28,7 +28,7 @@ from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.lsm import ChangelogProducer
 from interbed.storage.meta.snapshot.snapshot import CommitKind
 from interbed.storage.meta.store import TableStore
-from interbed.storage.scan.scan import TableScan
+from interbed.storage.scan.restore import restore_buckets
 from interbed.storage.scan.support import check_writable
 from interbed.storage.write.bucket.choose import chooser_of
 from interbed.storage.write.bucket.cross_partition import CrossPartition
@@ -68,7 +68,7 @@ class TableWrite:
         self._store = store
         self._schema = store.schema
         self._options = store.options
-        self._restore = restore or (lambda: TableScan(store).restore_buckets())
+        self._restore = restore or (lambda: restore_buckets(store))
         self._restored: BucketRestore | None = None
         self._read_at: int | None = None
         self._mode = bucket_mode(store.schema, store.options)

@@ -26,6 +26,7 @@ from rich.table import Table as View
 
 import interbed
 from interbed.storage.lsm.levels import Levels
+from interbed.storage.scan.restore import restore_buckets
 from interbed.storage.table.table import Table
 from tests.benchmarks.data import rows_for
 
@@ -96,7 +97,7 @@ def _point(table: Table, amounts: "np.ndarray[Any, Any]", seconds: float, commit
         order = np.argsort(np.asarray(rows["id"]))
         assert np.array_equal(np.asarray(rows["amount"])[order], amounts), f"wrong rows after {commits} commits"
     assert rows.num_rows == len(amounts)
-    restored = table.new_scan().restore_buckets()
+    restored = restore_buckets(table.store)
     files = [restored.files(place) for place in restored.buckets()]
     on_disk = [p.stat().st_size for p in Path(table.location).rglob("*") if p.is_file()]
     return Point(

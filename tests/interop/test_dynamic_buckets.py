@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from interbed.storage.meta.manifest.index_file import HASH_INDEX
-from interbed.storage.scan.scan import TableScan
+from interbed.storage.scan.restore import restore_buckets
 from interbed.storage.table.table import Table
 from interbed.storage.write.bucket.hash_index import read_hashes
 from tests.support.peers_interbed import InterbedTable, interbed_table
@@ -21,7 +21,7 @@ OPTIONS = {"dynamic-bucket.target-row-num": "7", "num-sorted-run.compaction-trig
 
 def hashes_by_bucket(table: Table) -> dict[bytes, dict[int, list[int]]]:
     """The hashes in the index files, by partition and bucket; buckets without data are none."""
-    restored = TableScan(table.store).restore_buckets()
+    restored = restore_buckets(table.store)
     found: dict[bytes, dict[int, list[int]]] = {}
     for bucket_id in restored.buckets():
         (file,) = (f for f in restored.index_files(bucket_id) if f.index_type == HASH_INDEX)

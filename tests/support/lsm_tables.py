@@ -11,6 +11,7 @@ import interbed
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.meta.manifest.stats import EMPTY_ROW
+from interbed.storage.scan.restore import restore_buckets
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table
 from tests.storage.write.lsm_process import rows
@@ -101,5 +102,5 @@ def files_of(table: Table) -> set[Path]:
 
 def sorted_runs(table: Table) -> int:
     """The number of sorted runs of the only bucket."""
-    files = table.new_scan().restore_buckets().files(BucketId(EMPTY_ROW, 0))
+    files = restore_buckets(table.store).files(BucketId(EMPTY_ROW, 0))
     return sum(f.level == 0 for f in files) + len({f.level for f in files if f.level > 0})

@@ -17,7 +17,7 @@ from interbed.storage.lsm.lookup.lookup_file import LookupFile, write_lookup_fil
 from interbed.storage.meta.manifest.stats import EMPTY_ROW
 from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
 from interbed.storage.meta.store import TableStore
-from interbed.storage.scan.scan import TableScan
+from interbed.storage.scan.restore import restore_buckets
 from interbed.storage.table.table import Table
 
 _KEY = st.tuples(st.integers(-50, 50), st.text("ab\0ä", max_size=3))
@@ -68,7 +68,7 @@ def test_the_cache_makes_a_file_once_and_drops_what_is_too_much_or_too_old(tmp_p
     store = table_with_files(tmp_path, 3)
     now = [0.0]
     cache = LookupFiles(store.with_options({"lookup.cache-file-retention": "10 s"}), clock=lambda: now[0])
-    files = TableScan(store).restore_buckets().files(BucketId(EMPTY_ROW, 0))
+    files = restore_buckets(store).files(BucketId(EMPTY_ROW, 0))
     paths = {f.file_name: f"{store.paths.bucket_directory(BucketId(EMPTY_ROW, 0))}/{f.file_name}" for f in files}
     first = cache.of(files[0], paths[files[0].file_name])
     assert cache.of(files[0], paths[files[0].file_name]) is first
@@ -115,7 +115,7 @@ def test_what_one_writer_looked_up_in_the_next_one_finds_made(tmp_path: Path) ->
     assert all(again[name][0] is file for name, (file, _) in made.items() if name in again)
     assert set(made) & set(again)
     # Files that were compacted away take no local disk any more, nor do those of a table that is gone.
-    live = {f.file_name for f in TableScan(table.store).restore_buckets().files(BucketId(EMPTY_ROW, 0))}
+    live = {f.file_name for f in restore_buckets(table.store).files(BucketId(EMPTY_ROW, 0))}
     assert kept(table) <= live
     table.compact(full=True)
     assert kept(table) == set()

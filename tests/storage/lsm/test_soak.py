@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from interbed.storage.scan.restore import restore_buckets
 from tests.benchmarks.soak import KEPT_SNAPSHOTS, new_table, soak
 from tests.support.shares import each_run
 
@@ -26,11 +27,11 @@ def test_runs_and_files_stay_bounded_over_many_small_commits(tmp_path: Path, opt
     # An expiry every KEPT_SNAPSHOTS commits keeps what so many commits make: data, changelog, manifests, snapshots.
     assert max(p.files_on_disk for p in points) < KEPT_SNAPSHOTS * 2 * 2 * 12
     table.compact(full=False)
-    restored = table.new_scan().restore_buckets()
+    restored = restore_buckets(table.store)
     assert all(len(restored.files(place)) <= trigger for place in restored.buckets())
     table.compact(full=True)
     table.expire_snapshots(retain_max=1, retain_min=1, older_than="2100-01-01 00:00:00")
-    restored = table.new_scan().restore_buckets()
+    restored = restore_buckets(table.store)
     live = {f.file_name for place in restored.buckets() for f in restored.files(place)}
     assert {p.name for p in Path(table.location).glob("bucket-*/data-*")} == live
     assert len(live) == 2

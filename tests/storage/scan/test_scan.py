@@ -27,6 +27,7 @@ from interbed.storage.meta.manifest.stats import SimpleStats
 from interbed.storage.meta.schema.change import AddColumn, DropColumn, RenameColumn, UpdateColumnType
 from interbed.storage.meta.schema.table_schema import Schema
 from interbed.storage.meta.store import TableStore
+from interbed.storage.scan.restore import restore_buckets
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.table.opening import open_store, schema_manager
 from tests.storage.commit.tables import data_file, message, partition, primary_key_table
@@ -202,16 +203,14 @@ def test_levels_can_be_looked_at_one_by_one(tmp_path: Path) -> None:
 
 def test_a_writer_learns_what_its_buckets_hold(tmp_path: Path) -> None:
     store = primary_key_table(tmp_path)
-    assert TableScan(store).restore_buckets().max_sequence_number(BucketId(partition("d1"), 0)) == -1
+    assert restore_buckets(store).max_sequence_number(BucketId(partition("d1"), 0)) == -1
     files = [data_file(rows=3), data_file(rows=8)]
     FileStoreCommit(store, "u").commit([message(*files)])
-    restored = TableScan(store).restore_buckets()
+    restored = restore_buckets(store)
     assert restored.max_sequence_number(BucketId(partition("d1"), 0)) == 8
     assert restored.max_sequence_number(BucketId(partition("d1"), 1)) == -1
     assert (restored.total_buckets(partition("d1")), restored.total_buckets(partition("d2"))) == (2, None)
-    assert (
-        restored.files(BucketId(partition("d1"), 0)) == TableScan(store).files_of(BucketId(partition("d1"), 0)) == files
-    )
+    assert restored.files(BucketId(partition("d1"), 0)) == files
     assert restored.buckets() == [(partition("d1"), 0)]
 
 
@@ -227,7 +226,7 @@ def test_snapshots_are_chosen_by_argument_and_by_option(tmp_path: Path) -> None:
     with pytest.raises(SnapshotNotFoundError, match="no snapshot 9; the table has the snapshots 1 to 2"):
         names(store, snapshot_id=9)
     # A writer goes on from the newest snapshot, whichever one is being read.
-    assert TableScan(store.with_options({"scan.snapshot-id": "1"})).restore_buckets().snapshot_id == 2
+    assert restore_buckets(store.with_options({"scan.snapshot-id": "1"})).snapshot_id == 2
     with pytest.raises(TagNotFoundError, match="no tag 'x'"):
         names(store.with_options({"scan.tag-name": "x"}))
 

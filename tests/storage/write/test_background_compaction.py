@@ -18,6 +18,7 @@ from interbed.storage.lsm.compact.task import CompactionOutcome
 from interbed.storage.lsm.levels import Levels
 from interbed.storage.meta.manifest.stats import EMPTY_ROW
 from interbed.storage.meta.snapshot.snapshot import CommitKind
+from interbed.storage.scan.restore import restore_buckets
 from interbed.storage.table.table import Table
 from tests.storage.commit.tables import data_file
 
@@ -41,7 +42,7 @@ def rows(*ids: int, v: str = "x") -> pa.Table:
 
 def runs(table: Table) -> int:
     """The number of sorted runs of the only bucket."""
-    files = table.new_scan().restore_buckets().files(BucketId(EMPTY_ROW, 0))
+    files = restore_buckets(table.store).files(BucketId(EMPTY_ROW, 0))
     return len(Levels.of(files, table.options.num_levels).runs)
 
 

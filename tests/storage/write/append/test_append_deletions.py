@@ -9,6 +9,7 @@ import pytest
 from interbed import load_catalog
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import CommitConflictError
+from interbed.storage.scan.restore import restore_buckets
 from interbed.storage.table.table import Table
 from interbed.storage.write.append.deletions import vector_messages
 
@@ -68,7 +69,7 @@ def test_files_are_rewritten_without_their_vectors_once_the_option_is_off(tmp_pa
 
 def test_a_file_that_was_compacted_meanwhile_is_not_marked(tmp_path: Path) -> None:
     table = _table(tmp_path)
-    restored = table.new_scan().restore_buckets()
+    restored = restore_buckets(table.store)
     (name, *_) = sorted(_data_files(table))
     messages = vector_messages(table.store, restored, {BucketId(_partition(table), 0): {name: [0, 1]}})
     table.compact()

@@ -7,8 +7,7 @@ import pyarrow as pa
 
 import interbed
 from interbed.storage.meta.manifest.index_file import HASH_INDEX
-from interbed.storage.scan.restore import RestoredBuckets
-from interbed.storage.scan.scan import TableScan
+from interbed.storage.scan.restore import RestoredBuckets, restore_buckets
 from interbed.storage.table.table import Table
 
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string()), ("dt", pa.string())])
@@ -54,7 +53,7 @@ def expected(*parts: pa.Table) -> dict[tuple[str, int], str | None]:
 
 def restored(table: Table) -> RestoredBuckets:
     """What the newest snapshot has."""
-    return TableScan(table.store).restore_buckets()
+    return restore_buckets(table.store)
 
 
 def index_counts(table: Table) -> dict[tuple[str, int], int]:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from interbed.storage.base.errors import CommitConflictError, InvalidInputError, NotSupportedError
 from interbed.storage.meta.manifest.index_file import HASH_INDEX
+from interbed.storage.scan.restore import restore_buckets
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.table.table import Table
 from interbed.storage.write.bucket.cross_partition import CrossPartition
@@ -228,7 +229,7 @@ def test_keys_of_old_files_are_forgotten_when_asked_to(tmp_path: Path) -> None:
     (file,) = (e.file for e in TableScan(table.store).entries())
     for hours, found in ((0, True), (2, False)):
         later = file.creation_time_millis + hours * 3_600_000
-        index = CrossPartition(table.store, "user", TableScan(table.store).restore_buckets, clock=lambda now=later: now)
+        index = CrossPartition(table.store, "user", lambda: restore_buckets(table.store), clock=lambda now=later: now)
         placed = index.place(rows([1], "2", "b").combine_chunks().to_batches()[0], None)
         assert (placed.batch.num_rows == 2) is found
         index.close()

@@ -11,6 +11,7 @@ from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import CommitConflictError, InvalidInputError, InvalidOptionError, NotSupportedError
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.files.deletion.bucket_deletions import BucketDeletions
+from interbed.storage.scan.restore import restore_buckets
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep.sort_compact import sort_unit, sort_units
@@ -122,7 +123,7 @@ def test_rows_that_are_appended_meanwhile_stay_and_a_faster_compaction_wins(tmp_
 
 def mark_deleted(table: Table, position: int) -> None:
     """What a writer that deletes by vectors does: the first file loses a row."""
-    restored = TableScan(table.store).restore_buckets()
+    restored = restore_buckets(table.store)
     (bucket_id,) = restored.buckets()
     deletions = BucketDeletions.restore(table.store, bucket_id, restored.index_files(bucket_id))
     deletions.delete(restored.files(bucket_id)[0].file_name, [position])
@@ -148,7 +149,7 @@ def test_rows_that_deletion_vectors_mark_do_not_come_back(tmp_path: Path, how: d
     result = table.compact(**how)  # type: ignore[arg-type]
     assert result.rows_after == 199
     assert content(table) == before
-    assert not TableScan(table.store).restore_buckets().index_files(BucketId(b"\0\0\0\0\0\0\0\0", 0))
+    assert not restore_buckets(table.store).index_files(BucketId(b"\0\0\0\0\0\0\0\0", 0))
 
 
 def test_rows_deleted_while_they_are_sorted_make_a_conflict(tmp_path: Path) -> None:
