@@ -31,10 +31,10 @@ def commit_metrics(
     the number of rows that a statement changed is unknown.
     """
     messages = list(messages)
-    new = [file for m in messages for file in m.new_files]
-    added = len(new) + sum(len(m.compact_after) for m in messages)
-    gone = sum(len(m.deleted_files) + len(m.compact_before) for m in messages)
-    changelog = sum(len(m.changelog_files) + len(m.compact_changelog) for m in messages)
+    new = [file for m in messages for file in m.data.new_files]
+    added = len(new) + sum(len(m.compaction.after) for m in messages)
+    gone = sum(len(m.data.deleted_files) + len(m.compaction.before) for m in messages)
+    changelog = sum(len(m.data.changelog_files) + len(m.compaction.changelog) for m in messages)
     metrics = {
         "commitDuration": commit_millis,
         "commitAttempts": attempts,

@@ -45,7 +45,7 @@ def _shares(chosen: Sequence[CommitMessage]) -> Iterator[list[CommitMessage]]:
     size = 0
     for message in chosen:
         share.append(message)
-        size += message.compact_before[0].file_size
+        size += message.compaction.before[0].file_size
         if size >= _TASK_BYTES:
             yield share
             share, size = [], 0

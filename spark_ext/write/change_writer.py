@@ -152,7 +152,7 @@ def mark_messages(
     for marked in marks:
         for path, vector in marked.items():
             gone[path] = vector if path not in gone else gone[path].union(vector.positions)
-    if not gone and not any(m.deleted_files for m in messages):
+    if not gone and not any(m.data.deleted_files for m in messages):
         return []
     restored = restore_buckets(table.store)
     by_place: dict[BucketId, dict[str, Positions]] = {}
@@ -176,6 +176,4 @@ def _deletions(batch: pa.RecordBatch) -> "pa.BooleanArray":
 
 
 def _without(split: Split, files: tuple[DataFileMeta, ...]) -> CommitMessage:
-    return CommitMessage(
-        partition=split.partition, bucket=split.bucket, total_buckets=split.total_buckets, deleted_files=files
-    )
+    return CommitMessage.deletion(split.bucket_id, split.total_buckets, files)

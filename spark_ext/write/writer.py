@@ -156,9 +156,9 @@ class CommitToken:
 
     def sweep(self, table: Table, messages: Sequence[CommitMessage]) -> None:
         """Delete what attempts of tasks left in the messages' buckets whose messages were not the ones committed."""
-        named = {f.file_name for m in messages for f in (*m.new_files, *m.changelog_files, *m.compact_after)}
-        named |= {f.file_name for m in messages for f in m.compact_changelog}
-        named |= {name for m in messages for f in (*m.new_files, *m.compact_after) for name in f.extra_files}
+        rows = [f for m in messages for f in (*m.data.new_files, *m.compaction.after)]
+        changelog = [f for m in messages for f in (*m.data.changelog_files, *m.compaction.changelog)]
+        named = {f.file_name for f in (*rows, *changelog)} | {name for f in rows for name in f.extra_files}
         store = table.store
         for bucket_id in {m.bucket_id for m in messages}:
             found = store.file_io.list(store.paths.bucket_directory(bucket_id))

@@ -61,16 +61,16 @@ def collect_changes(messages: Iterable[CommitMessage]) -> Changes:
     indexes: list[IndexManifestEntry] = []
     compact_indexes: list[IndexManifestEntry] = []
     for m in messages:
-        append += _entries(m, FileKind.ADD, m.new_files)
-        append += _entries(m, FileKind.DELETE, m.deleted_files)
-        changelog += _entries(m, FileKind.ADD, m.changelog_files)
-        compact += _entries(m, FileKind.DELETE, m.compact_before)
-        compact += _entries(m, FileKind.ADD, m.compact_after)
-        compact_changelog += _entries(m, FileKind.ADD, m.compact_changelog)
-        indexes += _index_entries(m, FileKind.DELETE, m.deleted_index_files)
-        indexes += _index_entries(m, FileKind.ADD, m.new_index_files)
-        compact_indexes += _index_entries(m, FileKind.DELETE, m.compact_deleted_index_files)
-        compact_indexes += _index_entries(m, FileKind.ADD, m.compact_new_index_files)
+        append += _entries(m, FileKind.ADD, m.data.new_files)
+        append += _entries(m, FileKind.DELETE, m.data.deleted_files)
+        changelog += _entries(m, FileKind.ADD, m.data.changelog_files)
+        compact += _entries(m, FileKind.DELETE, m.compaction.before)
+        compact += _entries(m, FileKind.ADD, m.compaction.after)
+        compact_changelog += _entries(m, FileKind.ADD, m.compaction.changelog)
+        indexes += _index_entries(m, FileKind.DELETE, m.data.deleted_index_files)
+        indexes += _index_entries(m, FileKind.ADD, m.data.new_index_files)
+        compact_indexes += _index_entries(m, FileKind.DELETE, m.compaction.deleted_index_files)
+        compact_indexes += _index_entries(m, FileKind.ADD, m.compaction.new_index_files)
     return Changes(
         append=PartChanges(files=tuple(append), changelog=tuple(changelog), indexes=tuple(indexes)),
         compact=PartChanges(files=tuple(compact), changelog=tuple(compact_changelog), indexes=tuple(compact_indexes)),
@@ -92,12 +92,12 @@ def owned_files(messages: Sequence[CommitMessage], *, compact_only: bool = False
 
     `compact_only` leaves out those of new records, which were committed by themselves.
     """
-    written = {f.file_name for m in messages for f in m.new_files}
-    taken = {f.file_name for m in messages for f in (*m.compact_before, *m.deleted_files)}
+    written = {f.file_name for m in messages for f in m.data.new_files}
+    taken = {f.file_name for m in messages for f in (*m.compaction.before, *m.data.deleted_files)}
     owned: dict[str, OwnedFile] = {}
     for m in messages:
-        compacted = (*m.compact_after, *m.compact_changelog)
-        files = compacted if compact_only else (*m.new_files, *m.changelog_files, *compacted)
+        compacted = (*m.compaction.after, *m.compaction.changelog)
+        files = compacted if compact_only else (*m.data.new_files, *m.data.changelog_files, *compacted)
         for f in files:
             moved = f.file_name in taken and f.file_name not in written
             if not moved and not (compact_only and f.file_name in written):
@@ -112,7 +112,7 @@ def owned_index_files(
     return [
         (m.bucket_id, f)
         for m in messages
-        for f in (*(() if compact_only else m.new_index_files), *m.compact_new_index_files)
+        for f in (*(() if compact_only else m.data.new_index_files), *m.compaction.new_index_files)
     ]
 
 

@@ -151,7 +151,7 @@ class FileStoreCommit:
         parts = [self._overwrite_part(facts, target, new_files, changes.append.indexes)]
         parts += self._compact_part(changes, identifier, watermark, properties)
         ids = self._publication.make(parts, messages)
-        self._publication.delete([m.changelog_only() for m in messages if m.changelog_files])
+        self._publication.delete([m.changelog_only() for m in messages if m.data.changelog_files])
         return ids
 
     def replace_partitions(

@@ -49,10 +49,10 @@ class Ground:
     @staticmethod
     def of(messages: Iterable[CommitMessage], rows: RowsRead | None = None) -> "Ground":
         """What all messages rest on, and the rows that they follow from."""
-        messages = list(messages)
-        known = [m.keys_as_of for m in messages if m.keys_as_of is not None]
-        indexes = frozenset((m.partition, frozenset(m.hash_indexes)) for m in messages if m.hash_indexes is not None)
-        written = [m.written_at for m in messages if m.written_at is not None]
+        bases = [(m.partition, m.basis) for m in messages]
+        known = [b.keys_as_of for _, b in bases if b.keys_as_of is not None]
+        indexes = frozenset((p, frozenset(b.hash_indexes)) for p, b in bases if b.hash_indexes is not None)
+        written = [b.buckets_as_of for _, b in bases if b.buckets_as_of is not None]
         return Ground(
             hash_indexes=indexes,
             keys_as_of=min(known, default=None),

@@ -8,6 +8,7 @@ from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.files.deletion.bucket_deletions import BucketDeletions
 from interbed.storage.files.format.layout import DataFileLayout, DataFileNames
 from interbed.storage.files.format.writer import RollingFileWriter
+from interbed.storage.lsm.compact.increment import CompactIncrement
 from interbed.storage.lsm.file_read import FileRead, block_rows
 from interbed.storage.meta.manifest.data_file import DataFileMeta, FileSource
 from interbed.storage.meta.manifest.index_file import IndexFileMeta
@@ -79,15 +80,13 @@ class FileConcatenator:
         except BaseException:
             self._store.file_io.delete_quietly([f"{directory}/{name}" for f in after for name in f.names])
             raise
-        return CommitMessage(
-            partition=bucket_id.partition,
-            bucket=bucket_id.bucket,
-            total_buckets=total_buckets,
-            compact_before=tuple(f for group in groups for f in group),
-            compact_after=tuple(after),
-            compact_new_index_files=new_index_files,
-            compact_deleted_index_files=deleted_index_files,
+        compaction = CompactIncrement(
+            before=tuple(f for group in groups for f in group),
+            after=tuple(after),
+            new_index_files=new_index_files,
+            deleted_index_files=deleted_index_files,
         )
+        return CommitMessage.of_compaction(bucket_id, total_buckets, compaction)
 
     def _concatenate(self, group: FileGroup, directory: str, deletions: BucketDeletions) -> list[DataFileMeta]:
         with RollingFileWriter(

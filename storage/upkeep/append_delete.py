@@ -64,12 +64,7 @@ def delete_rows_by_rewrite(store: TableStore, predicate: Predicate, commit_user:
             for batch in TableRead(store, None).to_batches(split):
                 write.write_arrow(batch.filter(pc.invert(mask(predicate, batch))))
         messages = write.prepare_commit()
-    replaced = [
-        CommitMessage(
-            partition=split.partition, bucket=split.bucket, total_buckets=split.total_buckets, deleted_files=split.files
-        )
-        for split in affected
-    ]
+    replaced = [CommitMessage.deletion(split.bucket_id, split.total_buckets, split.files) for split in affected]
     if any(split.deletion_files for split in affected):
         replaced += vector_messages(store, restore_buckets(store), {}, replaced)
     ids = FileStoreCommit(store, commit_user).commit([*messages, *replaced])

@@ -68,8 +68,8 @@ class PlannedCompaction:
 
 def result_of(snapshot_id: int | None, messages: Sequence[CommitMessage]) -> CompactionResult:
     """The result of a compaction with these messages."""
-    before = [f for m in messages for f in m.compact_before]
-    after = [f for m in messages for f in m.compact_after]
+    before = [f for m in messages for f in m.compaction.before]
+    after = [f for m in messages for f in m.compaction.after]
     return CompactionResult(
         snapshot_id=snapshot_id,
         buckets=len(messages),

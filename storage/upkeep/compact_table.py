@@ -229,16 +229,7 @@ def _merge_bucket(
         return None
     outcome = run_compaction(store, due.rewriter, due.unit, bucket_id)
     planner.forget(outcome.replaced)
-    return CommitMessage(
-        partition=bucket_id.partition,
-        bucket=bucket_id.bucket,
-        total_buckets=total_buckets(store, restored, bucket_id.partition),
-        compact_before=outcome.before,
-        compact_after=outcome.after,
-        compact_changelog=outcome.changelog,
-        compact_new_index_files=outcome.new_index_files,
-        compact_deleted_index_files=outcome.deleted_index_files,
-    )
+    return CommitMessage.of_compaction(bucket_id, total_buckets(store, restored, bucket_id.partition), outcome)
 
 
 def _concatenate_bucket(

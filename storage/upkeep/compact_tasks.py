@@ -12,6 +12,7 @@ from datetime import timedelta
 from enum import StrEnum
 
 from interbed.storage.base.bucket_id import BucketId
+from interbed.storage.lsm.compact.increment import CompactIncrement
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry
 from interbed.storage.meta.manifest.index_file import IndexFileMeta
@@ -91,13 +92,8 @@ class CompactionTask:
     def to_bytes(self) -> bytes:
         """The task as bytes, for another process."""
         # A message has the codec of files already.
-        files = CommitMessage(
-            partition=self.partition,
-            bucket=self.bucket,
-            total_buckets=self.total_buckets,
-            compact_before=self.files,
-            compact_deleted_index_files=self.index_files,
-        )
+        compaction = CompactIncrement(before=self.files, deleted_index_files=self.index_files)
+        files = CommitMessage.of_compaction(self.bucket_id, self.total_buckets, compaction)
         return json.dumps(
             {
                 "kind": self.kind.value,
@@ -121,8 +117,8 @@ class CompactionTask:
             partition=files.partition,
             bucket=files.bucket,
             total_buckets=files.total_buckets,
-            files=files.compact_before,
-            index_files=files.compact_deleted_index_files,
+            files=files.compaction.before,
+            index_files=files.compaction.deleted_index_files,
             full=value["full"],
             order=order and SortOrder(strategy=OrderStrategy(order[0]), columns=tuple(order[1:])),
             range_count=value["rangeCount"],

@@ -138,7 +138,7 @@ def _rescale(store: TableStore, commit_user: str, target: int, partitions: Parti
             messages = [_as_new(m) for m in as_compaction(store, write.prepare_commit())]
         commit = FileStoreCommit(rewritten, commit_user, new_user=True)
         ids = commit.replace_partitions(messages, chosen, read_at=snapshot.id)
-    new = [f for m in messages for f in m.new_files]
+    new = [f for m in messages for f in m.data.new_files]
     return RescaleResult(
         snapshot_id=ids[-1] if ids else None,
         bucket_num=target,
@@ -159,4 +159,8 @@ def _old_files(store: TableStore, snapshot_id: int, target: int, partitions: Par
 
 def _as_new(message: CommitMessage) -> CommitMessage:
     """A compaction's outcome as files that take the place of all others."""
-    return replace(message, new_files=message.compact_after, compact_after=())
+    return replace(
+        message,
+        data=replace(message.data, new_files=message.compaction.after),
+        compaction=replace(message.compaction, after=()),
+    )

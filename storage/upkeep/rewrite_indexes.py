@@ -15,6 +15,7 @@ from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.files.file_index.api import INDEX_SUFFIX, FileIndexes
 from interbed.storage.files.file_index.writer import TableFileIndexWriter
 from interbed.storage.files.format.layout import DataFileLayout
+from interbed.storage.lsm.compact.increment import CompactIncrement
 from interbed.storage.lsm.file_read import FileRead
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.store import TableStore
@@ -70,12 +71,7 @@ def files_to_index(store: TableStore, partition: PartitionChoice = None) -> list
             "the table in full, which writes them anew."
         )
     return [
-        CommitMessage(
-            partition=entry.partition,
-            bucket=entry.bucket,
-            total_buckets=entry.total_buckets,
-            compact_before=(entry.file,),
-        )
+        CommitMessage.of_compaction(entry.bucket_id, entry.total_buckets, CompactIncrement(before=(entry.file,)))
         for entry in TableScan(store, partition_filter=partition).entries()
     ]
 
@@ -88,21 +84,25 @@ def index_files(store: TableStore, chosen: Sequence[CommitMessage], *, prefix: s
     """
     rewriter = _Rewriter(store, DataFileLayout.of(store.schema, store.options), prefix)
     try:
-        done = [replace(m, compact_after=(rewriter.indexed(m, m.compact_before[0]),)) for m in chosen]
+        done = [_with_file(m, rewriter.indexed(m, m.compaction.before[0])) for m in chosen]
     except BaseException:
         store.file_io.delete_quietly(rewriter.written)
         raise
-    return [m for m in done if m.compact_after != m.compact_before]
+    return [m for m in done if m.compaction.after != m.compaction.before]
 
 
 def delete_indexes(store: TableStore, messages: Sequence[CommitMessage]) -> None:
     """Delete what index_files has written, which a commit leaves alone because it is beside files that were there."""
     paths: list[str] = []
     for message in messages:
-        (before,), (after,) = message.compact_before, message.compact_after
+        (before,), (after,) = message.compaction.before, message.compaction.after
         folder = _path(store, message, before).rpartition("/")[0]
         paths += (f"{folder}/{name}" for name in after.extra_files if name not in before.extra_files)
     store.file_io.delete_quietly(paths)
+
+
+def _with_file(message: CommitMessage, file: DataFileMeta) -> CommitMessage:
+    return replace(message, compaction=replace(message.compaction, after=(file,)))
 
 
 def _path(store: TableStore, message: CommitMessage, file: DataFileMeta) -> str:

@@ -14,6 +14,7 @@ from interbed.storage.base.errors import InvalidOptionError, NotSupportedError
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.files.format.layout import DataFileLayout, DataFileNames
 from interbed.storage.files.format.writer import RollingFileWriter
+from interbed.storage.lsm.compact.increment import CompactIncrement
 from interbed.storage.lsm.spill import SpillFiles
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
 from interbed.storage.meta.manifest.data_file import DataFileMeta, FileSource
@@ -134,7 +135,9 @@ def sort_range(store: TableStore, unit: SortUnit, ranges: SortRanges, number: in
     """
     rows = RowsOfRange(PartitionRows(store, unit, ranges.key.order.columns), ranges, number)
     message = sorted_message(unit, _write_sorted(store, unit, ranges.key, rows, None))
-    return message if number == 0 else replace(message, compact_before=(), compact_deleted_index_files=())
+    if number == 0:
+        return message
+    return replace(message, compaction=replace(message.compaction, before=(), deleted_index_files=()))
 
 
 def _write_sorted(
@@ -166,11 +169,5 @@ def new_files(store: TableStore, unit: SortUnit, layout: DataFileLayout) -> Roll
 
 def sorted_message(unit: SortUnit, after: Sequence[DataFileMeta]) -> CommitMessage:
     """The unit's files replaced by others, which hold the same rows, and no index files any more."""
-    return CommitMessage(
-        partition=unit.partition,
-        bucket=unit.bucket,
-        total_buckets=unit.total_buckets,
-        compact_before=unit.files,
-        compact_after=tuple(after),
-        compact_deleted_index_files=unit.index_files,
-    )
+    compaction = CompactIncrement(before=unit.files, after=tuple(after), deleted_index_files=unit.index_files)
+    return CommitMessage.of_compaction(unit.bucket_id, unit.total_buckets, compaction)

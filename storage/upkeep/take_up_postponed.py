@@ -12,6 +12,7 @@ import pyarrow as pa
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.commit.file_store_commit import FileStoreCommit
+from interbed.storage.lsm.compact.increment import CompactIncrement
 from interbed.storage.lsm.file_read import FileRead, block_rows
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.paths import POSTPONE_BUCKET
@@ -72,11 +73,8 @@ def take_up(
         FileStoreCommit(store, commit_user).abort(messages)
         raise
     messages += [
-        CommitMessage(
-            partition=p.partition,
-            bucket=POSTPONE_BUCKET,
-            total_buckets=POSTPONE_BUCKET,
-            compact_before=p.files,
+        CommitMessage.of_compaction(
+            BucketId(p.partition, POSTPONE_BUCKET), POSTPONE_BUCKET, CompactIncrement(before=p.files)
         )
         for p in partitions
     ]

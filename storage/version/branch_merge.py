@@ -12,7 +12,7 @@ from interbed.storage.meta.manifest.entry import ManifestEntry
 from interbed.storage.meta.snapshot.snapshot import CommitKind, Snapshot
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.scan import TableScan
-from interbed.storage.write.commit_message import CommitMessage
+from interbed.storage.write.commit_message import CommitMessage, DataIncrement
 
 _FIRST = 1
 _HARMLESS = frozenset({CommitKind.APPEND, CommitKind.ANALYZE})
@@ -42,7 +42,9 @@ def merge_branch(source: TableStore, target: TableStore) -> int | None:
             )
     messages = [
         CommitMessage(
-            partition=entry.partition, bucket=entry.bucket, total_buckets=entry.total_buckets, new_files=(entry.file,)
+            bucket_id=entry.bucket_id,
+            total_buckets=entry.total_buckets,
+            data=DataIncrement(new_files=(entry.file,)),
         )
         for entry in wanted
     ]

@@ -22,12 +22,7 @@ def remove_missing_files(store: TableStore, *, dry_run: bool = False) -> list[st
     missing = _missing(store)
     if missing and not dry_run:
         messages = [
-            CommitMessage(
-                partition=bucket_id.partition,
-                bucket=bucket_id.bucket,
-                total_buckets=entries[0].total_buckets,
-                deleted_files=tuple(entry.file for entry in entries),
-            )
+            CommitMessage.deletion(bucket_id, entries[0].total_buckets, tuple(entry.file for entry in entries))
             for bucket_id, entries in missing.items()
         ]
         FileStoreCommit(store, str(uuid.uuid4()), new_user=True).commit(messages)

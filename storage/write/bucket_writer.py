@@ -12,12 +12,13 @@ from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.files.format.layout import DataFileLayout, DataFileNames
 from interbed.storage.files.format.writer import RollingFileWriter
 from interbed.storage.lsm.compact.compacted import CompactedFiles
+from interbed.storage.lsm.compact.increment import CompactIncrement
 from interbed.storage.lsm.compact.manager import CompactManager
-from interbed.storage.lsm.compact.task import CompactionOutcome
 from interbed.storage.lsm.write_buffer import Run, Spill, WriteBuffer, concatenate, with_kinds
 from interbed.storage.meta.manifest.data_file import DataFileMeta, FileSource
 from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER
 from interbed.storage.write.append.writer import write_in_order
+from interbed.storage.write.commit_message import DataIncrement
 from interbed.storage.write.flush_rows import FlushRows
 from interbed.storage.write.route import RoutedRows
 
@@ -26,9 +27,8 @@ from interbed.storage.write.route import RoutedRows
 class BucketChanges:
     """What a writer did to its bucket since it was last asked."""
 
-    new_files: tuple[DataFileMeta, ...]
-    changelog_files: tuple[DataFileMeta, ...]
-    compaction: CompactionOutcome | None
+    data: DataIncrement
+    compaction: CompactIncrement
 
 
 class BucketWriter:
@@ -51,7 +51,7 @@ class BucketWriter:
         first_sequence: int,
         merge: FlushRows | None = None,
         compaction: CompactManager | None = None,
-        discard: Callable[[CompactionOutcome], None] = lambda outcome: None,
+        discard: Callable[[CompactIncrement], None] = lambda outcome: None,
         changelog_names: DataFileNames | None = None,
         spill: Spill | None = None,
         keeps_open: Callable[[], bool] = lambda: False,
@@ -190,7 +190,8 @@ class BucketWriter:
         files, self._files = self._files, []
         changelog, self._changelog = self._changelog, []
         compacted, self._compacted = self._compacted, CompactedFiles()
-        return BucketChanges(new_files=tuple(files), changelog_files=tuple(changelog), compaction=compacted.outcome())
+        data = DataIncrement(new_files=tuple(files), changelog_files=tuple(changelog))
+        return BucketChanges(data=data, compaction=compacted.outcome())
 
     def abort(self) -> None:
         """End a running compaction, delete the files that were not handed out, drop buffered rows; never raises."""
@@ -201,9 +202,9 @@ class BucketWriter:
         if self._compaction is not None:
             self._compaction.cancel()
         changes = self.take_changes()
-        if changes.compaction is not None:
+        if changes.compaction:
             self._discard(changes.compaction)
-        files = (*changes.new_files, *changes.changelog_files)
+        files = (*changes.data.new_files, *changes.data.changelog_files)
         self._file_io.delete_quietly([f"{self._directory}/{name}" for f in files for name in f.names])
 
     def _take_over(self, *, wait: bool) -> None:

@@ -5,79 +5,115 @@ Messages travel from Spark's executors to its driver as bytes: a JSON document w
 
 import json
 from base64 import b64decode, b64encode
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.lsm.compact.increment import NO_COMPACTION, CompactIncrement
 from interbed.storage.meta.manifest.data_file import DataFileMeta, data_file_from_json, data_file_to_json
 from interbed.storage.meta.manifest.index_file import IndexFileMeta, index_file_from_json, index_file_to_json
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommitMessage:
-    """The changes of one bucket. `partition` is a serialised BinaryRow.
+class DataIncrement:
+    """What new records did to a bucket.
 
-    `new_files` were written from new records; `deleted_files` held rows that are gone or were written anew (rewriting
-    deletes of append tables); `compact_before` were replaced by `compact_after`, which hold the same rows.
-    `changelog_files` tell what the new records changed, `compact_changelog` what the compaction found to have changed.
-    Index files go and come with either part; `deleted_index_files` are those that the writer found and replaced.
-    `hash_indexes` names the hash index files of the whole partition that the choice of dynamic buckets rests on,
-    `keys_as_of` the snapshot in which the writer looked for keys in other partitions (0 for none); None where it did
-    not. A commit refuses messages whose ground another writer has changed. `written_at` is the snapshot whose number of
-    buckets the writer went by. `replaces` says of an overwrite's message that it deletes what is overwritten by itself.
+    `new_files` were written from them, `changelog_files` hold what they changed. `deleted_files` held rows that are
+    gone or were written anew (rewriting deletes of append tables). `deleted_index_files` are those that the writer
+    found and replaced by `new_index_files`.
     """
 
-    partition: bytes
-    bucket: int
-    total_buckets: int
     new_files: tuple[DataFileMeta, ...] = ()
     deleted_files: tuple[DataFileMeta, ...] = ()
-    compact_before: tuple[DataFileMeta, ...] = ()
-    compact_after: tuple[DataFileMeta, ...] = ()
     changelog_files: tuple[DataFileMeta, ...] = ()
-    compact_changelog: tuple[DataFileMeta, ...] = ()
     new_index_files: tuple[IndexFileMeta, ...] = ()
     deleted_index_files: tuple[IndexFileMeta, ...] = ()
-    compact_new_index_files: tuple[IndexFileMeta, ...] = ()
-    compact_deleted_index_files: tuple[IndexFileMeta, ...] = ()
+
+    def __bool__(self) -> bool:
+        files = self.new_files or self.deleted_files or self.changelog_files
+        return bool(files or self.new_index_files or self.deleted_index_files)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteBasis:
+    """What a writer's choice of buckets rests on; None stands for nothing.
+
+    A commit refuses messages whose basis another writer has changed.
+    `hash_indexes` names the hash index files of the whole partition (dynamic buckets), `keys_as_of` the snapshot in
+    which the writer looked for keys in other partitions, `buckets_as_of` the one whose number of buckets it went by
+    (fixed buckets); 0 is the table before its first snapshot.
+    """
+
     hash_indexes: tuple[str, ...] | None = None
     keys_as_of: int | None = None
-    written_at: int | None = None
+    buckets_as_of: int | None = None
+
+
+NO_BASIS = WriteBasis()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommitMessage:
+    """The changes of one bucket: `data` by new records, `compaction` by rewriting what was there.
+
+    `total_buckets` is the number of buckets that the new files are recorded with. `replaces` says of an overwrite's
+    message that its rows delete what is overwritten by themselves.
+    """
+
+    bucket_id: BucketId
+    total_buckets: int
+    data: DataIncrement = DataIncrement()
+    compaction: CompactIncrement = NO_COMPACTION
+    basis: WriteBasis = NO_BASIS
     replaces: bool = False
 
+    @staticmethod
+    def deletion(bucket_id: BucketId, total_buckets: int, files: tuple[DataFileMeta, ...]) -> "CommitMessage":
+        """The message of files that are gone with their rows."""
+        return CommitMessage(bucket_id=bucket_id, total_buckets=total_buckets, data=DataIncrement(deleted_files=files))
+
+    @staticmethod
+    def of_compaction(bucket_id: BucketId, total_buckets: int, compaction: CompactIncrement) -> "CommitMessage":
+        """The message of a compaction and nothing else."""
+        return CommitMessage(bucket_id=bucket_id, total_buckets=total_buckets, compaction=compaction)
+
     @property
-    def bucket_id(self) -> BucketId:
-        """The bucket that it belongs to."""
-        return BucketId(self.partition, self.bucket)
+    def partition(self) -> bytes:
+        """The bucket's partition, a serialised BinaryRow."""
+        return self.bucket_id.partition
+
+    @property
+    def bucket(self) -> int:
+        """The bucket's number in its partition."""
+        return self.bucket_id.bucket
 
     @property
     def is_empty(self) -> bool:
         """Whether the message changes nothing."""
-        return not any(getattr(self, name) for name in (*_DATA_FILES, *_INDEX_FILES))
+        return not (self.data or self.compaction)
 
     def changelog_only(self) -> "CommitMessage":
         """The message with nothing but the changelog of its new records."""
         return CommitMessage(
-            partition=self.partition,
-            bucket=self.bucket,
+            bucket_id=self.bucket_id,
             total_buckets=self.total_buckets,
-            changelog_files=self.changelog_files,
+            data=DataIncrement(changelog_files=self.data.changelog_files),
         )
 
     def to_bytes(self) -> bytes:
         """The message as bytes, for another process."""
+        basis = self.basis
         return json.dumps(
             {
                 "partition": b64encode(self.partition).decode(),
                 "bucket": self.bucket,
                 "totalBuckets": self.total_buckets,
-                "hashIndexes": self.hash_indexes,
-                "keysAsOf": self.keys_as_of,
-                "writtenAt": self.written_at,
+                "data": _to_json(self.data, _DATA),
+                "compaction": _to_json(self.compaction, _COMPACTION),
+                "basis": [basis.hash_indexes, basis.keys_as_of, basis.buckets_as_of],
                 "replaces": self.replaces,
-                **{member: [data_file_to_json(f) for f in getattr(self, n)] for n, member in _DATA_FILES.items()},
-                **{member: [index_file_to_json(f) for f in getattr(self, n)] for n, member in _INDEX_FILES.items()},
             },
             separators=(",", ":"),
         ).encode()
@@ -87,35 +123,38 @@ class CommitMessage:
         """The message of bytes made by to_bytes; raises InvalidInputError for anything else."""
         try:
             value = json.loads(content)
-            files: dict[str, Any] = {
-                **{n: tuple(data_file_from_json(f) for f in value[member]) for n, member in _DATA_FILES.items()},
-                **{n: tuple(index_file_from_json(f) for f in value[member]) for n, member in _INDEX_FILES.items()},
-            }
+            hash_indexes, keys_as_of, buckets_as_of = value["basis"]
             return CommitMessage(
-                partition=b64decode(value["partition"]),
-                bucket=value["bucket"],
+                bucket_id=BucketId(b64decode(value["partition"]), value["bucket"]),
                 total_buckets=value["totalBuckets"],
-                hash_indexes=None if value["hashIndexes"] is None else tuple(value["hashIndexes"]),
-                keys_as_of=value["keysAsOf"],
-                written_at=value["writtenAt"],
+                data=DataIncrement(**_from_json(value["data"], _DATA)),
+                compaction=CompactIncrement(**_from_json(value["compaction"], _COMPACTION)),
+                basis=WriteBasis(
+                    hash_indexes=None if hash_indexes is None else tuple(hash_indexes),
+                    keys_as_of=keys_as_of,
+                    buckets_as_of=buckets_as_of,
+                ),
                 replaces=value["replaces"],
-                **files,
             )
         except (ValueError, KeyError, TypeError) as error:
             raise InvalidInputError(f"Not a commit message: {error}") from error
 
 
-_DATA_FILES = {
-    "new_files": "newFiles",
-    "deleted_files": "deletedFiles",
-    "compact_before": "compactBefore",
-    "compact_after": "compactAfter",
-    "changelog_files": "changelogFiles",
-    "compact_changelog": "compactChangelog",
-}
-_INDEX_FILES = {
-    "new_index_files": "newIndexFiles",
-    "deleted_index_files": "deletedIndexFiles",
-    "compact_new_index_files": "compactNewIndexFiles",
-    "compact_deleted_index_files": "compactDeletedIndexFiles",
-}
+_DATA = ("new_files", "deleted_files", "changelog_files")
+_COMPACTION = ("before", "after", "changelog")
+_INDEXES = ("new_index_files", "deleted_index_files")
+"""The members of both that are index files; the others are data files."""
+
+
+def _to_json(part: DataIncrement | CompactIncrement, data_files: tuple[str, ...]) -> dict[str, Any]:
+    return {
+        **{name: [data_file_to_json(f) for f in getattr(part, name)] for name in data_files},
+        **{name: [index_file_to_json(f) for f in getattr(part, name)] for name in _INDEXES},
+    }
+
+
+def _from_json(value: Mapping[str, Any], data_files: tuple[str, ...]) -> dict[str, Any]:
+    return {
+        **{name: tuple(data_file_from_json(f) for f in value[name]) for name in data_files},
+        **{name: tuple(index_file_from_json(f) for f in value[name]) for name in _INDEXES},
+    }

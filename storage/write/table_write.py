@@ -8,7 +8,6 @@ are deleted by `abort` and `close`, and at once when writing fails.
 import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
@@ -36,7 +35,7 @@ from interbed.storage.write.bucket.dynamic import NO_INDEX_CHANGES, DynamicBucke
 from interbed.storage.write.bucket.placed import Placed
 from interbed.storage.write.bucket_restore import BucketRestore
 from interbed.storage.write.bucket_writer import BucketChanges, BucketWriter
-from interbed.storage.write.commit_message import CommitMessage
+from interbed.storage.write.commit_message import NO_BASIS, CommitMessage, WriteBasis
 from interbed.storage.write.flush_rows import flush_rows_of, layout_of, names_of, spill_of
 from interbed.storage.write.incoming import IncomingRows
 from interbed.storage.write.route import BLOCK_ROWS, RoutedRows, Router
@@ -317,24 +316,12 @@ class TableWrite:
         )
 
     def _message(self, bucket_id: BucketId, changes: BucketChanges) -> CommitMessage:
-        message = CommitMessage(
-            partition=bucket_id.partition,
-            bucket=bucket_id.bucket,
+        return CommitMessage(
+            bucket_id=bucket_id,
             total_buckets=self._options.bucket,
-            new_files=changes.new_files,
-            changelog_files=changes.changelog_files,
-            written_at=self._read_at if self._mode is BucketMode.FIXED else None,
-        )
-        compaction = changes.compaction
-        if compaction is None:
-            return message
-        return replace(
-            message,
-            compact_before=compaction.before,
-            compact_after=compaction.after,
-            compact_changelog=compaction.changelog,
-            compact_new_index_files=compaction.new_index_files,
-            compact_deleted_index_files=compaction.deleted_index_files,
+            data=changes.data,
+            compaction=changes.compaction,
+            basis=WriteBasis(buckets_as_of=self._read_at) if self._mode is BucketMode.FIXED else NO_BASIS,
         )
 
     def _for_all(self, work: Callable[[BucketWriter], None]) -> None:

@@ -54,7 +54,7 @@ def write_buckets(warehouse: str, rows: int, buckets: int, buffer_mb: int) -> Fi
             write.write_arrow(rows_for(ids, start).cast(SCHEMA))
         messages = write.prepare_commit()
     table.new_commit("bench").commit(messages)
-    return {"files": sum(len(m.new_files) for m in messages)}
+    return {"files": sum(len(m.data.new_files) for m in messages)}
 
 
 def write_runs(warehouse: str, rows: int, runs: int) -> Figures:

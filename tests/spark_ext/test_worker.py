@@ -134,7 +134,7 @@ def test_batches_are_acknowledged_and_the_end_brings_what_to_commit(conversation
 
     assert conversation.read_int() == worker.END
     (message,) = decode_messages([conversation.read_bytes()])
-    assert sum(file.row_count for file in message.new_files) == 4
+    assert sum(file.row_count for file in message.data.new_files) == 4
     conversation.send_int(worker.END)
     assert conversation.hang_up() == 1
     assert len(_files(table)) == 1

@@ -107,7 +107,7 @@ def test_an_abort_finds_the_files_of_tasks_whose_messages_were_dropped(table: Ta
 
     CommitToken.from_bytes(plan.token).abort(table, [])
 
-    assert [f.name for f in _files(table)] == [f.file_name for m in kept for f in m.new_files]
+    assert [f.name for f in _files(table)] == [f.file_name for m in kept for f in m.data.new_files]
     assert CommitToken.from_bytes(other.token).commit(table, kept).snapshotId == 1
 
 

@@ -1,6 +1,6 @@
 """Several compactions of one bucket, one after the other, as the one change that their commit makes."""
 
-from interbed.storage.lsm.compact.task import CompactionOutcome
+from interbed.storage.lsm.compact.increment import CompactIncrement
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.manifest.index_file import IndexFileMeta
 
@@ -15,7 +15,7 @@ class CompactedFiles:
         self._new_index_files: dict[str, IndexFileMeta] = {}
         self._deleted_index_files: list[IndexFileMeta] = []
 
-    def add(self, outcome: CompactionOutcome) -> CompactionOutcome:
+    def add(self, outcome: CompactIncrement) -> CompactIncrement:
         """Take an outcome in. Returns, as the outcome of a compaction, the files that nobody needs any more."""
         needless: list[DataFileMeta] = []
         still = {f.file_name for f in outcome.after}
@@ -35,13 +35,11 @@ class CompactedFiles:
             else:
                 needless_indexes.append(index_file)
         self._new_index_files.update((f.file_name, f) for f in outcome.new_index_files)
-        return CompactionOutcome(before=(), after=tuple(needless), new_index_files=tuple(needless_indexes))
+        return CompactIncrement(after=tuple(needless), new_index_files=tuple(needless_indexes))
 
-    def outcome(self) -> CompactionOutcome | None:
-        """All outcomes as one; None when nothing was compacted."""
-        if not (self._before or self._after or self._changelog or self._new_index_files or self._deleted_index_files):
-            return None
-        return CompactionOutcome(
+    def outcome(self) -> CompactIncrement:
+        """All outcomes as one; empty when nothing was compacted."""
+        return CompactIncrement(
             before=tuple(self._before.values()),
             after=tuple(self._after.values()),
             changelog=tuple(self._changelog),

@@ -10,9 +10,10 @@ from concurrent.futures import Executor, Future
 from dataclasses import replace
 
 from interbed.storage.base.bucket_id import BucketId
+from interbed.storage.lsm.compact.increment import CompactIncrement
 from interbed.storage.lsm.compact.planner import CompactionPlanner
 from interbed.storage.lsm.compact.strategy import Moment, pick_full
-from interbed.storage.lsm.compact.task import CompactionOutcome, discard, run_compaction
+from interbed.storage.lsm.compact.task import discard, run_compaction
 from interbed.storage.lsm.compact.unit import CompactionUnit
 from interbed.storage.lsm.levels import Levels
 from interbed.storage.meta.manifest.data_file import DataFileMeta
@@ -42,7 +43,7 @@ class CompactManager:
         self._bucket_id = bucket_id
         self._files = {f.file_name: f for f in files}
         self._index_files = tuple(index_files)
-        self._running: Future[CompactionOutcome] | None = None
+        self._running: Future[CompactIncrement] | None = None
         self._full_is_running = False
         self._last_full_millis: int | None = None
         self.passed_over = passed_over
@@ -94,7 +95,7 @@ class CompactManager:
         if unit is not None:
             self._running = self._executor.submit(run_compaction, self._store, rewriter, unit, self._bucket_id)
 
-    def take(self, *, wait: bool) -> CompactionOutcome | None:
+    def take(self, *, wait: bool) -> CompactIncrement | None:
         """The outcome of the compaction, once it is done (or after waiting for it); None when there is none.
 
         Raises what the compaction raised; the bucket's files are as they were then.

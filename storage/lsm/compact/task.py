@@ -1,42 +1,18 @@
 """Carries out a compaction unit of one bucket; the decision was made in `interbed.storage.lsm.compact.unit`."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from interbed.storage.base.bucket_id import BucketId
+from interbed.storage.lsm.compact.increment import CompactIncrement
 from interbed.storage.lsm.compact.rewriter import BucketRewriter
 from interbed.storage.lsm.compact.unit import CompactionUnit, Rewrite
 from interbed.storage.meta.manifest.data_file import DataFileMeta
-from interbed.storage.meta.manifest.index_file import IndexFileMeta
 from interbed.storage.meta.store import TableStore
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompactionOutcome:
-    """The files that a compaction replaced, those in their place, its changelog, and index files that came and went."""
-
-    before: tuple[DataFileMeta, ...]
-    after: tuple[DataFileMeta, ...]
-    changelog: tuple[DataFileMeta, ...] = ()
-    new_index_files: tuple[IndexFileMeta, ...] = ()
-    deleted_index_files: tuple[IndexFileMeta, ...] = ()
-
-    @property
-    def replaced(self) -> tuple[DataFileMeta, ...]:
-        """The files that the bucket does not have any more: not those merely moved."""
-        kept = {f.file_name for f in self.after}
-        return tuple(f for f in self.before if f.file_name not in kept)
-
-    @property
-    def written(self) -> tuple[DataFileMeta, ...]:
-        """The data and changelog files that exist for the compaction's sake: not those merely moved."""
-        moved = {f.file_name for f in self.before}
-        return (*(f for f in self.after if f.file_name not in moved), *self.changelog)
 
 
 def run_compaction(
     store: TableStore, rewriter: BucketRewriter, unit: CompactionUnit, bucket_id: BucketId
-) -> CompactionOutcome:
+) -> CompactIncrement:
     """Do what the unit says. On an error all files written are deleted, and the bucket is as it was."""
     before: list[DataFileMeta] = []
     after: list[DataFileMeta] = []
@@ -61,7 +37,7 @@ def run_compaction(
     except BaseException:
         delete_files(store, bucket_id, written)
         raise
-    return CompactionOutcome(
+    return CompactIncrement(
         before=tuple(before),
         after=tuple(after),
         changelog=tuple(changelog),
@@ -70,7 +46,7 @@ def run_compaction(
     )
 
 
-def discard(store: TableStore, bucket_id: BucketId, outcome: CompactionOutcome) -> None:
+def discard(store: TableStore, bucket_id: BucketId, outcome: CompactIncrement) -> None:
     """Delete what a compaction wrote that is not going to be committed; never raises."""
     delete_files(store, bucket_id, outcome.written)
     store.file_io.delete_quietly([store.index_path(bucket_id, f) for f in outcome.new_index_files])

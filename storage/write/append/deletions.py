@@ -13,7 +13,7 @@ from interbed.storage.files.deletion.bucket_deletions import BucketDeletions
 from interbed.storage.meta.manifest.index_file import DELETION_VECTORS, IndexFileMeta
 from interbed.storage.meta.store import TableStore
 from interbed.storage.write.bucket_restore import BucketRestore
-from interbed.storage.write.commit_message import CommitMessage
+from interbed.storage.write.commit_message import CommitMessage, DataIncrement
 
 IndexChange = tuple[tuple[IndexFileMeta, ...], tuple[IndexFileMeta, ...]]
 
@@ -55,7 +55,7 @@ def vector_messages(
     gone: dict[BucketId, set[str]] = {}
     for message in messages:
         names = gone.setdefault(message.bucket_id, set())
-        names.update(f.file_name for f in message.deleted_files)
+        names.update(f.file_name for f in message.data.deleted_files)
     found = []
     for bucket_id in sorted({*marked, *gone}):
         new, replaced = change_vectors(
@@ -69,11 +69,9 @@ def vector_messages(
             total = restored.total_buckets(bucket_id.partition)
             found.append(
                 CommitMessage(
-                    partition=bucket_id.partition,
-                    bucket=bucket_id.bucket,
+                    bucket_id=bucket_id,
                     total_buckets=store.options.bucket if total is None else total,
-                    new_index_files=new,
-                    deleted_index_files=replaced,
+                    data=DataIncrement(new_index_files=new, deleted_index_files=replaced),
                 )
             )
     return found

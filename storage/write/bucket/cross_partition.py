@@ -124,7 +124,9 @@ class CrossPartition:
 
     def added_to(self, message: CommitMessage) -> CommitMessage:
         """The message with the snapshot in which keys were looked for, if rows were placed."""
-        return replace(message, keys_as_of=self._as_of) if self._index is not None and message.new_files else message
+        if self._index is None or not message.data.new_files:
+            return message
+        return replace(message, basis=replace(message.basis, keys_as_of=self._as_of))
 
     def begin_next(self) -> None:
         """Look anew, when the next rows come, whether other writers have moved keys."""

@@ -43,27 +43,23 @@ class IndexChanges:
     def added_to(self, message: CommitMessage) -> CommitMessage:
         """The message of a bucket with what becomes of the bucket's index."""
         base = self.bases.get(message.partition)
-        if base is None or not (message.new_files or message.bucket_id in self.changes):
+        data = message.data
+        if base is None or not (data.new_files or message.bucket_id in self.changes):
             return message
         change = self.changes.get(message.bucket_id)
-        if change is None:
-            return replace(message, hash_indexes=base)
-        return replace(
-            message,
-            hash_indexes=base,
-            new_index_files=(*message.new_index_files, change.new),
-            deleted_index_files=(
-                *message.deleted_index_files,
-                *(() if change.replaced is None else (change.replaced,)),
-            ),
-        )
+        if change is not None:
+            replaced = () if change.replaced is None else (change.replaced,)
+            data = replace(
+                data,
+                new_index_files=(*data.new_index_files, change.new),
+                deleted_index_files=(*data.deleted_index_files, *replaced),
+            )
+        return replace(message, data=data, basis=replace(message.basis, hash_indexes=base))
 
     def others(self, written: Collection[BucketId]) -> list[CommitMessage]:
         """Messages of buckets that were not written, but whose index was."""
         return [
-            self.added_to(
-                CommitMessage(partition=bucket_id.partition, bucket=bucket_id.bucket, total_buckets=DYNAMIC_BUCKETS)
-            )
+            self.added_to(CommitMessage(bucket_id=bucket_id, total_buckets=DYNAMIC_BUCKETS))
             for bucket_id in sorted(self.changes.keys() - set(written))
         ]
 

@@ -8,9 +8,10 @@ Source: Paimon's BucketFiles.
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from interbed.storage.lsm.compact.increment import CompactIncrement
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.store import TableStore
-from interbed.storage.write.commit_message import CommitMessage
+from interbed.storage.write.commit_message import CommitMessage, DataIncrement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,24 +24,21 @@ class MovedRows:
     @staticmethod
     def of(message: CommitMessage) -> "MovedRows":
         """The message with all its files as a compaction's."""
-        after = {f.file_name for f in message.compact_after}
-        written = {f.file_name: f for f in message.new_files}
-        before = tuple(f for f in message.compact_before if f.file_name not in written)
-        compacted = {f.file_name for f in message.compact_before}
+        data, compaction = message.data, message.compaction
+        after = {f.file_name for f in compaction.after}
+        written = {f.file_name: f for f in data.new_files}
+        before = tuple(f for f in compaction.before if f.file_name not in written)
+        compacted = {f.file_name for f in compaction.before}
+        everything = CompactIncrement(
+            before=before,
+            after=(*(f for n, f in written.items() if n not in compacted), *compaction.after),
+            changelog=(*data.changelog_files, *compaction.changelog),
+            new_index_files=(*data.new_index_files, *compaction.new_index_files),
+            deleted_index_files=(*data.deleted_index_files, *compaction.deleted_index_files),
+        )
         return MovedRows(
-            message=replace(
-                message,
-                new_files=(),
-                changelog_files=(),
-                new_index_files=(),
-                deleted_index_files=(),
-                compact_before=before,
-                compact_after=(*(f for n, f in written.items() if n not in compacted), *message.compact_after),
-                compact_changelog=(*message.changelog_files, *message.compact_changelog),
-                compact_new_index_files=(*message.new_index_files, *message.compact_new_index_files),
-                compact_deleted_index_files=(*message.deleted_index_files, *message.compact_deleted_index_files),
-            ),
-            # A file that merely went to another level is the table's under the same name.
+            message=replace(message, data=DataIncrement(deleted_files=data.deleted_files), compaction=everything),
+            # A file that only went to another level is the table's under the same name.
             needless=tuple(f for n, f in written.items() if n in compacted and n not in after),
         )
 

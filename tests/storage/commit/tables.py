@@ -2,20 +2,24 @@
 
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
+from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.row.binary_row import encode_row
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
+from interbed.storage.lsm.compact.increment import CompactIncrement
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.schema.table_schema import Schema
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.manifest_reader import ManifestReader
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.table.opening import open_store, schema_manager
-from interbed.storage.write.commit_message import CommitMessage
+from interbed.storage.write.commit_message import CommitMessage, DataIncrement
 
 KEY = (AtomicType(TypeRoot.BIGINT),)
 DT = (AtomicType(TypeRoot.VARCHAR, length=2**31 - 1),)
@@ -68,14 +72,21 @@ def message(
 ) -> CommitMessage:
     """The message of one bucket."""
     return CommitMessage(
-        partition=partition(dt),
-        bucket=bucket,
+        bucket_id=BucketId(partition(dt), bucket),
         total_buckets=total,
-        new_files=new,
-        deleted_files=tuple(deleted),
-        compact_before=tuple(before),
-        compact_after=tuple(after),
+        data=DataIncrement(new_files=new, deleted_files=tuple(deleted)),
+        compaction=CompactIncrement(before=tuple(before), after=tuple(after)),
     )
+
+
+def with_data(message: CommitMessage, **fields: Any) -> CommitMessage:
+    """The message with other fields of its DataIncrement."""
+    return replace(message, data=replace(message.data, **fields))
+
+
+def with_compaction(message: CommitMessage, **fields: Any) -> CommitMessage:
+    """The message with other fields of its CompactIncrement."""
+    return replace(message, compaction=replace(message.compaction, **fields))
 
 
 def write_files(store: TableStore, *messages: CommitMessage) -> list[Path]:
@@ -84,7 +95,7 @@ def write_files(store: TableStore, *messages: CommitMessage) -> list[Path]:
     for m in messages:
         directory = Path(store.paths.bucket_directory(m.bucket_id))
         directory.mkdir(parents=True, exist_ok=True)
-        for f in (*m.new_files, *m.compact_after):
+        for f in (*m.data.new_files, *m.compaction.after):
             (directory / f.file_name).write_bytes(b"rows")
             paths.append(directory / f.file_name)
     return paths

@@ -1,12 +1,13 @@
 """Changelog files and index files of commit messages: in the snapshot, replaced, handed on, and cleaned up."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from interbed.storage.base.errors import CommitConflictError
+from interbed.storage.base.bucket_id import BucketId
+from interbed.storage.base.errors import CommitConflictError, InvalidInputError
 from interbed.storage.commit.file_store_commit import FileStoreCommit
+from interbed.storage.lsm.compact.increment import CompactIncrement
 from interbed.storage.meta.manifest.entry import FileKind
 from interbed.storage.meta.manifest.index_file import DELETION_VECTORS, HASH_INDEX, DeletionVectorRange, IndexFileMeta
 from interbed.storage.meta.manifest.index_manifest import IndexManifestEntry, read_index_manifest
@@ -14,7 +15,7 @@ from interbed.storage.meta.manifest.manifest_list import read_manifest_list
 from interbed.storage.meta.snapshot.snapshot import CommitKind
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.manifest_reader import ManifestReader
-from interbed.storage.write.commit_message import CommitMessage
+from interbed.storage.write.commit_message import CommitMessage, DataIncrement, WriteBasis
 from tests.storage.commit.tables import (
     data_file,
     manifest_names,
@@ -22,6 +23,8 @@ from tests.storage.commit.tables import (
     partition,
     primary_key_table,
     referenced_names,
+    with_compaction,
+    with_data,
 )
 
 
@@ -42,17 +45,30 @@ def indexes(store: TableStore, snapshot_id: int) -> list[IndexManifestEntry]:
 
 
 def test_a_message_with_all_kinds_of_files_survives_the_way_to_another_process() -> None:
-    sent = replace(
-        message(data_file(), before=[data_file()], after=[data_file()], deleted=[data_file()]),
-        changelog_files=(data_file(),),
-        compact_changelog=(data_file(),),
-        new_index_files=(index_file("a"),),
-        deleted_index_files=(index_file("b"),),
-        compact_new_index_files=(index_file("c", DELETION_VECTORS, "x", "y"),),
-        compact_deleted_index_files=(index_file("d"),),
+    sent = CommitMessage(
+        bucket_id=BucketId(partition("d1"), 1),
+        total_buckets=2,
+        data=DataIncrement(
+            new_files=(data_file(),),
+            deleted_files=(data_file(),),
+            changelog_files=(data_file(),),
+            new_index_files=(index_file("a"),),
+            deleted_index_files=(index_file("b"),),
+        ),
+        compaction=CompactIncrement(
+            before=(data_file(),),
+            after=(data_file(),),
+            changelog=(data_file(),),
+            new_index_files=(index_file("c", DELETION_VECTORS, "x", "y"),),
+            deleted_index_files=(index_file("d"),),
+        ),
+        basis=WriteBasis(hash_indexes=("h1", "h2"), keys_as_of=3, buckets_as_of=4),
+        replaces=True,
     )
     assert CommitMessage.from_bytes(sent.to_bytes()) == sent
     assert not sent.is_empty
+    with pytest.raises(InvalidInputError, match="Not a commit message"):
+        CommitMessage.from_bytes(sent.to_bytes().replace(b'"deleted_files"', b'"deleted"'))
     assert message().is_empty
 
 
@@ -60,7 +76,8 @@ def test_each_snapshot_has_the_changelog_of_its_part(tmp_path: Path) -> None:
     store = primary_key_table(tmp_path)
     new, old_log, log = data_file(), data_file(rows=3), data_file(rows=5)
     after = new.upgraded(5)
-    sent = replace(message(new, before=[new], after=[after]), changelog_files=(old_log,), compact_changelog=(log,))
+    sent = with_data(message(new, before=[new], after=[after]), changelog_files=(old_log,))
+    sent = with_compaction(sent, changelog=(log,))
     FileStoreCommit(store, "u").commit([sent])
     first, second = store.snapshots.read(1), store.snapshots.read(2)
     assert (first.changelog_record_count, second.changelog_record_count) == (3, 5)
@@ -75,20 +92,20 @@ def test_each_snapshot_has_the_changelog_of_its_part(tmp_path: Path) -> None:
 
 def test_a_changelog_alone_makes_a_snapshot(tmp_path: Path) -> None:
     store = primary_key_table(tmp_path)
-    assert FileStoreCommit(store, "u").commit([replace(message(), changelog_files=(data_file(),))]) == [1]
+    assert FileStoreCommit(store, "u").commit([with_data(message(), changelog_files=(data_file(),))]) == [1]
     assert store.snapshots.read(1).commit_kind is CommitKind.APPEND
 
 
 def test_a_buckets_index_file_takes_the_place_of_its_predecessor(tmp_path: Path) -> None:
     store = primary_key_table(tmp_path)
     commit = FileStoreCommit(store, "u")
-    commit.commit([replace(message(data_file()), new_index_files=(index_file("h1"),))])
-    commit.commit([replace(message(data_file(), bucket=1), new_index_files=(index_file("h2"),))])
-    commit.commit([replace(message(data_file()), new_index_files=(index_file("v1", DELETION_VECTORS, "x"),))])
-    commit.commit([replace(message(data_file()), new_index_files=(index_file("h3"),))])
+    commit.commit([with_data(message(data_file()), new_index_files=(index_file("h1"),))])
+    commit.commit([with_data(message(data_file(), bucket=1), new_index_files=(index_file("h2"),))])
+    commit.commit([with_data(message(data_file()), new_index_files=(index_file("v1", DELETION_VECTORS, "x"),))])
+    commit.commit([with_data(message(data_file()), new_index_files=(index_file("h3"),))])
     assert {e.file.file_name for e in indexes(store, 4)} == {"h2", "h3", "v1"}
     assert store.snapshots.read(3).commit_kind is CommitKind.OVERWRITE
-    commit.commit([replace(message(data_file()), deleted_index_files=(index_file("v1", DELETION_VECTORS, "x"),))])
+    commit.commit([with_data(message(data_file()), deleted_index_files=(index_file("v1", DELETION_VECTORS, "x"),))])
     assert [(e.partition, e.bucket, e.file.file_name) for e in indexes(store, 5)] == [
         (partition("d1"), 1, "h2"),
         (partition("d1"), 0, "h3"),
@@ -100,11 +117,11 @@ def test_a_buckets_index_file_takes_the_place_of_its_predecessor(tmp_path: Path)
 def test_an_index_file_that_somebody_else_replaced_is_a_conflict(tmp_path: Path) -> None:
     store = primary_key_table(tmp_path)
     commit = FileStoreCommit(store, "u")
-    commit.commit([replace(message(data_file()), new_index_files=(index_file("h1"),))])
+    commit.commit([with_data(message(data_file()), new_index_files=(index_file("h1"),))])
     first, second, third = index_file("h1"), index_file("h2"), index_file("h3")
-    changed = replace(message(data_file()), deleted_index_files=(first,), new_index_files=(second,))
+    changed = with_data(message(data_file()), deleted_index_files=(first,), new_index_files=(second,))
     commit.commit([changed])
-    late = replace(message(data_file()), deleted_index_files=(first,), new_index_files=(third,))
+    late = with_data(message(data_file()), deleted_index_files=(first,), new_index_files=(third,))
     Path(store.paths.index("h3")).parent.mkdir(exist_ok=True)
     Path(store.paths.index("h3")).write_bytes(b"index")
     with pytest.raises(CommitConflictError, match="h1 of bucket 0 is not the table's any more"):
@@ -117,17 +134,17 @@ def test_an_overwrite_drops_the_partitions_index_files_and_adds_its_own(tmp_path
     store = primary_key_table(tmp_path)
     commit = FileStoreCommit(store, "u")
     for dt in ("d1", "d2"):
-        commit.commit([replace(message(data_file(), dt=dt), new_index_files=(index_file(f"old-{dt}"),))])
-    commit.overwrite([replace(message(data_file()), new_index_files=(index_file("new"),))], partition={"dt": "d1"})
+        commit.commit([with_data(message(data_file(), dt=dt), new_index_files=(index_file(f"old-{dt}"),))])
+    commit.overwrite([with_data(message(data_file()), new_index_files=(index_file("new"),))], partition={"dt": "d1"})
     assert {e.file.file_name for e in indexes(store, 3)} == {"old-d2", "new"}
-    commit.overwrite([replace(message(data_file()), new_index_files=(index_file("only"),))])
+    commit.overwrite([with_data(message(data_file()), new_index_files=(index_file("only"),))])
     assert [e.file.file_name for e in indexes(store, 4)] == ["only"]
 
 
 def test_an_aborted_message_leaves_no_changelog_and_no_index_file(tmp_path: Path) -> None:
     store = primary_key_table(tmp_path)
     log = data_file()
-    sent = replace(message(data_file()), changelog_files=(log,), new_index_files=(index_file("h"),))
+    sent = with_data(message(data_file()), changelog_files=(log,), new_index_files=(index_file("h"),))
     bucket = Path(store.paths.bucket_directory(sent.bucket_id))
     bucket.mkdir(parents=True)
     Path(store.paths.index("h")).parent.mkdir()

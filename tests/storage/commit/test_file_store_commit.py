@@ -32,6 +32,7 @@ from tests.storage.commit.tables import (
     message,
     primary_key_table,
     referenced_names,
+    with_compaction,
     write_files,
 )
 
@@ -95,7 +96,7 @@ def test_a_file_moved_to_another_level_stays_one_file(tmp_path: Path) -> None:
     commit.commit([upgrade])
     assert live_names(store) == {new.file_name}
     with pytest.raises(CommitConflictError):
-        commit.commit([replace(upgrade, compact_after=(new.upgraded(4),))])
+        commit.commit([with_compaction(upgrade, after=(new.upgraded(4),))])
     assert paths[0].exists()
 
 

@@ -14,7 +14,7 @@ import interbed
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.lsm.compact.compacted import CompactedFiles
-from interbed.storage.lsm.compact.task import CompactionOutcome
+from interbed.storage.lsm.compact.increment import CompactIncrement
 from interbed.storage.lsm.levels import Levels
 from interbed.storage.meta.manifest.stats import EMPTY_ROW
 from interbed.storage.meta.snapshot.snapshot import CommitKind
@@ -120,7 +120,7 @@ def test_a_compaction_that_another_writer_was_faster_with_is_given_up(
     write = table.new_write("slow")
     write.write_arrow(rows(4))
     messages = write.prepare_commit()
-    assert any(m.compact_after for m in messages)
+    assert any(m.compaction.after for m in messages)
     table.compact(full=True)
     with caplog.at_level(logging.INFO):
         ids = table.new_commit("slow").commit(messages)
@@ -201,7 +201,7 @@ def test_several_compactions_are_one_change(data: st.DataObject) -> None:
         before = [bucket.pop(name) for name in chosen]
         after = [f.upgraded(f.level + 1) for f in before] if moved else [data_file(name=f"n{step}", level=5)]
         bucket |= {f.file_name: f for f in after}
-        thrown = total.add(CompactionOutcome(before=tuple(before), after=tuple(after)))
+        thrown = total.add(CompactIncrement(before=tuple(before), after=tuple(after)))
         needless |= {f.file_name for f in thrown.after}
     outcome: Any = total.outcome()
     assert outcome is not None

@@ -87,7 +87,7 @@ def write(
 
 
 def rows_of(store: TableStore, message: CommitMessage) -> Iterator[tuple[Any, list[dict[str, Any]]]]:
-    for file in message.new_files:
+    for file in message.data.new_files:
         path = f"{store.paths.bucket_directory(message.bucket_id)}/{file.file_name}"
         yield file, pq.ParquetFile(path).read().to_pylist()
 
@@ -192,7 +192,7 @@ def test_files_roll_at_the_target_size_without_losing_a_row(tmp_path: Path) -> N
     ids = rng.permutation(20_000)
     data = pa.table({"id": ids, "v": [f"{x:040x}" for x in rng.integers(0, 2**62, 20_000)]})
     (message,) = write(store, (data, None))
-    files = message.new_files
+    files = message.data.new_files
     assert len(files) > 3
     assert all(f.file_size < 3 * 65536 for f in files)
     found = [r["id"] for _, rows in rows_of(store, message) for r in rows]
@@ -208,7 +208,7 @@ def test_many_buckets_share_a_tiny_buffer(tmp_path: Path) -> None:
     messages = write(store, *((pa.table({"id": ids[i::4], "v": [str(j) for j in ids[i::4]]}), None) for i in range(4)))
     assert len(messages) == 50
     # The buffer is far smaller than the rows, so that buckets were flushed on the way.
-    assert sum(len(m.new_files) for m in messages) > 60
+    assert sum(len(m.data.new_files) for m in messages) > 60
     found = {r["id"] for m in messages for _, rows in rows_of(store, m) for r in rows}
     assert found == set(ids.tolist())
 
@@ -228,7 +228,7 @@ def test_a_bucketed_append_table_counts_on_from_what_exists(tmp_path: Path) -> N
     messages = write(store, (table([{"id": i} for i in range(50)]), None), existing=Existing(99, 2))
     assert {m.bucket for m in messages} == {0, 1}
     for m in messages:
-        (file,) = m.new_files
+        (file,) = m.data.new_files
         assert (file.min_sequence_number, file.max_sequence_number) == (100, 99 + file.row_count)
 
 
@@ -330,7 +330,7 @@ def test_abort_and_close_leave_no_file_but_those_handed_out(tmp_path: Path) -> N
     store = create(tmp_path, bucket="3", write_buffer_size="1kb", write_buffer_spillable="false")
     writer = TableWrite(store, "tester", Existing)
     writer.write_arrow(table([{"id": i} for i in range(100)]))
-    handed_out = [f.file_name for m in writer.prepare_commit() for f in m.new_files]
+    handed_out = [f.file_name for m in writer.prepare_commit() for f in m.data.new_files]
     writer.write_arrow(table([{"id": i} for i in range(100)]))
     assert len(files_under(tmp_path)) > len(handed_out)
     writer.abort()

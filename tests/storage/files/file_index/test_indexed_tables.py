@@ -175,11 +175,11 @@ def test_an_aborted_write_leaves_no_index_behind(tmp_path: Path) -> None:
     write = table.new_write("u")
     write.write_arrow(rows([1], ["Oslo"]))
     (message,) = write.prepare_commit()
-    assert message.new_files[0].extra_files
+    assert message.data.new_files[0].extra_files
     write.write_arrow(rows([2], ["Oslo"]))
     write.abort()
     left = {p.name for p in Path(table.location).rglob("data-*")}
-    assert left == set(message.new_files[0].names)
+    assert left == set(message.data.new_files[0].names)
 
 
 def test_a_missing_or_damaged_index_is_told_with_the_way_out(tmp_path: Path) -> None:

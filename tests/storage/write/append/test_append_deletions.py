@@ -1,6 +1,5 @@
 """Rows of append tables deleted by deletion vectors, and what compaction and other writers make of them."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,9 +8,11 @@ import pytest
 from interbed import load_catalog
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import CommitConflictError
+from interbed.storage.lsm.compact.increment import CompactIncrement
 from interbed.storage.scan.restore import restore_buckets
 from interbed.storage.table.table import Table
 from interbed.storage.write.append.deletions import vector_messages
+from interbed.storage.write.commit_message import CommitMessage
 
 
 def _table(tmp_path: Path, **options: str) -> Table:
@@ -92,7 +93,9 @@ def test_a_compaction_does_not_bring_rows_back_that_were_deleted_meanwhile(
     files = tuple(f for s in table.new_scan().plan().splits for f in s.files)
     table.delete("id = 3")
 
-    compacted = replace(message, new_files=(), compact_before=files, compact_after=message.new_files)
+    compacted = CommitMessage.of_compaction(
+        message.bucket_id, message.total_buckets, CompactIncrement(before=files, after=message.data.new_files)
+    )
     with pytest.raises(CommitConflictError, match="deleted rows"):
         table.new_commit("compactor").commit([compacted])
     assert 3 not in _ids(table)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from interbed.storage.base.errors import CommitConflictError, CorruptFileError, InvalidOptionError
-from interbed.storage.write.commit_message import CommitMessage
+from interbed.storage.write.commit_message import NO_BASIS, CommitMessage
 from tests.storage.write.bucket.tables import expected, index_counts, index_directory, make_table, read, restored, rows
 
 OPTIONS = {"dynamic-bucket.target-row-num": "4"}
@@ -101,7 +101,7 @@ def test_the_second_of_two_writers_of_one_partition_conflicts_and_leaves_nothing
         table.new_commit("second").commit([CommitMessage.from_bytes(m.to_bytes()) for m in messages["second"]])
     gone = files - set(tmp_path.rglob("*"))
     assert {f.name for f in gone} == {
-        f.file_name for m in messages["second"] for f in (*m.new_files, *m.new_index_files)
+        f.file_name for m in messages["second"] for f in (*m.data.new_files, *m.data.new_index_files)
     }
     assert read(table) == expected(rows(range(3)), rows([7, 8], "first"))
 
@@ -112,7 +112,7 @@ def test_a_writer_of_known_keys_conflicts_with_an_overwrite(tmp_path: Path) -> N
     with table.new_write("late") as write:
         write.write_arrow(rows([7], "late"))
         messages = write.prepare_commit()
-    assert not any(m.new_index_files for m in messages)
+    assert not any(m.data.new_index_files for m in messages)
     table.overwrite(rows([7], "new"))
     with pytest.raises(CommitConflictError):
         table.new_commit("late").commit(messages)
@@ -165,7 +165,7 @@ def test_a_bucket_without_an_index_is_indexed_by_its_keys(tmp_path: Path) -> Non
     with table.new_write("old") as write:
         write.write_arrow(rows(range(6), "old"))
         # As a writer leaves it that knows no indexes.
-        bare = [replace(m, new_index_files=(), hash_indexes=None) for m in write.prepare_commit()]
+        bare = [replace(m, data=replace(m.data, new_index_files=()), basis=NO_BASIS) for m in write.prepare_commit()]
     table.new_commit("old").commit(bare)
     assert index_counts(table) == {}
     table.upsert(rows([5, 6], "new"))

@@ -15,7 +15,7 @@ from interbed.storage.scan.restore import restore_buckets
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep.sort_compact import sort_unit, sort_units
-from interbed.storage.write.commit_message import CommitMessage
+from interbed.storage.write.commit_message import CommitMessage, DataIncrement
 from interbed.storage.write.sort.order import SortOrder
 
 COLUMNS = pa.schema([("a", pa.int64()), ("b", pa.string()), ("c", pa.float64()), ("dt", pa.string())])
@@ -117,8 +117,8 @@ def test_rows_that_are_appended_meanwhile_stay_and_a_faster_compaction_wins(tmp_
         FileStoreCommit(table.store, "second").commit(messages[1])
     assert content(table) == before
     live = {e.file.file_name for e in TableScan(table.store).entries()}
-    assert not any((tmp_path / "db.db/t/bucket-0" / f.file_name).exists() for f in messages[1][0].compact_after)
-    assert {f.file_name for f in messages[0][0].compact_after} <= live
+    assert not any((tmp_path / "db.db/t/bucket-0" / f.file_name).exists() for f in messages[1][0].compaction.after)
+    assert {f.file_name for f in messages[0][0].compaction.after} <= live
 
 
 def mark_deleted(table: Table, position: int) -> None:
@@ -129,11 +129,9 @@ def mark_deleted(table: Table, position: int) -> None:
     deletions.delete(restored.files(bucket_id)[0].file_name, [position])
     new, old = deletions.finish()
     message = CommitMessage(
-        partition=bucket_id.partition,
-        bucket=bucket_id.bucket,
+        bucket_id=bucket_id,
         total_buckets=-1,
-        new_index_files=new,
-        deleted_index_files=old,
+        data=DataIncrement(new_index_files=new, deleted_index_files=old),
     )
     FileStoreCommit(table.store, f"deletes {position}").commit([message])
 
