@@ -1,6 +1,6 @@
 """What a writer asks about the files that exist; `scan.restore.RestoredBuckets` answers from a snapshot."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from interbed.storage.base.bucket_id import BucketId
@@ -13,7 +13,7 @@ class BucketRestore(Protocol):
 
     @property
     def snapshot_id(self) -> int | None:
-        """The snapshot that is told of, None when there is none."""
+        """The snapshot that is described, None when there is none."""
         ...
 
     def max_sequence_number(self, bucket_id: BucketId) -> int:
@@ -69,3 +69,24 @@ class NothingBefore:
     def buckets_of(self, partition: bytes) -> Sequence[int]:
         """See BucketRestore."""
         return ()
+
+
+class LatestBuckets:
+    """What one writer knows of the newest snapshot: asked for when it is needed first, and again after `forget`."""
+
+    def __init__(self, ask: Callable[[], BucketRestore]) -> None:
+        self._ask = ask
+        self._known: BucketRestore | None = None
+        self.snapshot_id: int | None = None
+        """The snapshot that was seen last, also after `forget`; None before the first, or when there was none."""
+
+    def get(self) -> BucketRestore:
+        """What exists."""
+        if self._known is None:
+            self._known = self._ask()
+            self.snapshot_id = self._known.snapshot_id
+        return self._known
+
+    def forget(self) -> None:
+        """See at the next need what other writers have done."""
+        self._known = None

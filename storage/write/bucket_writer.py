@@ -122,7 +122,7 @@ class BucketWriter:
         """Flush, start what compaction is due, and with `wait` wait for it; too many runs are waited for anyway."""
         self._flush_and_trigger(wait=wait)
         if self._compaction is not None:
-            self._take_over(wait=wait or self._compaction.must_wait_before_commit)
+            self._take_over(self._compaction, wait=wait or self._compaction.must_wait_before_commit)
 
     def _flush_and_trigger(self, *, wait: bool, full: bool = False) -> None:
         """One opportunity to compact, as each flush is in Paimon, whether there are rows or not."""
@@ -132,7 +132,7 @@ class BucketWriter:
             written = self._write_buffer()
         if self._compaction is not None:
             self._compaction.add(written)
-            self._take_over(wait=wait)
+            self._take_over(self._compaction, wait=wait)
             self._compaction.trigger(full=full)
 
     def _write_buffer(self) -> list[DataFileMeta]:
@@ -207,9 +207,8 @@ class BucketWriter:
         files = (*changes.data.new_files, *changes.data.changelog_files)
         self._file_io.delete_quietly([f"{self._directory}/{name}" for f in files for name in f.names])
 
-    def _take_over(self, *, wait: bool) -> None:
-        assert self._compaction is not None
-        outcome = self._compaction.take(wait=wait)
+    def _take_over(self, compaction: CompactManager, *, wait: bool) -> None:
+        outcome = compaction.take(wait=wait)
         if outcome is not None:
             needless = self._compacted.add(outcome)
             self._discard(needless)

@@ -1,5 +1,6 @@
-"""What a table's flushes do with buffered rows, and how the files that they make look: by keys and bucket mode."""
+"""What a table's flushes do with buffered rows, and how the files that they make look."""
 
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from interbed.storage.files.format.layout import DataFileLayout, DataFileNames
@@ -7,7 +8,6 @@ from interbed.storage.lsm.merge_function.factory import merge_function_for
 from interbed.storage.lsm.spill import SpillFiles
 from interbed.storage.lsm.write_buffer import Spill
 from interbed.storage.lsm.writer import BufferMerge
-from interbed.storage.meta.bucket_mode import BucketMode
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.lsm import ChangelogProducer
 from interbed.storage.meta.store import TableStore
@@ -18,33 +18,38 @@ FlushRows: TypeAlias = BufferMerge | PostponedRows
 """What makes files of the buffered rows of a table with a primary key."""
 
 
-def layout_of(store: TableStore, mode: BucketMode) -> DataFileLayout:
-    """The layout of new data files; raises what DataFileLayout.of raises."""
-    if mode is BucketMode.POSTPONED:
-        return postponed_layout(store.schema, store.options)
-    return DataFileLayout.of(store.schema, store.options)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FlushedFiles:
+    """How the data files of one writer look, how they are named, and what makes them of buffered rows.
 
+    `merge` is None for an append table, whose rows go to files in order of arrival.
+    """
 
-def names_of(store: TableStore, mode: BucketMode, commit_user: str) -> DataFileNames:
-    """The names of one writer's data files."""
-    postponed = mode is BucketMode.POSTPONED
-    return DataFileNames(postponed_prefix(store.options, commit_user) if postponed else store.options.data_file_prefix)
+    layout: DataFileLayout
+    names: DataFileNames
+    merge: FlushRows | None
 
+    @staticmethod
+    def of(store: TableStore) -> "FlushedFiles":
+        """Files of rows in their buckets; raises what DataFileLayout.of raises."""
+        schema, options = store.schema, store.options
+        layout = DataFileLayout.of(schema, options)
+        merge = None
+        if schema.has_primary_key:
+            merge = BufferMerge(
+                layout=layout,
+                function=merge_function_for(schema, options, drop_deletes=False, looked_up=False),
+                descending=options.descending_sequence_fields,
+                tells_input=options.changelog_producer is ChangelogProducer.INPUT,
+            )
+        return FlushedFiles(layout=layout, names=DataFileNames(options.data_file_prefix), merge=merge)
 
-def flush_rows_of(store: TableStore, mode: BucketMode, layout: DataFileLayout) -> FlushRows | None:
-    """What makes files of rows with keys; None for an append table."""
-    schema, options = store.schema, store.options
-    if not schema.has_primary_key:
-        return None
-    if mode is BucketMode.POSTPONED:
-        return PostponedRows(layout=layout)
-    function = merge_function_for(schema, options, drop_deletes=False, looked_up=False)
-    return BufferMerge(
-        layout=layout,
-        function=function,
-        descending=options.descending_sequence_fields,
-        tells_input=options.changelog_producer is ChangelogProducer.INPUT,
-    )
+    @staticmethod
+    def postponed(store: TableStore, commit_user: str) -> "FlushedFiles":
+        """Files of rows that wait for their buckets."""
+        layout = postponed_layout(store.schema, store.options)
+        names = DataFileNames(postponed_prefix(store.options, commit_user))
+        return FlushedFiles(layout=layout, names=names, merge=PostponedRows(layout=layout))
 
 
 def spill_of(options: CoreOptions, files: SpillFiles, rows: FlushRows | None) -> Spill | None:

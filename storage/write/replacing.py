@@ -20,8 +20,9 @@ from interbed.storage.scan.partition_filter import (
     partition_filter,
     selects_all,
 )
-from interbed.storage.write.bucket.cross_partition import CrossPartition
-from interbed.storage.write.bucket_restore import NothingBefore
+from interbed.storage.write.bucket.cross_partition import ReplacingCrossPartition
+from interbed.storage.write.bucket_restore import LatestBuckets, NothingBefore
+from interbed.storage.write.bucket_strategy import BucketStrategy, CrossPartitionStrategy
 from interbed.storage.write.commit_message import CommitMessage
 from interbed.storage.write.table_write import TableWrite
 
@@ -54,10 +55,12 @@ class ReplacingWrite(TableWrite):
     """
 
     def __init__(self, store: TableStore, commit_user: str, partition: PartitionChoice) -> None:
-        super().__init__(store, commit_user)
+        super().__init__(store, commit_user, strategy=self._make_strategy)
         self._partition = partition
-        self._replacing = CrossPartition(store, commit_user, self._existing, replaces=True)
-        self._cross = self._replacing
+
+    def _make_strategy(self, store: TableStore, commit_user: str, latest: LatestBuckets) -> BucketStrategy:
+        self._replacing = ReplacingCrossPartition(store, commit_user, latest.get)
+        return CrossPartitionStrategy(store, latest, self._replacing)
 
     def prepare_commit(self, *, wait_compaction: bool = True) -> list[CommitMessage]:
         """See TableWrite; raises InvalidInputError for rows outside of the partitions that are overwritten."""

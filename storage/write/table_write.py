@@ -6,7 +6,7 @@ are deleted by `abort` and `close`, and at once when writing fails.
 """
 
 import os
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from types import TracebackType
@@ -17,32 +17,24 @@ import pyarrow as pa
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.files.format.layout import DataFileNames
-from interbed.storage.lsm.compact.manager import CompactManager
-from interbed.storage.lsm.compact.planner import CompactionPlanner
 from interbed.storage.lsm.compact.task import discard
 from interbed.storage.lsm.spill import SpillFiles
-from interbed.storage.lsm.write_buffer import Kinds, WriteBufferPool
-from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
+from interbed.storage.lsm.write_buffer import WriteBufferPool
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.lsm import ChangelogProducer
 from interbed.storage.meta.snapshot.snapshot import CommitKind
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.restore import restore_buckets
 from interbed.storage.scan.support import check_writable
-from interbed.storage.write.bucket.choose import chooser_of
-from interbed.storage.write.bucket.cross_partition import CrossPartition
-from interbed.storage.write.bucket.dynamic import NO_INDEX_CHANGES, DynamicBuckets
-from interbed.storage.write.bucket.placed import Placed
-from interbed.storage.write.bucket_restore import BucketRestore
-from interbed.storage.write.bucket_writer import BucketChanges, BucketWriter
-from interbed.storage.write.commit_message import NO_BASIS, CommitMessage, WriteBasis
-from interbed.storage.write.flush_rows import flush_rows_of, layout_of, names_of, spill_of
+from interbed.storage.write.background_compaction import BackgroundCompactions
+from interbed.storage.write.bucket_restore import BucketRestore, LatestBuckets
+from interbed.storage.write.bucket_strategy import MakeStrategy, strategy_of
+from interbed.storage.write.bucket_writer import BucketWriter
+from interbed.storage.write.commit_message import CommitMessage
+from interbed.storage.write.flush_rows import spill_of
 from interbed.storage.write.incoming import IncomingRows
-from interbed.storage.write.route import BLOCK_ROWS, RoutedRows, Router
+from interbed.storage.write.route import RoutedRows
 from interbed.storage.write.row_kinds import RowKinds
-
-COMPACTION_THREADS = min(4, os.cpu_count() or 1)
-"""Buckets compacted in the background at the same time while a table is written."""
 
 FLUSH_THREADS = min(4, os.cpu_count() or 1)
 """Buckets flushed at the same time by prepare_commit.
@@ -55,45 +47,42 @@ these threads a block (64 MB at most) and a row group: less than 250 MB on two c
 class TableWrite:
     """A writer of one table; not for use by several threads at once.
 
-    `restore` tells what exists in the table's latest snapshot; it is asked at the first row for a bucket after
-    creation and after each `prepare_commit`. By default it scans the table. Raises NotSupportedError for tables that
-    this version does not write.
+    `restore` gives what exists in the table's newest snapshot; it is asked at the first row for a bucket after creation
+    and after each `prepare_commit`. By default it scans the table. `strategy` makes what finds the rows' buckets; by
+    default it is that of the table's bucket mode. Raises NotSupportedError for tables that this version does not write.
+
+    Every method but `abort` and `close` raises InvalidInputError after one of those, and after a failure.
     """
 
-    def __init__(self, store: TableStore, commit_user: str, restore: Callable[[], BucketRestore] | None = None) -> None:
+    def __init__(
+        self,
+        store: TableStore,
+        commit_user: str,
+        restore: Callable[[], BucketRestore] | None = None,
+        *,
+        strategy: MakeStrategy = strategy_of,
+    ) -> None:
         check_writable(store)
         _check_rows_writable(store.options)
         self.commit_user = commit_user
         self._store = store
         self._schema = store.schema
         self._options = store.options
-        self._restore = restore or (lambda: restore_buckets(store))
-        self._restored: BucketRestore | None = None
-        self._read_at: int | None = None
-        self._mode = bucket_mode(store.schema, store.options)
-        self._layout = layout_of(store, self._mode)
-        self._names = names_of(store, self._mode, commit_user)
+        self._latest = LatestBuckets(restore or (lambda: restore_buckets(store)))
+        self._buckets = strategy(store, commit_user, self._latest)
+        self._files = self._buckets.files
         self._changelog_names = DataFileNames(store.options.changelog_file_prefix)
-        self._dynamic = DynamicBuckets(store, self._existing) if self._mode is BucketMode.DYNAMIC else None
-        crosses = self._mode is BucketMode.CROSS_PARTITION
-        self._cross = CrossPartition(store, commit_user, self._existing) if crosses else None
-        postponed = self._mode is BucketMode.POSTPONED
-        self._router = Router(store.schema, store.options, self._dynamic or chooser_of(store), in_order=postponed)
         self._incoming = IncomingRows(store.schema, f"table {store.location}")
         self._kinds = RowKinds(store.schema, store.options)
-        self._merge = flush_rows_of(store, self._mode, self._layout)
         self._pool = WriteBufferPool(store.options.write_buffer_size)
         self._spill_files = SpillFiles.of(store.options)
-        self._spill = spill_of(store.options, self._spill_files, self._merge)
+        self._spill = spill_of(store.options, self._spill_files, self._files.merge)
         self._writers: dict[BucketId, BucketWriter] = {}
         # Rows handed to a commit that the restore may not see yet must not share their sequence numbers with new ones.
         self._next_sequences: dict[BucketId, int] = {}
-        # Buckets are opened anew for each commit; with `lookup-compact` = `gentle` their compactions count on.
-        self._passed_over: dict[BucketId, int] = {}
+        compacts = self._buckets.compacts and not store.options.write_only
+        self._compactions = BackgroundCompactions(store) if compacts else None
         self._open = True
-        self._compacts = store.schema.has_primary_key and not (store.options.write_only or postponed)
-        self._planner: CompactionPlanner | None = None
-        self._compaction_pool: ThreadPoolExecutor | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -120,9 +109,8 @@ class TableWrite:
                 part = None if kinds is None else kinds.slice(offset, batch.num_rows)
                 offset += batch.num_rows
                 batch, part = self._kinds.apply(batch, part)
-                for placed in self._placed(batch, part):
-                    for routed in self._router.route(*placed):
-                        self._buffer(routed)
+                for routed in self._buckets.route(batch, part):
+                    self._buffer(routed)
         except BaseException:
             self.abort()
             raise
@@ -154,7 +142,7 @@ class TableWrite:
                 self.compact_all()
                 wait = True
             self._for_all(lambda writer: writer.finish(wait=wait))
-            indexes = NO_INDEX_CHANGES if self._dynamic is None else self._dynamic.prepare()
+            prepared = self._buckets.prepare()
         except BaseException:
             self.abort()
             raise
@@ -163,20 +151,21 @@ class TableWrite:
         for bucket_id, writer in sorted(self._writers.items()):
             changes = writer.take_changes()
             self._next_sequences[bucket_id] = writer.next_sequence
-            if writer.passed_over:
-                self._passed_over[bucket_id] = writer.passed_over
-            else:
-                self._passed_over.pop(bucket_id, None)
-            message = indexes.added_to(self._message(bucket_id, changes))
-            if self._cross is not None:
-                message = self._cross.added_to(message)
+            if self._compactions is not None:
+                self._compactions.remember(bucket_id, writer.passed_over)
+            message = prepared.added_to(
+                CommitMessage(
+                    bucket_id=bucket_id,
+                    total_buckets=self._options.bucket,
+                    data=changes.data,
+                    compaction=changes.compaction,
+                )
+            )
             if not message.is_empty:
                 messages.append(message)
             if writer.is_compacting:
                 going_on[bucket_id] = writer
-        messages += indexes.others(self._writers)
-        if self._cross is not None:
-            self._cross.begin_next()
+        messages += prepared.others(self._writers)
         self._reset()
         # What other writers do meanwhile is seen by buckets opened anew; those that compact stay as they are.
         for bucket_id, writer in going_on.items():
@@ -191,12 +180,9 @@ class TableWrite:
             writer.abort()
         self._reset()
         self._spill_files.close()
-        if self._cross is not None:
-            self._cross.close()
-        if self._compaction_pool is not None:
-            self._compaction_pool.shutdown()
-            self._compaction_pool = None
-        self._planner = None
+        self._buckets.close()
+        if self._compactions is not None:
+            self._compactions.close()
 
     def close(self) -> None:
         """End the writer; rows that were not handed out by prepare_commit are gone."""
@@ -209,31 +195,22 @@ class TableWrite:
     def _reset(self) -> None:
         self._pool.clear()
         self._writers.clear()
-        self._restored = None
-
-    def _placed(self, batch: pa.RecordBatch, kinds: "Kinds | None") -> Iterator[Placed]:
-        """The rows to be written, with their buckets where the router does not choose them."""
-        if self._cross is None:
-            yield Placed(batch, kinds, None)
-            return
-        for offset in range(0, batch.num_rows, BLOCK_ROWS):
-            part = None if kinds is None else kinds.slice(offset, BLOCK_ROWS)
-            yield self._cross.place(batch.slice(offset, BLOCK_ROWS), part)
+        self._latest.forget()
 
     def _buffer(self, rows: RoutedRows) -> None:
         writer = self._writers.get(rows.bucket_id) or self._new_writer(rows.bucket_id)
         self._pool.append(writer.buffer, writer.numbered(rows))
 
     def _new_writer(self, bucket_id: BucketId) -> BucketWriter:
-        first_sequence = self._first_sequence(bucket_id)
+        files, compactions = self._files, self._compactions
         writer = BucketWriter(
             self._store.file_io,
             self._store.paths.bucket_directory(bucket_id),
-            self._names,
-            self._layout,
-            first_sequence=first_sequence,
-            merge=self._merge,
-            compaction=self._compact_manager(bucket_id) if self._compacts else None,
+            files.names,
+            files.layout,
+            first_sequence=self._buckets.first_sequence(bucket_id, self._next_sequences.get(bucket_id, 0)),
+            merge=files.merge,
+            compaction=None if compactions is None else compactions.of_bucket(bucket_id, self._latest.get()),
             discard=partial(discard, self._store, bucket_id),
             changelog_names=self._changelog_names,
             spill=self._spill,
@@ -248,32 +225,10 @@ class TableWrite:
         options = self._options
         return not options.write_buffer_for_append and len(self._writers) <= options.write_max_writers_to_spill
 
-    def _first_sequence(self, bucket_id: BucketId) -> int:
-        if self._mode in (BucketMode.NONE, BucketMode.POSTPONED):
-            # Files of a table without buckets are independent of each other, and so are their sequence numbers.
-            return 0
-        restored = self._existing()
-        configured, existing = self._options.bucket, restored.total_buckets(bucket_id.partition)
-        if self._mode is BucketMode.FIXED and existing is not None and existing != configured:
-            where = self._store.paths.partition_directory(bucket_id.partition) or "the table"
-            raise InvalidInputError(
-                f"Option 'bucket' is {configured}, but the files of {where} at {self._store.location} are spread over "
-                f"{existing} buckets. Rescale them first (table.rescale, or INSERT OVERWRITE the partition), or set "
-                "'bucket' back."
-            )
-        following = restored.max_sequence_number(bucket_id) + 1
-        return max(following, self._next_sequences.get(bucket_id, 0))
-
-    def _existing(self) -> BucketRestore:
-        if self._restored is None:
-            self._restored = self._restore()
-            self._read_at = self._restored.snapshot_id
-        return self._restored
-
     def _full_compaction_is_due(self) -> bool:
         """Whether `full-compaction.delta-commits` commits, this one included, came since the last full compaction."""
         commits = self._options.full_compaction_delta_commits
-        if commits is None or not self._compacts or not self._writers:
+        if commits is None or self._compactions is None or not self._writers:
             return False
         told = self._options.changelog_producer is ChangelogProducer.FULL_COMPACTION
         count = 1
@@ -293,36 +248,12 @@ class TableWrite:
 
         `partitions` restricts it to some, which are serialised BinaryRows.
         """
-        existing = {*self._writers, *(b for b in self._existing().buckets() if b.bucket >= 0)}
+        self._check_open()
+        existing = {*self._writers, *(b for b in self._latest.get().buckets() if b.bucket >= 0)}
         chosen = existing if partitions is None else {b for b in existing if b.partition in partitions}
         for bucket_id in sorted(chosen):
             writer = self._writers.get(bucket_id) or self._new_writer(bucket_id)
             writer.compact(full=True)
-
-    def _compact_manager(self, bucket_id: BucketId) -> CompactManager:
-        assert self._restored is not None
-        if self._planner is None:
-            self._planner = CompactionPlanner(self._store)
-        if self._compaction_pool is None:
-            self._compaction_pool = ThreadPoolExecutor(COMPACTION_THREADS, thread_name_prefix="compact")
-        return CompactManager(
-            self._store,
-            self._planner,
-            self._compaction_pool,
-            bucket_id,
-            self._restored.files(bucket_id),
-            self._restored.index_files(bucket_id),
-            self._passed_over.get(bucket_id, 0),
-        )
-
-    def _message(self, bucket_id: BucketId, changes: BucketChanges) -> CommitMessage:
-        return CommitMessage(
-            bucket_id=bucket_id,
-            total_buckets=self._options.bucket,
-            data=changes.data,
-            compaction=changes.compaction,
-            basis=WriteBasis(buckets_as_of=self._read_at) if self._mode is BucketMode.FIXED else NO_BASIS,
-        )
 
     def _for_all(self, work: Callable[[BucketWriter], None]) -> None:
         """Do it for all writers, for several at the same time."""

@@ -11,11 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from interbed.storage.meta.bucket_function import assign_buckets, bucket_function
-from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
 from interbed.storage.meta.options.core import CoreOptions
-from interbed.storage.meta.paths import POSTPONE_BUCKET
 from interbed.storage.meta.schema.table_schema import TableSchema
-from interbed.storage.meta.store import TableStore
 
 Numbers: TypeAlias = npt.NDArray[np.signedinteger[Any]]
 
@@ -55,14 +52,3 @@ class FixedBuckets:
             return np.zeros(block.num_rows, np.int64)
         keys = [block.column(name) for name in self._names]
         return assign_buckets(keys, self._types, self._buckets, self._function)
-
-
-def chooser_of(store: TableStore) -> BucketChooser:
-    """The chooser of a table whose rows say by themselves where they belong, and of one without buckets."""
-    match bucket_mode(store.schema, store.options):
-        case BucketMode.FIXED:
-            return FixedBuckets(store.schema, store.options)
-        case BucketMode.POSTPONED:
-            return OneBucket(POSTPONE_BUCKET)
-        case _:
-            return OneBucket(0)

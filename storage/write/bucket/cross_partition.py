@@ -7,7 +7,6 @@ becomes of a row whose key is in another partition depends on the merge engine: 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -31,7 +30,6 @@ from interbed.storage.write.bucket.partition_buckets import DynamicBucketRules
 from interbed.storage.write.bucket.placed import Placed, distinct_partitions
 from interbed.storage.write.bucket.room import MAX_BUCKET, take_room, too_many_buckets
 from interbed.storage.write.bucket_restore import BucketRestore
-from interbed.storage.write.commit_message import CommitMessage
 
 _BUCKET_BITS = 16
 _BUCKET_MASK = (1 << _BUCKET_BITS) - 1
@@ -49,8 +47,6 @@ class CrossPartition:
         commit_user: str,
         restored: Callable[[], BucketRestore],
         clock: Clock = local_millis,
-        *,
-        replaces: bool = False,
     ) -> None:
         schema = store.schema
         self._store = store
@@ -66,9 +62,6 @@ class CrossPartition:
         self._counts: list[dict[int, int]] = []
         self._as_of = 0
         self._is_checked = False
-        # What is replaced is told at the end by which keys have come, and to which partitions.
-        self._came = KeyLocations(store.options.lookup_cache_max_memory_size) if replaces else None
-        self.partitions_met: set[bytes] = set()
 
     def place(self, rows: pa.RecordBatch, kinds: "Kinds | None") -> Placed:
         """The rows that are to be written instead of these, with their buckets.
@@ -83,10 +76,9 @@ class CrossPartition:
         order, starts = keys.grouped()
         groups = np.cumsum(starts) - 1
         heads = order[starts]
-        known = index.find(keys.take(heads))
-        if self._came is not None:
-            self.partitions_met.update(found)
-            self._came.put(keys.take(heads), np.zeros(len(heads), np.int64))
+        distinct = keys.take(heads)
+        known = index.find(distinct)
+        self._meet(found, distinct)
         if self._engine is MergeEngine.DEDUPLICATE:
             return self._moved(index, rows, kinds, keys, wanted, order, starts, groups, known)
         fresh = known == NOWHERE
@@ -107,26 +99,10 @@ class CrossPartition:
             rows = self._partitions.put_into(rows, partitions)
         return Placed(rows, kinds, own & _BUCKET_MASK)
 
-    def rows_left(self, partitions: PartitionFilter) -> Iterator[pa.RecordBatch]:
-        """The rows of the partitions whose keys have not come; only for a writer that replaces partitions."""
-        assert self._came is not None
-        self._up_to_date()
-        if not self._as_of:
-            return
-        scan = TableScan(self._store, snapshot_id=self._as_of, level_filter=lambda level: True)
-        reader = TableRead(self._store)
-        for split in scan.plan().splits:
-            if not partitions.select([split.partition]):
-                continue
-            for batch in reader.to_batches(split):
-                keys = KeyHashes.of([batch.column(name) for name in self._keys], self._key_types)
-                yield batch.filter(pa.array(self._came.find(keys) == NOWHERE))
-
-    def added_to(self, message: CommitMessage) -> CommitMessage:
-        """The message with the snapshot in which keys were looked for, if rows were placed."""
-        if self._index is None or not message.data.new_files:
-            return message
-        return replace(message, basis=replace(message.basis, keys_as_of=self._as_of))
+    @property
+    def as_of(self) -> int | None:
+        """The snapshot in which keys were looked for, 0 for an empty table; None as long as no row was placed."""
+        return None if self._index is None else self._as_of
 
     def begin_next(self) -> None:
         """Look anew, when the next rows come, whether other writers have moved keys."""
@@ -134,11 +110,12 @@ class CrossPartition:
 
     def close(self) -> None:
         """Forget where keys are."""
-        if self._came is not None:
-            self._came.close()
         if self._index is not None:
             self._index.close()
             self._index = None
+
+    def _meet(self, partitions: Sequence[bytes], keys: KeyHashes) -> None:
+        """Take note of partitions that have got rows, and of the keys of those."""
 
     # -- deduplicate -----------------------------------------------------------------------------------------------
 
@@ -285,6 +262,39 @@ class CrossPartition:
         # Files tell the wall clock's time without a zone, as this clock does.
         now = self._clock()
         return all(now > f.creation_time_millis + ttl for f in split.files)
+
+
+class ReplacingCrossPartition(CrossPartition):
+    """Places the rows of an overwrite of some partitions, and finds the rows there whose keys have not come."""
+
+    def __init__(self, store: TableStore, commit_user: str, restored: Callable[[], BucketRestore]) -> None:
+        super().__init__(store, commit_user, restored)
+        self._came = KeyLocations(store.options.lookup_cache_max_memory_size)
+        self.partitions_met: set[bytes] = set()
+        """The partitions that rows were meant for."""
+
+    def rows_left(self, partitions: PartitionFilter) -> Iterator[pa.RecordBatch]:
+        """The rows of the partitions whose keys have not come."""
+        self._up_to_date()
+        if not self._as_of:
+            return
+        scan = TableScan(self._store, snapshot_id=self._as_of, level_filter=lambda level: True)
+        reader = TableRead(self._store)
+        for split in scan.plan().splits:
+            if not partitions.select([split.partition]):
+                continue
+            for batch in reader.to_batches(split):
+                keys = KeyHashes.of([batch.column(name) for name in self._keys], self._key_types)
+                yield batch.filter(pa.array(self._came.find(keys) == NOWHERE))
+
+    def close(self) -> None:
+        """See CrossPartition."""
+        self._came.close()
+        super().close()
+
+    def _meet(self, partitions: Sequence[bytes], keys: KeyHashes) -> None:
+        self.partitions_met.update(partitions)
+        self._came.put(keys, np.zeros(len(keys), np.int64))
 
 
 class _Partitions:

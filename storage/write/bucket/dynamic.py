@@ -64,9 +64,6 @@ class IndexChanges:
         ]
 
 
-NO_INDEX_CHANGES = IndexChanges(changes={}, bases={})
-
-
 @dataclass(slots=True)
 class _Partition:
     """A partition's index. `states` are the names of its files after the last commit that is known to have been made,
@@ -158,7 +155,7 @@ class DynamicBuckets:
 
     def _partition(self, partition: bytes) -> _Partition:
         state = self._partitions.get(partition)
-        if partition not in self._checked:
+        if state is None or partition not in self._checked:
             self._checked.add(partition)
             files = _hash_files(self._restored(), partition)
             names = frozenset(f.file_name for f in files.values())
@@ -168,7 +165,6 @@ class DynamicBuckets:
                 # New here, or another writer has changed the partition since this one last wrote it.
                 state = self._load(partition, files, names)
                 self._partitions[partition] = state
-        assert state is not None
         state.is_written = True
         return state
 

@@ -1,7 +1,7 @@
 """Writing tables: what lands in files, what is refused, and what is left behind."""
 
 import errno
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from interbed.storage.base.row.binary_row import decode_row
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.meta.manifest.data_file import DataFileMeta, FileSource
 from interbed.storage.meta.manifest.index_file import IndexFileMeta
+from interbed.storage.meta.manifest.stats import EMPTY_ROW
 from interbed.storage.meta.schema.table_schema import Schema
 from interbed.storage.meta.store import TableStore
 from interbed.storage.table.opening import open_store, schema_manager
@@ -39,15 +40,15 @@ class Existing:
 
     snapshot_id: int | None = None
 
-    def __init__(self, highest: int = -1, buckets: int | None = None) -> None:
-        self.highest = highest
-        self.buckets = buckets
+    def __init__(self, highest: int = -1, total: int | None = None) -> None:
+        self._highest = highest
+        self._total = total
 
     def max_sequence_number(self, bucket_id: BucketId) -> int:
-        return self.highest
+        return self._highest
 
     def total_buckets(self, partition: bytes) -> int | None:
-        return self.buckets
+        return self._total
 
     def files(self, bucket_id: BucketId) -> list[DataFileMeta]:
         return []
@@ -336,8 +337,37 @@ def test_abort_and_close_leave_no_file_but_those_handed_out(tmp_path: Path) -> N
     writer.abort()
     writer.close()
     assert sorted(p.name for p in files_under(tmp_path)) == sorted(handed_out)
-    with pytest.raises(InvalidInputError, match="closed"):
-        writer.write_arrow(table([{"id": 1}]))
+
+
+@pytest.mark.parametrize("end", ["close", "abort"])
+def test_a_writer_that_ended_says_so_whatever_it_is_asked(end: str, tmp_path: Path) -> None:
+    store = create(tmp_path, bucket="1", write_only="false")
+    writer = TableWrite(store, "tester", Existing)
+    writer.write_arrow(table([{"id": 1}]))
+    getattr(writer, end)()
+    asked: list[Callable[[], object]] = [
+        lambda: writer.write_arrow(table([{"id": 2}])),
+        writer.prepare_commit,
+        writer.compact_all,
+        lambda: writer.compact(BucketId(EMPTY_ROW, 0)),
+    ]
+    for ask in asked:
+        with pytest.raises(InvalidInputError, match="This writer was closed or failed before; open a new one"):
+            ask()
+    writer.close()
+    writer.abort()
+    assert files_under(tmp_path) == []
+
+
+def test_a_writer_commits_and_compacts_in_any_order(tmp_path: Path) -> None:
+    store = create(tmp_path, bucket="2", write_only="false")
+    with TableWrite(store, "tester", Existing) as writer:
+        assert writer.prepare_commit() == []
+        writer.compact_all()
+        writer.compact(BucketId(EMPTY_ROW, 1), full=True)
+        assert writer.prepare_commit() == []
+        writer.write_arrow(table([{"id": i} for i in range(10)]))
+        assert sum(f.row_count for m in writer.prepare_commit() for f in m.data.new_files) == 10
 
 
 class FullDisk(LocalFileIO):
