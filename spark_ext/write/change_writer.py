@@ -16,7 +16,7 @@ from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import CommitConflictError, NotSupportedError
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.files.deletion.vector import DeletionVector, decode
-from interbed.storage.lsm.file_read import FileRead, block_rows
+from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.read.deletions import deletions_in
 from interbed.storage.read.located_read import FILE_PATH, ROW_INDEX
@@ -114,7 +114,7 @@ class LocatedChanges:
                 old, more = deleted_of(file), gone.pop(split.path_of(file))
                 without = more if old is None else old.union(more.positions)
                 path = split.path_of(file)
-                for batch in read.batches(file, path, batch_rows=block_rows(replaced), deleted=without):
+                for batch in read.batches(file, path, ReadOptions(batch_rows=block_rows(replaced), deleted=without)):
                     self._write.write_arrow(batch)
             if replaced:
                 messages.append(_without(split, tuple(replaced)))

@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,25 @@ EXPANSION = 4
 """How much larger rows are in memory than in a compressed file; a rough guess on the safe side."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadOptions:
+    """Which rows and columns of one data file are read, beside the fields of the reader, and how.
+
+    Rows that are `deleted` are left out, and those whose positions are not among `wanted`, which ascend. `predicate`
+    may leave out parts of the file that can't satisfy it; rows are not filtered otherwise. `with_sequence` adds
+    `_SEQUENCE_NUMBER`, `with_kind` `_VALUE_KIND`, `with_position` ROW_INDEX, in this order.
+    """
+
+    batch_rows: int
+    predicate: Predicate | None = None
+    with_sequence: bool = False
+    with_kind: bool = False
+    with_position: bool = False
+    use_threads: bool = False
+    deleted: DeletionVector | None = None
+    wanted: Positions | None = None
+
+
 class FileRead:
     """Reads files of a table as batches of the fields given; keeps the mapping of each schema that it met."""
 
@@ -48,41 +68,24 @@ class FileRead:
     def __reduce__(self) -> tuple[Any, ...]:
         return FileRead, (self._store.read_only(), self._fields)
 
-    def batches(
-        self,
-        file: DataFileMeta,
-        path: str,
-        *,
-        batch_rows: int,
-        predicate: Predicate | None = None,
-        with_sequence: bool = False,
-        with_kind: bool = False,
-        use_threads: bool = False,
-        deleted: DeletionVector | None = None,
-        wanted: Positions | None = None,
-        with_position: bool = False,
-    ) -> Iterator[pa.RecordBatch]:
-        """The file's rows with the fields, then `_SEQUENCE_NUMBER`, `_VALUE_KIND` and ROW_INDEX as asked for.
-
-        Rows that are `deleted` are left out, and those whose positions are not among `wanted`, which ascend. Parts of
-        the file that can't satisfy `predicate` may be left out; rows are not filtered otherwise. Raises what
-        FormatReader raises.
-        """
-        mapping = self._mapping(file.schema_id, with_sequence, with_kind)
+    def batches(self, file: DataFileMeta, path: str, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+        """The file's rows: the fields, then the columns that the options ask for. Raises what FormatReader raises."""
+        deleted, wanted = options.deleted, options.wanted
+        mapping = self._mapping(file.schema_id, options.with_sequence, options.with_kind)
         found = reader_for(file.format, path).positioned(
             path,
             mapping.file_fields,
             file_io=self._store.file_io,
-            batch_rows=batch_rows,
-            predicate=mapping.file_predicate(predicate),
+            batch_rows=options.batch_rows,
+            predicate=mapping.file_predicate(options.predicate),
             wanted=wanted,
-            use_threads=use_threads,
+            use_threads=options.use_threads,
         )
         for position, batch in found:
             with data_file_errors(path):
                 kept = _kept(position, batch.num_rows, deleted, wanted)
                 mapped = mapping.apply(batch if kept is None else batch.filter(pa.array(kept)))
-            if with_position:
+            if options.with_position:
                 positions = np.arange(position, position + batch.num_rows)
                 mapped = mapped.append_column(ROW_INDEX, pa.array(positions if kept is None else positions[kept]))
             yield mapped

@@ -15,7 +15,7 @@ import pyarrow as pa
 from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate, restrict_to
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.deletion.vector import DeletionVector
-from interbed.storage.lsm.file_read import FileRead, block_rows
+from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows
 from interbed.storage.lsm.merge_function.api import LEVEL, MergeFunction
 from interbed.storage.lsm.merge_function.factory import merge_function_for as function_of_schema
 from interbed.storage.lsm.sort_merge import MergePlan, RunBatch, RunInput, merge_runs
@@ -36,18 +36,7 @@ def no_deletions(file: DataFileMeta) -> DeletionVector | None:
 class RowSource(Protocol):
     """Gives the rows of files, as FileRead does."""
 
-    def batches(
-        self,
-        file: DataFileMeta,
-        path: str,
-        *,
-        batch_rows: int,
-        predicate: Predicate | None = None,
-        with_sequence: bool = False,
-        with_kind: bool = False,
-        use_threads: bool = False,
-        deleted: DeletionVector | None = None,
-    ) -> Iterator[pa.RecordBatch]:
+    def batches(self, file: DataFileMeta, path: str, options: ReadOptions) -> Iterator[pa.RecordBatch]:
         """Rows of the file in key order, with at least the columns asked for; see FileRead."""
         ...
 
@@ -105,12 +94,14 @@ class MergeRead:
                 batches = (source or self._files).batches(
                     file,
                     path_of(file),
-                    batch_rows=batch_rows,
-                    predicate=predicate,
-                    with_sequence=with_sequence,
-                    with_kind=with_system or file.delete_row_count != 0,
-                    use_threads=use_threads,
-                    deleted=deleted_of(file),
+                    ReadOptions(
+                        batch_rows=batch_rows,
+                        predicate=predicate,
+                        with_sequence=with_sequence,
+                        with_kind=with_system or file.delete_row_count != 0,
+                        use_threads=use_threads,
+                        deleted=deleted_of(file),
+                    ),
                 )
                 age = 0 if ages is None else ages[file.file_name]
                 for batch in batches:

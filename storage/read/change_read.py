@@ -16,7 +16,7 @@ from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.base.types.arrow import fields_to_schema
 from interbed.storage.lsm.compact.changelog import same_rows
-from interbed.storage.lsm.file_read import FileRead, block_rows
+from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows
 from interbed.storage.lsm.interval_partition import interval_partition
 from interbed.storage.lsm.merge_function.api import KeyGroups, Kinds, take_rows
 from interbed.storage.lsm.merge_function.deduplicate import is_retract
@@ -121,12 +121,14 @@ class ChangeRead:
             yield from self._files.batches(
                 file,
                 split.path_of(file),
-                batch_rows=block_rows([file]),
-                predicate=self._columns.predicate,
-                with_sequence=self._with_sequence,
-                with_kind=self._keyed,
-                use_threads=True,
-                deleted=deleted_of(file),
+                ReadOptions(
+                    batch_rows=block_rows([file]),
+                    predicate=self._columns.predicate,
+                    with_sequence=self._with_sequence,
+                    with_kind=self._keyed,
+                    use_threads=True,
+                    deleted=deleted_of(file),
+                ),
             )
 
     def _merged(

@@ -10,7 +10,7 @@ import pyarrow as pa
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.files.deletion.vector import DeletionVector
 from interbed.storage.files.file_index.api import EVERYTHING
-from interbed.storage.lsm.file_read import ROW_INDEX, FileRead, block_rows
+from interbed.storage.lsm.file_read import ROW_INDEX, FileRead, ReadOptions, block_rows
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.store import TableStore
 from interbed.storage.read.columns import ReadColumns
@@ -55,11 +55,13 @@ class LocatedRead:
         for batch in self._files.batches(
             file,
             path,
-            batch_rows=block_rows(split.files),
-            predicate=predicate,
-            deleted=deleted,
-            wanted=selection.positions(),
-            with_position=True,
+            ReadOptions(
+                batch_rows=block_rows(split.files),
+                predicate=predicate,
+                deleted=deleted,
+                wanted=selection.positions(),
+                with_position=True,
+            ),
         ):
             rows = self._columns.kept(batch).select(names)
             if rows.num_rows:

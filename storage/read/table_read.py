@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from interbed.storage.base.arrays import Positions
 from interbed.storage.base.predicate.expr import Predicate
-from interbed.storage.files.file_index.api import EVERYTHING, Positions
-from interbed.storage.lsm.file_read import FileRead, block_rows
+from interbed.storage.files.file_index.api import EVERYTHING
+from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows
 from interbed.storage.lsm.interval_partition import interval_partition
 from interbed.storage.lsm.merge_read import (
     MergeRead,
@@ -114,11 +115,13 @@ class TableRead:
                 yield from self._files.batches(
                     file,
                     split.path_of(file),
-                    batch_rows=rows,
-                    predicate=self._predicate,
-                    use_threads=use_threads,
-                    deleted=deleted_of(file),
-                    wanted=_within(split.row_ranges.get(file.file_name), selection.positions()),
+                    ReadOptions(
+                        batch_rows=rows,
+                        predicate=self._predicate,
+                        use_threads=use_threads,
+                        deleted=deleted_of(file),
+                        wanted=_within(split.row_ranges.get(file.file_name), selection.positions()),
+                    ),
                 )
             return
         for section in interval_partition(split.files, self._store.schema.key_types):

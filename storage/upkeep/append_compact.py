@@ -9,7 +9,7 @@ from interbed.storage.files.deletion.bucket_deletions import BucketDeletions
 from interbed.storage.files.format.layout import DataFileLayout, DataFileNames
 from interbed.storage.files.format.writer import RollingFileWriter
 from interbed.storage.lsm.compact.increment import CompactIncrement
-from interbed.storage.lsm.file_read import FileRead, block_rows
+from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows
 from interbed.storage.meta.manifest.data_file import DataFileMeta, FileSource
 from interbed.storage.meta.manifest.index_file import IndexFileMeta
 from interbed.storage.meta.store import TableStore
@@ -102,7 +102,7 @@ class FileConcatenator:
             for file in group:
                 path = file.path_in(directory)
                 gone = deletions.of(file.file_name)
-                for batch in self._read.batches(file, path, batch_rows=rows, deleted=gone):
+                for batch in self._read.batches(file, path, ReadOptions(batch_rows=rows, deleted=gone)):
                     writer.write(pa.RecordBatch.from_arrays(batch.columns, schema=self._layout.arrow))
                 deletions.remove(file.file_name)
             return writer.close()

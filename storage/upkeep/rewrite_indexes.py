@@ -16,7 +16,7 @@ from interbed.storage.files.file_index.api import INDEX_SUFFIX, FileIndexes
 from interbed.storage.files.file_index.writer import TableFileIndexWriter
 from interbed.storage.files.format.layout import DataFileLayout
 from interbed.storage.lsm.compact.increment import CompactIncrement
-from interbed.storage.lsm.file_read import FileRead
+from interbed.storage.lsm.file_read import FileRead, ReadOptions
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.partition_filter import PartitionChoice
@@ -153,4 +153,4 @@ class _Rewriter:
 
     def _batches(self, file: DataFileMeta, path: str) -> Iterator[pa.RecordBatch]:
         # All rows, also those that a deletion vector marks, because positions in the indexes count them.
-        return self._read.batches(file, path, batch_rows=_BATCH_ROWS)
+        return self._read.batches(file, path, ReadOptions(batch_rows=_BATCH_ROWS))

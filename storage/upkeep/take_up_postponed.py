@@ -13,7 +13,7 @@ from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.lsm.compact.increment import CompactIncrement
-from interbed.storage.lsm.file_read import FileRead, block_rows
+from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.paths import POSTPONE_BUCKET
 from interbed.storage.meta.schema.table_schema import VALUE_KIND
@@ -90,7 +90,7 @@ def _taken_up(
             directory = store.paths.bucket_directory(BucketId(waiting.partition, POSTPONE_BUCKET))
             for file in waiting.files:
                 path = file.path_in(directory)
-                for batch in reader.batches(file, path, batch_rows=block_rows([file]), with_kind=True):
+                for batch in reader.batches(file, path, ReadOptions(batch_rows=block_rows([file]), with_kind=True)):
                     kinds = batch.column(VALUE_KIND).cast(pa.int8())
                     write.write_arrow(batch.select(list(store.schema.names)), kinds)
         if full:

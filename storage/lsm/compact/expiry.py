@@ -17,11 +17,9 @@ import pyarrow as pa
 
 from interbed.storage.base.arrays import Mask
 from interbed.storage.base.clock import Clock
-from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.base.row.binary_row import decode_rows
 from interbed.storage.base.types.data_type import DataField
-from interbed.storage.files.deletion.vector import DeletionVector
-from interbed.storage.lsm.file_read import FileRead
+from interbed.storage.lsm.file_read import FileRead, ReadOptions
 from interbed.storage.lsm.merge_read import RowSource
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.store import TableStore
@@ -84,30 +82,9 @@ class ExpiringRows:
         self._expiry = expiry
         self._files: RowSource = FileRead(expiry.store, expiry.store.schema.fields)
 
-    def batches(
-        self,
-        file: DataFileMeta,
-        path: str,
-        *,
-        batch_rows: int,
-        predicate: Predicate | None = None,
-        with_sequence: bool = False,
-        with_kind: bool = False,
-        use_threads: bool = False,
-        deleted: DeletionVector | None = None,
-    ) -> Iterator[pa.RecordBatch]:
+    def batches(self, file: DataFileMeta, path: str, options: ReadOptions) -> Iterator[pa.RecordBatch]:
         """See RowSource."""
-        found = self._files.batches(
-            file,
-            path,
-            batch_rows=batch_rows,
-            predicate=predicate,
-            with_sequence=with_sequence,
-            with_kind=with_kind,
-            use_threads=use_threads,
-            deleted=deleted,
-        )
-        for batch in found:
+        for batch in self._files.batches(file, path, options):
             yield self._expiry.kept(batch)
 
 

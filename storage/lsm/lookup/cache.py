@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from interbed.storage.base.fileio.scratch import local_disk_errors, new_scratch_directory, remove_scratch_directory
 from interbed.storage.base.types.arrow import fields_to_schema
-from interbed.storage.lsm.file_read import FileRead, block_rows
+from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows
 from interbed.storage.lsm.lookup.lookup_file import LookupFile, write_lookup_file
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
@@ -124,7 +124,7 @@ class LookupFiles:
         shutil.rmtree(directory, ignore_errors=True)
         directory.mkdir()
         batches = self._files.batches(
-            file, path, batch_rows=block_rows([file]), with_sequence=True, with_kind=True, use_threads=True
+            file, path, ReadOptions(batch_rows=block_rows([file]), with_sequence=True, with_kind=True, use_threads=True)
         )
         system = [pa.field(SEQUENCE_NUMBER, pa.int64()), pa.field(VALUE_KIND, pa.int8())]
         schema = pa.schema([*self._schema, *system])

@@ -18,7 +18,7 @@ from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.file_index.bloom_filter import BloomFilterReader
 from interbed.storage.files.file_index.evaluate import ColumnReaders, has_index, with_indexes
 from interbed.storage.files.format.api import data_file_errors
-from interbed.storage.lsm.file_read import MAX_INDEXED_ROWS, FileRead
+from interbed.storage.lsm.file_read import MAX_INDEXED_ROWS, FileRead, ReadOptions
 from interbed.storage.lsm.lookup.sorted_keys import KeyColumns, SortedKeys, count_below
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.store import TableStore
@@ -152,11 +152,13 @@ class FileLookup:
         batches = self._files.batches(
             file,
             path,
-            batch_rows=max(end - start, 1),
-            with_sequence=True,
-            with_kind=True,
-            use_threads=True,
-            wanted=None if len(groups.starts) == 2 else np.arange(start, end),
+            ReadOptions(
+                batch_rows=max(end - start, 1),
+                with_sequence=True,
+                with_kind=True,
+                use_threads=True,
+                wanted=None if len(groups.starts) == 2 else np.arange(start, end),
+            ),
         )
         parts = [b for b in batches if b.num_rows]
         rows: Any = parts[0] if len(parts) == 1 else pa.concat_batches(parts)  # type: ignore[attr-defined]

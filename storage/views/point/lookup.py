@@ -13,11 +13,10 @@ import pyarrow as pa
 
 from interbed.storage.base.arrays import Ints
 from interbed.storage.base.errors import InvalidInputError
-from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.base.row.binary_row import decode_rows, encode_rows
 from interbed.storage.base.types.arrow import fields_to_schema
 from interbed.storage.files.deletion.vector import DeletionVector
-from interbed.storage.lsm.file_read import FileRead
+from interbed.storage.lsm.file_read import FileRead, ReadOptions
 from interbed.storage.lsm.key_words import row_ranks
 from interbed.storage.lsm.lookup.sorted_keys import SortedKeys
 from interbed.storage.lsm.merge_read import MergeRead, merge_function_for
@@ -216,18 +215,7 @@ class _Found:
     def __init__(self, rows: Mapping[str, pa.RecordBatch]) -> None:
         self._rows = rows
 
-    def batches(
-        self,
-        file: DataFileMeta,
-        path: str,
-        *,
-        batch_rows: int,
-        predicate: Predicate | None = None,
-        with_sequence: bool = False,
-        with_kind: bool = False,
-        use_threads: bool = False,
-        deleted: DeletionVector | None = None,
-    ) -> Iterator[pa.RecordBatch]:
+    def batches(self, file: DataFileMeta, path: str, options: ReadOptions) -> Iterator[pa.RecordBatch]:
         """See RowSource."""
         yield self._rows[file.file_name]
 

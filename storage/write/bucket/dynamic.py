@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.row.hash import murmur_hash, murmur_hash_bytes
-from interbed.storage.lsm.file_read import FileRead, block_rows
+from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows
 from interbed.storage.meta.bucket_mode import DYNAMIC_BUCKETS
 from interbed.storage.meta.manifest.index_file import HASH_INDEX, IndexFileMeta
 from interbed.storage.meta.store import TableStore
@@ -192,7 +192,7 @@ class DynamicBuckets:
         found = [np.empty(0, np.int32)]
         for file in restored.files(bucket_id):
             path = file.path_in(directory)
-            for batch in reader.batches(file, path, batch_rows=block_rows([file])):
+            for batch in reader.batches(file, path, ReadOptions(batch_rows=block_rows([file]))):
                 hashes = murmur_hash([batch.column(name) for name in self._names], self._types)
                 found = [np.unique(np.concatenate([*found, hashes]))]
         return found[0]

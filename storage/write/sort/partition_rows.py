@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.files.deletion.bucket_deletions import BucketDeletions
-from interbed.storage.lsm.file_read import EXPANSION, FileRead, block_rows
+from interbed.storage.lsm.file_read import EXPANSION, FileRead, ReadOptions, block_rows
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.manifest.index_file import IndexFileMeta
 from interbed.storage.meta.options.sort import RangeStrategy
@@ -88,9 +88,9 @@ class PartitionRows:
         return reader.batches(
             file,
             path,
-            batch_rows=block_rows(self._unit.files),
-            use_threads=True,
-            deleted=self._deletions.of(file.file_name),
+            ReadOptions(
+                batch_rows=block_rows(self._unit.files), use_threads=True, deleted=self._deletions.of(file.file_name)
+            ),
         )
 
 

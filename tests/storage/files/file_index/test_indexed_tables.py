@@ -13,7 +13,7 @@ from interbed.storage.base.errors import CorruptFileError, InvalidOptionError
 from interbed.storage.base.predicate.parse import parse_filter
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.files.format.parquet import ParquetReader
-from interbed.storage.lsm.file_read import FileRead
+from interbed.storage.lsm.file_read import FileRead, ReadOptions
 from interbed.storage.meta.schema.change import AddColumn, RemoveOption, RenameColumn
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.table.table import Table
@@ -99,7 +99,7 @@ def test_a_bitmap_picks_rows_and_skips_groups_of_them(tmp_path: Path) -> None:
     (file,) = split.files
     read = FileRead(table.store, table.fields)
     chosen = read.selected(file, split.path_of(file), parse_filter("city = 'rare'", table.fields)).positions()
-    batches = list(read.batches(file, split.path_of(file), batch_rows=count, wanted=chosen))
+    batches = list(read.batches(file, split.path_of(file), ReadOptions(batch_rows=count, wanted=chosen)))
     assert [b.column("id").to_pylist() for b in batches if b.num_rows] == [[200_000]]
     groups = ParquetReader().positioned(
         split.path_of(file), table.fields, file_io=table.store.file_io, batch_rows=count, wanted=chosen
