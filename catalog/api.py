@@ -150,7 +150,7 @@ class Catalog(StagedTables, Views, VersionsByName, ABC):
         """
         table = self.get_table(identifier)
         for spec in partition_specs(partitions):
-            table.store.paths.parse_partition_spec(spec)
+            table.partition_of(spec)
 
     def alter_partitions(self, identifier: "str | Identifier", partitions: Sequence[PartitionStatistics]) -> None:
         """Note how much registered partitions hold, such as `list_partitions` tells; those that are not are skipped.
@@ -211,7 +211,7 @@ class Catalog(StagedTables, Views, VersionsByName, ABC):
         old = outdated(
             [
                 (partition.spec, datetime.fromtimestamp(partition.last_file_creation_time / 1000))
-                for partition in partitions_of(table.store)
+                for partition in partitions_of(table)
             ],
             datetime.fromtimestamp(clock() - bounds.partition_expiration_millis / 1000),
             strategy=bounds.partition_expiration_strategy,
@@ -335,7 +335,7 @@ class Catalog(StagedTables, Views, VersionsByName, ABC):
 
     def list_partitions(self, identifier: "str | Identifier") -> list[Partition]:
         """The partitions that hold rows, by the newest snapshot; raises TableNotFoundError."""
-        return partitions_of(self.get_table(identifier).store)
+        return partitions_of(self.get_table(identifier))
 
     def list_partitions_paged(
         self,

@@ -14,7 +14,7 @@ from interbed.catalog.errors import DatabaseNotFoundError, TableNotFoundError
 from interbed.catalog.identifier import SYSTEM_DATABASE, Identifier
 from interbed.catalog.masking import masked
 from interbed.catalog.options import CatalogOptions
-from interbed.catalog.partition import Partition, epoch_millis, file_sums, partition_name
+from interbed.catalog.partition import Partition, epoch_millis, partition_name
 from interbed.storage.meta.options.core import PATH
 from interbed.storage.table.table import Table
 from interbed.storage.views.system.column import Row, bigint, text
@@ -129,7 +129,7 @@ def _tables(catalog: ShownCatalog, wanted: Collection[str]) -> Sequence[Row]:
         figures: Row = (None, None, None)
         if latest is not None and not _FILE_FIGURES.isdisjoint(wanted):
             # Only these need the manifests of every table to be read.
-            sums = file_sums(table.store, latest).values()
+            sums = table.partition_sums().values()
             created = [epoch_millis(s.created_millis) for s in sums]
             figures = (sum(s.bytes for s in sums), sum(s.files for s in sums), max(created, default=None))
         rows.append(

@@ -6,11 +6,7 @@ from datetime import UTC, datetime
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from interbed.storage.base.errors import InvalidInputError
-from interbed.storage.meta.manifest.entry import merge_entries
-from interbed.storage.meta.snapshot.snapshot import Snapshot
-from interbed.storage.meta.store import TableStore
-from interbed.storage.scan.manifest_reader import ManifestReader
-from interbed.storage.scan.summary.file_sums import FileSum, sum_files
+from interbed.storage.table.table import Table
 
 T = TypeVar("T")
 
@@ -62,29 +58,20 @@ class PagedList(Generic[T]):
     next_page_token: str | None = None
 
 
-def file_sums(store: TableStore, snapshot: Snapshot) -> dict[bytes, FileSum]:
-    """What the files of a snapshot add up to, by partition; without partition columns all are of one."""
-    reader = ManifestReader(store.file_io, store.paths)
-    return sum_files(merge_entries(reader.entries(reader.data(snapshot))), lambda entry: entry.partition)
-
-
-def partitions_of(store: TableStore) -> list[Partition]:
+def partitions_of(table: Table) -> list[Partition]:
     """The partitions that have files in the newest snapshot, in the order of their values' text."""
-    if not store.schema.partition_keys:
-        return []
-    latest = store.snapshots.latest()
-    if latest is None:
+    if not table.partition_keys:
         return []
     partitions = [
         Partition(
-            spec=store.paths.partition_spec(partition),
+            spec=table.partition_spec(partition),
             record_count=found.records,
             file_size_in_bytes=found.bytes,
             file_count=found.files,
             last_file_creation_time=epoch_millis(found.created_millis),
             total_buckets=found.buckets,
         )
-        for partition, found in file_sums(store, latest).items()
+        for partition, found in table.partition_sums().items()
     ]
     return sorted(partitions, key=lambda p: tuple(p.spec.values()))
 

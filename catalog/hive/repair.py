@@ -30,6 +30,7 @@ from interbed.storage.base.errors import InterbedError
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.store import TableStore
 from interbed.storage.table.opening import open_store, schema_manager
+from interbed.storage.table.table import Table
 
 _NAMED_MAX = 5
 
@@ -177,7 +178,7 @@ class MetastoreRepair:
             return
         registered = MetastorePartitions(self._entries.client, identifier, store.paths, self._entries.locations)
         known = {tuple(s.values()) for s in registered.specs()} if entry is not None else set()
-        missing = [p.spec for p in partitions_of(store) if tuple(p.spec.values()) not in known]
+        missing = [p.spec for p in partitions_of(Table(str(identifier), store)) if tuple(p.spec.values()) not in known]
         if not missing:
             return
         names = ", ".join(partition_name(spec) for spec in missing[:_NAMED_MAX])

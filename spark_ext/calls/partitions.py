@@ -17,12 +17,12 @@ class PartitionCalls(Calls):
 
     def listPartitions(self, handle: bytes, specJson: str) -> list[PartitionInfo]:  # noqa: N802, N803
         table = self._table_of(TableHandle.from_bytes(handle))
-        fields, paths = table.schema.partition_fields, table.store.paths
+        fields = table.schema.partition_fields
         spec = spec_from_spark(specJson, fields)
         found = []
         # A table has few partitions beside its rows, and each becomes an object of Thrift's anyway.
-        for partition in partitions_of(table.store):
-            values = decode_row(paths.parse_partition_spec(partition.spec), table.schema.partition_types)
+        for partition in partitions_of(table):
+            values = decode_row(table.partition_of(partition.spec), table.schema.partition_types)
             if agrees(spec, values, fields):
                 figures = {
                     "recordCount": str(partition.record_count),

@@ -11,8 +11,7 @@ from interbed.spark_ext.handle.clustering import without_functions
 from interbed.spark_ext.handle.session_options import BRANCH, with_session_options
 from interbed.spark_ext.handle.table_handle import FILE_SYSTEM_PREFIXES, NO_CATALOG
 from interbed.storage.meta.options.stream import READ_CHANGELOG
-from interbed.storage.scan.starting_point import starting_snapshot, travels
-from interbed.storage.table.table import Table, load_table
+from interbed.storage.table.table import load_table
 from interbed.storage.views.change_view import AUDIT_LOG
 from interbed.thrift_idl.planner.ttypes import CatalogRef, TableInfo, TableRef
 
@@ -35,11 +34,11 @@ class PathCalls(Calls):
             reference.table = f"{name}${AUDIT_LOG}"
             return system_table_info(reference, table, None, AUDIT_LOG, {})
         table, given = with_session_options(table, settings, NO_CATALOG, DEFAULT_DATABASE, travels=True)
-        snapshot = starting_snapshot(table.store) if travels(table.store) else table.latest_snapshot()
+        snapshot = table.starting_snapshot() if table.travels else table.latest_snapshot()
         if given:
             # What the session sets is not the table's.
-            own = table.store.schemas.schema(table.schema.id).options
-            table = Table(table.name, replace(table.store, schema=replace(table.schema, options=own)))
+            own = table.schema_of(table.schema.id).options
+            table = table.with_schema(replace(table.schema, options=own))
         info = table_info(reference, table, snapshot, given)
         info.clustering = without_functions(info.clustering)
         if info.rowChanges.clustering is not None:

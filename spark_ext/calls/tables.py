@@ -28,7 +28,6 @@ from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.paths import MAIN_BRANCH
 from interbed.storage.meta.schema.table_schema import Schema
 from interbed.storage.meta.snapshot.snapshot import Snapshot
-from interbed.storage.scan.starting_point import named_version, starting_snapshot, travels
 from interbed.storage.table.read_optimized import READ_OPTIMIZED
 from interbed.storage.table.table import Table
 from interbed.thrift_idl.planner.ttypes import TableInfo, TimeTravel, WriteClustering
@@ -52,18 +51,18 @@ class TableCalls(Calls):
         loaded, options = with_session_options(
             loaded, table.settings or {}, table.catalog.name, table.database, travels=not (named or at.newest)
         )
-        pinned = named or (travels(loaded.store) and not at.newest)
+        pinned = named or (loaded.travels and not at.newest)
         snapshot = _snapshot_at(loaded, at)
         schema = loaded.schema
         if snapshot is not None and pinned:
             # A look into the past shows the columns of that time.
-            schema = loaded.store.schemas.schema(snapshot.schema_id)
+            schema = loaded.schema_of(snapshot.schema_id)
         if options:
             # What the session sets is not the table's: SHOW CREATE TABLE leaves it out.
-            own = loaded.store.schemas.schema(loaded.schema.id).options
+            own = loaded.schema_of(loaded.schema.id).options
             schema = replace(schema, options=own)
         if schema is not loaded.schema:
-            loaded = Table(loaded.name, replace(loaded.store, schema=schema))
+            loaded = loaded.with_schema(schema)
         if name.system is not None:
             # What is fully compacted is read like a table, at the snapshot of this moment.
             shown = snapshot if pinned or name.system == READ_OPTIMIZED else None
@@ -107,18 +106,17 @@ class TableCalls(Calls):
 
 
 def _snapshot_at(table: Table, at: TimeTravel) -> Snapshot | None:
-    snapshots = table.store.snapshots
     if at.timestampMicros is not None:
-        return snapshots.by_time_millis(at.timestampMicros // MICROS_PER_MILLI)
+        return table.snapshot_at(at.timestampMicros // MICROS_PER_MILLI)
     if at.version is not None:
-        return named_version(table.store, at.version)
-    return snapshots.latest() if at.newest else starting_snapshot(table.store)
+        return table.snapshot_named(at.version)
+    return table.latest_snapshot() if at.newest else table.starting_snapshot()
 
 
 def _handle(
     reference: Any, table: Table, snapshot: Snapshot | None, options: Mapping[str, str] | None = None
 ) -> TableHandle:
-    branch = table.store.paths.branch
+    branch = table.branch_name
     return TableHandle(
         catalog=reference.catalog.name,
         catalog_options=reference.catalog.options,

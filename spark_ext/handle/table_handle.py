@@ -17,7 +17,6 @@ from interbed.spark_ext.handle.session_options import without_pins
 from interbed.storage.base.errors import FileGoneError, InvalidInputError, SnapshotGoneError, SnapshotNotFoundError
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.meta.schema.table_schema import TableSchema
-from interbed.storage.scan.starting_point import snapshot_or_tagged
 from interbed.storage.table.read_optimized import READ_OPTIMIZED, ReadOptimizedTable
 from interbed.storage.table.table import Table, load_table
 from interbed.storage.views.change_view import ChangeView
@@ -160,7 +159,7 @@ class TableHandle:
     def _keeps(self, snapshot_id: int) -> bool:
         """Whether a snapshot is still there, or a tag that keeps its files."""
         try:
-            snapshot_or_tagged(self.open().store, snapshot_id)
+            self.open().snapshot(snapshot_id)
         except SnapshotNotFoundError:
             return False
         return True

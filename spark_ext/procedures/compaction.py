@@ -32,7 +32,6 @@ from interbed.storage.base.predicate.parse import bound_filter
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
 from interbed.storage.meta.options.reader import parse_duration_millis
 from interbed.storage.scan.partition_filter import PartitionChoice
-from interbed.storage.scan.restore import restore_buckets
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep.compact_tasks import CompactionTask, plan_sort_tasks, plan_tasks, ranges_of, run_task
 from interbed.storage.write.sort.order import SortOrder
@@ -266,8 +265,8 @@ def _rescale(call: ProcedureCall) -> Answer:
     chosen = _partitions(call, table)
     specs = None
     if chosen is not None:
-        found = restore_buckets(table.store, partition_filter=chosen).buckets()
-        specs = [table.store.paths.partition_spec(p) for p in dict.fromkeys(p for p, _ in found)]
+        found = table.restore_buckets(chosen).buckets()
+        specs = [table.partition_spec(p) for p in dict.fromkeys(p for p, _ in found)]
     table.rescale(call.given("bucket_num"), specs)
     return DONE
 

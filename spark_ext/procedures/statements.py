@@ -53,11 +53,11 @@ def _drop_partitions(call: ProcedureCall) -> Answer:
                 f"The table '{table.name}' has no partition column '{unknown[0]}'; it has "
                 f"({', '.join(table.partition_keys)})."
             )
-    fields, paths = table.schema.partition_fields, table.store.paths
+    fields = table.schema.partition_fields
     specs = [_typed(table.name, spec, fields) for spec in wanted]
     present = [
-        decode_row(paths.parse_partition_spec(partition.spec), table.schema.partition_types)
-        for partition in partitions_of(table.store)
+        decode_row(table.partition_of(partition.spec), table.schema.partition_types)
+        for partition in partitions_of(table)
     ]
     for spec, text in zip(specs, wanted, strict=True):
         if call.given("if_exists") != "true" and not any(agrees(spec, values, fields) for values in present):

@@ -21,7 +21,7 @@ def begun(call: ProcedureCall, name: str, table: Table) -> CommitToken:
             location=table.location,
             schema_json=table.schema.to_json(),
             snapshot_id=None,
-            dynamic_options=table.store.dynamic_options,
+            dynamic_options=table.dynamic_options,
         ),
         commit_user=str(uuid.uuid4()),
         mode=WriteMode.APPEND,

@@ -9,7 +9,6 @@ from interbed.spark_ext.values.literals import has_literal, literals
 from interbed.storage.base.types.data_type import DataField, TypeRoot, is_atomic
 from interbed.storage.meta.options.stream import OF_ONE_SNAPSHOT
 from interbed.storage.scan.plan import Plan
-from interbed.storage.scan.starting_point import starting_snapshot
 from interbed.storage.scan.statistics import read_statistics
 from interbed.storage.scan.summary.estimate import ColumnEstimate, estimate_scan
 from interbed.storage.table.table import Table
@@ -20,7 +19,7 @@ def estimate_for_spark(handle: TableHandle, table: Table, plan: Plan, request: A
     """The estimate for the plan of planner.thrift's ScanRequest; filters that only prune are Spark's to estimate."""
     snapshot = None
     if plan.snapshot_id is not None and table.options.startup_mode in OF_ONE_SNAPSHOT:
-        snapshot = starting_snapshot(table.store, plan.snapshot_id)
+        snapshot = table.starting_snapshot(plan.snapshot_id)
     by_name = {field.name: field for field in (*handle.fields, *handle.hidden_fields)}
     fields = [by_name[name] for name in request.columns]
     found = estimate_scan(

@@ -26,10 +26,8 @@ from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.meta.options.stream import OF_ONE_SNAPSHOT
 from interbed.storage.read.audit_read import AuditRead
 from interbed.storage.read.deletions import deletions_in
-from interbed.storage.scan.fallback import fallback_of, plan_rows
 from interbed.storage.scan.plan import Plan
 from interbed.storage.scan.split import Split
-from interbed.storage.scan.starting_point import starting_snapshot
 from interbed.storage.scan.top import Top, splits_of_top
 from interbed.storage.table.read_optimized import ReadOptimizedTable
 from interbed.storage.table.table import Table
@@ -93,7 +91,7 @@ def plan_scan(handle: TableHandle, request: Any) -> ScanPlan:
     task = task_of(handle, request)
     if handle.view is not None:
         return _plan_view(task, request.limit)
-    if handle.snapshot_id is None and fallback_of(handle.open().store) is None:
+    if handle.snapshot_id is None and not handle.open().falls_back:
         nothing = _description(None, [], task.columns, request.limit)
         return ScanPlan(task=task.to_bytes(), splits=[], rowCount=0, byteSize=0, description=nothing)
     start = time.monotonic()
@@ -104,7 +102,7 @@ def plan_scan(handle: TableHandle, request: Any) -> ScanPlan:
         files, rows = sum(len(split.files) for split in kept), sum(split.row_count for split in kept)
         plan = replace(plan, splits=kept, statistics=replace(plan.statistics, files_planned=files, rows_planned=rows))
     planning_millis = round((time.monotonic() - start) * 1000)
-    native = NativeFiles(table.schema, task.columns, lambda schema_id: table.store.schemas.schema(schema_id).fields)
+    native = NativeFiles(table.schema, task.columns, lambda schema_id: table.schema_of(schema_id).fields)
     splits = [split_for_spark(split, native) for split in plan.splits]
     partitioned = partitioning_of(table.schema, plan.splits) if request.partitioned else None
     if partitioned is not None:
@@ -132,12 +130,12 @@ def planned(handle: TableHandle, predicate: Predicate | None, limit: int | None 
     with handle.being_read():
         if isinstance(table, ReadOptimizedTable):
             return table, table.new_scan(predicate=predicate, limit=limit, snapshot_id=snapshot_id).plan()
-        return table, plan_rows(table.store, predicate=predicate, limit=limit, snapshot_id=snapshot_id)
+        return table, table.plan(predicate=predicate, limit=limit, snapshot_id=snapshot_id)
 
 
 def _plan_view(task: ReadTask, limit: int | None) -> ScanPlan:
     """The plan of a system table: what is known of a table is read by one task."""
-    snapshot = starting_snapshot(task.handle.open().store, task.handle.snapshot_id)
+    snapshot = task.handle.open().starting_snapshot(task.handle.snapshot_id)
     rows = 0 if snapshot is None else snapshot.total_record_count
     split = ScanSplit(payload=b"", rowCount=rows, byteSize=rows * _VIEW_ROW_BYTES, nativeFiles=[], preferredHosts=[])
     description = _description(task.handle.snapshot_id, [split], task.columns, limit)
@@ -151,7 +149,7 @@ def as_read(handle: TableHandle, options: Mapping[str, str]) -> TableHandle:
     read = replace(handle, dynamic_options=read_options(handle.dynamic_options, options))
     if TRAVEL_KEYS.isdisjoint(options):
         return read
-    snapshot = starting_snapshot(replace(read, snapshot_id=None).open().store)
+    snapshot = replace(read, snapshot_id=None).open().starting_snapshot()
     return replace(read, snapshot_id=None if snapshot is None else snapshot.id)
 
 
@@ -172,7 +170,7 @@ def split_for_spark(split: Split, native: NativeFiles | None, *, holds_rows: boo
 def _top(handle: TableHandle, table: Table, request: Any) -> Top | None:
     """The rows that suffice, where the plan's files hold exactly the rows that are meant, and are this branch's."""
     asked = request.top
-    if asked is None or whole_partitions(handle.schema, request.filters) is None or fallback_of(table.store):
+    if asked is None or whole_partitions(handle.schema, request.filters) is None or table.falls_back:
         return None
     return Top(column=asked.column, count=asked.count, descending=asked.descending, nulls_first=bool(asked.nullsFirst))
 
@@ -218,7 +216,7 @@ def deleted_positions(task: bytes, split: bytes) -> Iterator[bytes]:
     Raises CorruptFileError naming an index file that can't be read.
     """
     planned_split = Split.from_bytes(split)
-    file_io = ReadTask.from_bytes(task).handle.open().store.file_io
+    file_io = ReadTask.from_bytes(task).handle.open().file_io
     deleted_of = deletions_in(file_io, planned_split.deletion_files)
     for file in planned_split.files:
         deleted = deleted_of(file)

@@ -86,11 +86,11 @@ class SparkStream:
             splits = self._batches.splits(StreamPosition.from_json(after), StreamPosition.from_json(end))
         except SnapshotNotFoundError as error:
             raise SnapshotNotFoundError(f"{error} {_ANEW}") from error
-        schemas = self._table.store.schemas
+        table = self._table
         native: NativeFiles | None = None
         if self._task.handle.view is None:
             native = NativeFiles(
-                self._table.schema, self._task.columns, lambda schema_id: schemas.schema(schema_id).fields
+                self._table.schema, self._task.columns, lambda schema_id: table.schema_of(schema_id).fields
             )
         append_only = not self._table.schema.has_primary_key
         return ScanPlan(

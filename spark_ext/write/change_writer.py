@@ -20,7 +20,6 @@ from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.read.deletions import deletions_in
 from interbed.storage.read.located_read import FILE_PATH, ROW_INDEX
-from interbed.storage.scan.restore import restore_buckets
 from interbed.storage.scan.split import Split
 from interbed.storage.table.table import Table
 from interbed.storage.write.append.deletions import vector_messages
@@ -154,10 +153,10 @@ def mark_messages(
             gone[path] = vector if path not in gone else gone[path].union(vector.positions)
     if not gone and not any(m.data.deleted_files for m in messages):
         return []
-    restored = restore_buckets(table.store)
+    restored = table.restore_buckets()
     by_place: dict[BucketId, dict[str, Positions]] = {}
     for bucket_id in restored.buckets() if gone else ():
-        directory = table.store.paths.bucket_directory(bucket_id)
+        directory = table.directory_of(bucket_id)
         for file in restored.files(bucket_id):
             path = file.path_in(directory)
             if path in gone:

@@ -27,7 +27,6 @@ from interbed.storage.base.errors import (
 )
 from interbed.storage.base.types.arrow import type_to_arrow
 from interbed.storage.base.types.data_type import DataField
-from interbed.storage.commit.epochs import EpochCommit
 from interbed.storage.table.table import Table
 from interbed.storage.version.orphans import named_files
 from interbed.storage.write.commit_message import CommitMessage
@@ -58,14 +57,14 @@ class EpochToken:
 
     def commit(self, table: Table, epoch: int, messages: Sequence[CommitMessage]) -> int | None:
         """Commit once, however often and by whatever token; the last snapshot's id, None without a new one."""
-        epochs = EpochCommit(table.store, self.query)
+        epochs = table.new_epoch_commit(self.query)
         name = self.job.commit_user
         if self.job.mode == WriteMode.APPEND:
             ids = epochs.commit(messages, epoch, job=name)
         else:
             ids = epochs.overwrite(messages, epoch, partition=self.job.static_partition(), job=name)
         # Removed before the files are, so that a task that is still at work deletes its own.
-        table.store.file_io.delete_quietly([_mark(table, name)])
+        table.file_io.delete_quietly([_mark(table, name)])
         if ids is None and not epochs.is_job_of(epoch, name):
             _delete_unnamed(table, [name])
         return ids[-1] if ids else None
@@ -73,9 +72,9 @@ class EpochToken:
     def abort(self, table: Table, epoch: int) -> None:
         """Delete the files of a micro-batch that failed; none when it was committed after all, or may have been."""
         name = self.job.commit_user
-        table.store.file_io.delete_quietly([_mark(table, name)])
+        table.file_io.delete_quietly([_mark(table, name)])
         try:
-            if EpochCommit(table.store, self.query).is_committed(epoch):
+            if table.new_epoch_commit(self.query).is_committed(epoch):
                 return
         except CommitStateUnknownError:
             return
@@ -161,13 +160,13 @@ def _mark(table: Table, job: str) -> str:
 
 
 def _snapshot_directory(table: Table) -> str:
-    return table.store.paths.latest_hint.rpartition("/")[0]
+    return table.snapshot_directory
 
 
 def _remove_leftovers(table: Table, query: str) -> None:
     """Remove what jobs of the query have left whose driver died. A query has one job at a time."""
     begin = f"{_MARK}{query}-"
-    file_io = table.store.file_io
+    file_io = table.file_io
     jobs = [f.name.removeprefix(_MARK) for f in file_io.list(_snapshot_directory(table)) if f.name.startswith(begin)]
     if jobs:
         # The files twice: a driver that dies here, too, leaves the marks to the next one, and a task that is still at
@@ -183,4 +182,4 @@ def _delete_unnamed(table: Table, jobs: Iterable[str]) -> None:
     found = {path for job in jobs for path in files_with_prefix(table, *(f"{prefix}{job}-" for prefix in prefixes))}
     if found:
         found.difference_update(named_files(table.store))
-        table.store.file_io.delete_quietly(sorted(found))
+        table.file_io.delete_quietly(sorted(found))

@@ -112,11 +112,11 @@ class CommitToken:
 
     def mark(self, table: Table) -> None:
         """Say that the job may succeed."""
-        table.store.file_io.create_exclusive(self._mark(table), b"")
+        table.file_io.create_exclusive(self._mark(table), b"")
 
     def is_marked(self, table: Table) -> bool:
         """Whether the job may still succeed."""
-        return table.store.file_io.exists(self._mark(table))
+        return table.file_io.exists(self._mark(table))
 
     def file_prefix(self, table: Table) -> str:
         """What the names of the job's data files begin with."""
@@ -143,27 +143,26 @@ class CommitToken:
             return self._commit(table, messages)
         finally:
             # Spark commits when all tasks have ended; one that nobody waited for finds the mark gone.
-            table.store.file_io.delete_quietly([self._mark(table)])
+            table.file_io.delete_quietly([self._mark(table)])
 
     def abort(self, table: Table, messages: Sequence[CommitMessage]) -> None:
         """Delete the files of the messages and all others of the job. Does nothing for a job that was committed."""
-        table.store.file_io.delete_quietly([self._mark(table)])
-        if table.store.snapshots.latest_of_user(self.commit_user) is not None:
+        table.file_io.delete_quietly([self._mark(table)])
+        if table.latest_snapshot_of(self.commit_user) is not None:
             return
         if messages:
             table.new_commit(self.commit_user).abort(messages)
-        table.store.file_io.delete_quietly(files_with_prefix(table, *self._file_prefixes(table)))
+        table.file_io.delete_quietly(files_with_prefix(table, *self._file_prefixes(table)))
 
     def sweep(self, table: Table, messages: Sequence[CommitMessage]) -> None:
         """Delete what attempts of tasks left in the messages' buckets whose messages were not the ones committed."""
         rows = [f for m in messages for f in (*m.data.new_files, *m.compaction.after)]
         changelog = [f for m in messages for f in (*m.data.changelog_files, *m.compaction.changelog)]
         named = {f.file_name for f in (*rows, *changelog)} | {name for f in rows for name in f.extra_files}
-        store = table.store
         for bucket_id in {m.bucket_id for m in messages}:
-            found = store.file_io.list(store.paths.bucket_directory(bucket_id))
+            found = table.file_io.list(table.directory_of(bucket_id))
             own = (f for f in found if f.name.startswith(self._file_prefixes(table)))
-            store.file_io.delete_quietly([f.path for f in own if not f.name.startswith(tuple(named))])
+            table.file_io.delete_quietly([f.path for f in own if not f.name.startswith(tuple(named))])
 
     def _file_prefixes(self, table: Table) -> tuple[str, str]:
         """What the names of the job's data files and of its changelog files begin with."""
@@ -199,14 +198,14 @@ class CommitToken:
         return RowsRead(snapshot_id=self.handle.snapshot_id or 0, partitions=partitions)
 
     def _mark(self, table: Table) -> str:
-        directory = table.store.paths.latest_hint.rpartition("/")[0]
+        directory = table.snapshot_directory
         return f"{directory}/.write-{self.commit_user}"
 
 
 def files_with_prefix(table: Table, *prefixes: str) -> Iterator[str]:
     """The paths of data files of all partitions and buckets whose names begin so, and of the index files with them."""
     names = (*prefixes, *(f"index-{prefix}" for prefix in prefixes))
-    file_io = table.store.file_io
+    file_io = table.file_io
     directories = [table.location]
     for _ in table.partition_keys:
         directories = [e.path for d in directories for e in file_io.list(d) if e.is_directory and "=" in e.name]

@@ -8,7 +8,6 @@ import time
 import uuid
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
 
 from interbed.storage.base.errors import InvalidInputError, SnapshotNotFoundError
 from interbed.storage.commit.file_store_commit import FileStoreCommit
@@ -18,6 +17,7 @@ from interbed.storage.meta.snapshot.consumer import ConsumerManager
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.snapshot.tag import Tag, TagManager, new_tag
 from interbed.storage.scan.starting_point import snapshot_or_tagged
+from interbed.storage.table.table_access import TableAccess
 from interbed.storage.version.automatic_tags import create_automatic_tags
 from interbed.storage.version.branch import BranchManager
 from interbed.storage.version.expire import ExpiryResult, SnapshotExpiry
@@ -29,18 +29,12 @@ from interbed.storage.version.rollback import roll_back, roll_back_to_time, roll
 from interbed.storage.version.tag_deletion import delete_tag, expire_tags
 from interbed.storage.version.tag_success import note_created
 
-if TYPE_CHECKING:
-    from interbed.storage.meta.store import TableStore
-
 Moment = datetime | str | int
 Span = timedelta | str
 
 
-class TableVersions:
-    """What `Table` can do with its versions; `store` is the table's."""
-
-    name: str
-    store: "TableStore"
+class TableVersions(TableAccess):
+    """What `Table` can do with its versions."""
 
     # -- tags ------------------------------------------------------------------------------------------------------
 

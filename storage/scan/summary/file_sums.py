@@ -4,7 +4,10 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from interbed.storage.meta.manifest.entry import ManifestEntry
+from interbed.storage.meta.manifest.entry import ManifestEntry, merge_entries
+from interbed.storage.meta.snapshot.snapshot import Snapshot
+from interbed.storage.meta.store import TableStore
+from interbed.storage.scan.manifest_reader import ManifestReader
 
 K = TypeVar("K", bound=Hashable)
 
@@ -31,3 +34,9 @@ def sum_files(entries: Iterable[ManifestEntry], key: Callable[[ManifestEntry], K
         found.created_millis = max(found.created_millis, entry.file.creation_time_millis)
         found.buckets = entry.total_buckets
     return sums
+
+
+def partition_sums(store: TableStore, snapshot: Snapshot) -> dict[bytes, FileSum]:
+    """What the files of a snapshot add up to, by partition; without partition columns all are of one."""
+    reader = ManifestReader(store.file_io, store.paths)
+    return sum_files(merge_entries(reader.entries(reader.data(snapshot))), lambda entry: entry.partition)

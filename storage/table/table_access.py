@@ -1,0 +1,127 @@
+"""What a table is made of, for those who work on it: its files, its snapshots and schemas, its partitions."""
+
+from collections.abc import Mapping
+from copy import copy
+from dataclasses import replace
+from typing import Self
+
+from interbed.storage.base.bucket_id import BucketId
+from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.base.predicate.expr import Predicate
+from interbed.storage.commit.epochs import EpochCommit
+from interbed.storage.meta.schema.table_schema import TableSchema
+from interbed.storage.meta.snapshot.snapshot import Snapshot
+from interbed.storage.meta.store import TableStore
+from interbed.storage.scan.fallback import fallback_of, plan_rows
+from interbed.storage.scan.partition_filter import PartitionChoice
+from interbed.storage.scan.plan import Plan
+from interbed.storage.scan.restore import RestoredBuckets, restore_buckets
+from interbed.storage.scan.starting_point import named_version, snapshot_or_tagged, starting_snapshot, travels
+from interbed.storage.scan.summary.file_sums import FileSum, partition_sums
+
+
+class TableAccess:
+    """The parts of a table that the catalog and the Spark side need; a part of Table."""
+
+    name: str
+    store: TableStore
+
+    @property
+    def file_io(self) -> FileIO:
+        """What reads and writes the table's files."""
+        return self.store.file_io
+
+    @property
+    def branch_name(self) -> str:
+        """The branch that this table is, `main` for the table itself."""
+        return self.store.paths.branch
+
+    @property
+    def dynamic_options(self) -> dict[str, str]:
+        """The options that were given when the table was opened, or by `copy`, beside those of its schema."""
+        return dict(self.store.dynamic_options)
+
+    # -- snapshots and schemas -------------------------------------------------------------------------------------
+
+    @property
+    def falls_back(self) -> bool:
+        """Whether partitions that the table lacks are read from another branch: `scan.fallback-branch`."""
+        return fallback_of(self.store) is not None
+
+    @property
+    def travels(self) -> bool:
+        """Whether the options name a snapshot of the past."""
+        return travels(self.store)
+
+    def starting_snapshot(self, snapshot_id: int | None = None) -> Snapshot | None:
+        """The snapshot that a read sees: of that id, else what the options say, else the newest; None without any.
+
+        Raises SnapshotNotFoundError and TagNotFoundError naming those that exist, InvalidOptionError.
+        """
+        return starting_snapshot(self.store, snapshot_id)
+
+    def snapshot(self, snapshot_id: int) -> Snapshot:
+        """The snapshot of that id, from a tag if it has expired; raises SnapshotNotFoundError."""
+        return snapshot_or_tagged(self.store, snapshot_id)
+
+    def snapshot_at(self, time_millis: int) -> Snapshot:
+        """The newest snapshot of that time (milliseconds since the epoch) or before; raises SnapshotNotFoundError."""
+        return self.store.snapshots.by_time_millis(time_millis)
+
+    def snapshot_named(self, name: str) -> Snapshot:
+        """What VERSION AS OF names: a tag, or the id of a snapshot. Raises TagNotFoundError, SnapshotNotFoundError."""
+        return named_version(self.store, name)
+
+    def latest_snapshot_of(self, commit_user: str) -> Snapshot | None:
+        """The newest snapshot that the user has committed, None without any."""
+        return self.store.snapshots.latest_of_user(commit_user)
+
+    def schema_of(self, schema_id: int) -> TableSchema:
+        """The schema of that id as it is stored, without dynamic options."""
+        return self.store.schemas.schema(schema_id)
+
+    def with_schema(self, schema: TableSchema) -> Self:
+        """This table seen through another of its schemas; the options that it was opened with stay."""
+        found = copy(self)
+        found.store = replace(self.store, schema=schema)
+        return found
+
+    # -- partitions and places -------------------------------------------------------------------------------------
+
+    def partition_of(self, spec: Mapping[str, object]) -> bytes:
+        """The partition of a complete specification as a serialised BinaryRow; raises InvalidInputError."""
+        return self.store.paths.parse_partition_spec(spec)
+
+    def partition_spec(self, partition: bytes) -> dict[str, str]:
+        """The text of each partition column's value, not escaped; null and blank are the default name."""
+        return self.store.paths.partition_spec(partition)
+
+    def partition_sums(self) -> dict[bytes, FileSum]:
+        """What the files of the newest snapshot add up to, by partition; without partition columns all are of one."""
+        latest = self.store.snapshots.latest()
+        return {} if latest is None else partition_sums(self.store, latest)
+
+    def directory_of(self, bucket_id: BucketId) -> str:
+        """The directory that holds the data files of a bucket."""
+        return self.store.paths.bucket_directory(bucket_id)
+
+    @property
+    def snapshot_directory(self) -> str:
+        """The directory that holds the snapshots of this branch."""
+        return self.store.paths.latest_hint.rpartition("/")[0]
+
+    # -- reads and writes ------------------------------------------------------------------------------------------
+
+    def restore_buckets(self, partition_filter: PartitionChoice = None) -> RestoredBuckets:
+        """What exists in the newest snapshot, bucket by bucket; see scan.restore."""
+        return restore_buckets(self.store, partition_filter=partition_filter)
+
+    def new_epoch_commit(self, query: str) -> EpochCommit:
+        """Commits the micro-batches of a streaming query, each once."""
+        return EpochCommit(self.store, query)
+
+    def plan(
+        self, *, predicate: Predicate | None = None, limit: int | None = None, snapshot_id: int | None = None
+    ) -> Plan:
+        """The splits that hold the table's rows, with those of the branch that it falls back to; see TableScan.plan."""
+        return plan_rows(self.store, predicate=predicate, limit=limit, snapshot_id=snapshot_id)
