@@ -56,7 +56,6 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "base.row.binary_row",
         "base.row.kind",
         "base.row.values",
-        "base.row.words",
         "base.suggestion",
         "base.types.arrow",
         "base.types.data_type",
@@ -108,7 +107,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
     ),
     "writes that are carried out in many processes and committed in one": (
         "commit.file_store_commit",
-        "commit.ground",
+        "commit.basis",
         "lsm.merge_function.factory",
         "write.append.deletions",
         "write.bucket.key_locations",

@@ -35,8 +35,8 @@ from interbed.spark_ext.write.change_writer import (
 )
 from interbed.spark_ext.write.distinct_keys import REPEATED, DistinctKeys
 from interbed.storage.base.errors import CommitFailedError, InvalidInputError, NotSupportedError
+from interbed.storage.commit.basis import RowsRead
 from interbed.storage.commit.file_store_commit import FileStoreCommit
-from interbed.storage.commit.ground import RowsRead
 from interbed.storage.files.deletion.vector import DeletionVector
 from interbed.storage.table.table import Table
 from interbed.storage.write.commit_message import CommitMessage

@@ -38,7 +38,7 @@ class PartChanges:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Changes:
+class MessageChanges:
     """What the messages change: `append` by new records (and rewritten files), `compact` by compaction."""
 
     append: PartChanges
@@ -52,7 +52,7 @@ class OwnedFile(NamedTuple):
     file: DataFileMeta
 
 
-def collect_changes(messages: Iterable[CommitMessage]) -> Changes:
+def collect_changes(messages: Iterable[CommitMessage]) -> MessageChanges:
     """The entries of all messages; of data files deletions after additions as Paimon writes them."""
     append: list[ManifestEntry] = []
     changelog: list[ManifestEntry] = []
@@ -71,7 +71,7 @@ def collect_changes(messages: Iterable[CommitMessage]) -> Changes:
         indexes += _index_entries(m, FileKind.ADD, m.data.new_index_files)
         compact_indexes += _index_entries(m, FileKind.DELETE, m.compaction.deleted_index_files)
         compact_indexes += _index_entries(m, FileKind.ADD, m.compaction.new_index_files)
-    return Changes(
+    return MessageChanges(
         append=PartChanges(files=tuple(append), changelog=tuple(changelog), indexes=tuple(indexes)),
         compact=PartChanges(files=tuple(compact), changelog=tuple(compact_changelog), indexes=tuple(compact_indexes)),
     )

@@ -11,18 +11,18 @@ from interbed.storage.base.errors import (
     InvalidInputError,
 )
 from interbed.storage.commit.base_files import BaseFiles
+from interbed.storage.commit.basis import CommitBasis, RowsRead
 from interbed.storage.commit.changes import (
-    Changes,
+    MessageChanges,
     PartChanges,
     changed_partitions,
     collect_changes,
     upgrade_to_level,
 )
 from interbed.storage.commit.committed import PartIdentity
-from interbed.storage.commit.ground import Ground, RowsRead
 from interbed.storage.commit.manifest_merge import can_merge_fully
 from interbed.storage.commit.overwrite import OverwriteChanges, check_keys_once
-from interbed.storage.commit.part import SnapshotPart
+from interbed.storage.commit.pending_snapshot import PendingSnapshot
 from interbed.storage.commit.publication import Publication
 from interbed.storage.commit.retry import RetryPolicy
 from interbed.storage.commit.snapshot_builder import SnapshotFacts
@@ -90,13 +90,13 @@ class FileStoreCommit:
         """
         check_writable(self._store)
         changes = collect_changes(messages)
-        parts: list[SnapshotPart] = []
+        parts: list[PendingSnapshot] = []
         if changes.append or (allow_empty and not changes.compact):
             replaces = changes.append.take_rows_away
             kind = CommitKind.OVERWRITE if replaces else CommitKind.APPEND
             facts = self._facts(kind, identifier, watermark, properties)
             part = self._fixed_part(facts, changes.append, check=replaces or check_append_conflicts)
-            parts.append(replace(part, ground=Ground.of(messages, follows_from)))
+            parts.append(replace(part, basis=CommitBasis.of(messages, follows_from)))
         parts += self._compact_part(changes, identifier, watermark, properties)
         return self._publication.make(parts, messages if owns_files else ())
 
@@ -168,7 +168,9 @@ class FileStoreCommit:
         facts = self._facts(CommitKind.OVERWRITE, BATCH_COMMIT_IDENTIFIER, None, None)
         new_files = collect_changes(messages).append.files
         part = self._overwrite_part(facts, target, new_files, keeps_postponed=True)
-        return self._publication.make([replace(part, ground=Ground(rows_as_of=read_at, partitions=target))], messages)
+        return self._publication.make(
+            [replace(part, basis=CommitBasis(rows_as_of=read_at, partitions=target))], messages
+        )
 
     def truncate(
         self,
@@ -241,10 +243,10 @@ class FileStoreCommit:
             kind=kind, user=self._user, identifier=identifier, watermark=watermark, properties=properties
         )
 
-    def _fixed_part(self, facts: SnapshotFacts, changes: PartChanges, *, check: bool) -> SnapshotPart:
+    def _fixed_part(self, facts: SnapshotFacts, changes: PartChanges, *, check: bool) -> PendingSnapshot:
         partitions = changed_partitions(changes.files) | {e.partition for e in changes.indexes}
         touched = PartitionSet(partitions, self._store.schema.partition_fields)
-        return SnapshotPart(
+        return PendingSnapshot(
             identity=PartIdentity.of(facts, changes.files),
             against=lambda latest: changes.files,
             base=BaseFiles(self._reader, self._store.snapshots, touched),
@@ -256,8 +258,8 @@ class FileStoreCommit:
         )
 
     def _compact_part(
-        self, changes: Changes, identifier: int, watermark: int | None, properties: Mapping[str, str] | None
-    ) -> list[SnapshotPart]:
+        self, changes: MessageChanges, identifier: int, watermark: int | None, properties: Mapping[str, str] | None
+    ) -> list[PendingSnapshot]:
         if not changes.compact:
             return []
         facts = self._facts(CommitKind.COMPACT, identifier, watermark, properties)
@@ -271,9 +273,9 @@ class FileStoreCommit:
         indexes: tuple[IndexManifestEntry, ...] = (),
         *,
         keeps_postponed: bool = False,
-    ) -> SnapshotPart:
+    ) -> PendingSnapshot:
         base = BaseFiles(self._reader, self._store.snapshots, target)
-        return SnapshotPart(
+        return PendingSnapshot(
             identity=PartIdentity.of(facts, new_files),
             against=OverwriteChanges(base, new_files, keeps_postponed=keeps_postponed).against,
             base=base,

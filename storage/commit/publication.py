@@ -15,6 +15,8 @@ from interbed.storage.base.errors import (
     InterbedError,
     SnapshotNotFoundError,
 )
+from interbed.storage.commit.basis import BasisCheck
+from interbed.storage.commit.commit_queue import CommitQueue
 from interbed.storage.commit.committed import CommittedParts
 from interbed.storage.commit.conflict import (
     DuplicateFileError,
@@ -23,14 +25,12 @@ from interbed.storage.commit.conflict import (
     check_total_buckets,
     check_vectors,
 )
-from interbed.storage.commit.ground import GroundCheck
 from interbed.storage.commit.index_files import IndexFiles
 from interbed.storage.commit.manifest_writer import ManifestWriter
 from interbed.storage.commit.owned_paths import owned_paths
-from interbed.storage.commit.part import SnapshotPart
+from interbed.storage.commit.pending_snapshot import PendingSnapshot
 from interbed.storage.commit.retry import RetryPolicy
 from interbed.storage.commit.snapshot_builder import SnapshotBuilder
-from interbed.storage.commit.turn import Turn
 from interbed.storage.meta.manifest.entry import ManifestEntry
 from interbed.storage.meta.schema.replacement import is_replacement
 from interbed.storage.meta.schema.table_schema import TableSchema
@@ -56,7 +56,7 @@ class Publication:
         """How often snapshots were tried to be created."""
         self._committed = CommittedParts(reader, store.snapshots, commit_user, new_user=new_user)
 
-    def make(self, parts: Sequence[SnapshotPart], messages: Sequence[CommitMessage]) -> list[int]:
+    def make(self, parts: Sequence[PendingSnapshot], messages: Sequence[CommitMessage]) -> list[int]:
         """Make the parts' snapshots, those that there are not yet; their ids. Errors as of FileStoreCommit."""
         done = self._committed.find([p.identity for p in parts])
         ids: list[int] = []
@@ -93,7 +93,7 @@ class Publication:
             self._store.hooks.after_commit(self._store)
         return ids
 
-    def _publish(self, part: SnapshotPart) -> int:
+    def _publish(self, part: PendingSnapshot) -> int:
         """Create the part's snapshot; its id. Removes its manifests on every error but CommitStateUnknownError."""
         store = self._store
         writer = ManifestWriter(
@@ -104,9 +104,10 @@ class Publication:
             schema_id=store.schema.id,
         )
         try:
-            # Only a local directory has turns.
-            with Turn(store.paths.latest_hint.rpartition("/")[0] if store.file_io.scheme == "file" else None) as turn:
-                snapshot_id = self._race(part, writer, turn)
+            # Only writers of a local directory queue up.
+            directory = store.paths.latest_hint.rpartition("/")[0] if store.file_io.scheme == "file" else None
+            with CommitQueue(directory) as queue:
+                snapshot_id = self._race(part, writer, queue)
         except CommitStateUnknownError:
             raise
         except (InterbedError, OSError):
@@ -117,7 +118,7 @@ class Publication:
         store.snapshots.write_hints(snapshot_id)
         return snapshot_id
 
-    def _race(self, part: SnapshotPart, writer: ManifestWriter, turn: Turn) -> int:
+    def _race(self, part: PendingSnapshot, writer: ManifestWriter, queue: CommitQueue) -> int:
         store = self._store
         builder = SnapshotBuilder(self._reader, writer, store.options, store.schema.partition_fields, part.facts)
         indexes = IndexFiles(
@@ -130,14 +131,14 @@ class Publication:
             compacted=() if store.schema.has_primary_key else part.compacted,
             compression=store.options.manifest_compression,
         )
-        ground = GroundCheck(self._reader, store.snapshots, self._user, part.ground)
+        check = BasisCheck(self._reader, store.snapshots, self._user, part.basis)
         retries = self._retry.start()
         # All that takes long is done before the turn; within it, only what came since is looked at.
         builder.prepare(self._checked_delta(part, store.snapshots.latest(), self._current_schema()))
         previous: Snapshot | None = None
         while True:
             # Who waited for a turn in vain loses to those who have one, and queues up again.
-            retries.take(turn)
+            retries.take(queue)
             latest = store.snapshots.latest()
             if retries.count:
                 known = self._committed.since(previous, latest, part.identity)
@@ -145,8 +146,8 @@ class Publication:
                     writer.discard_all()
                     return known
             schema = self._current_schema()
-            ground.check(latest)
-            delta = self._checked_delta(part, latest, schema, compare=ground.may_be_rescaled(latest))
+            check.check(latest)
+            delta = self._checked_delta(part, latest, schema, compare=check.may_be_rescaled(latest))
             snapshot = builder.build(
                 latest,
                 delta,
@@ -159,7 +160,7 @@ class Publication:
                 return snapshot.id
             _log.info("Snapshot %d was taken by another writer; retry %d.", snapshot.id, retries.count + 1)
             previous = latest
-            if not retries.pause(hurry=turn.is_taken):
+            if not retries.pause(hurry=queue.is_taken):
                 raise CommitFailedError(
                     f"Lost the race for a snapshot of {store.location} {retries.count + 1} times in "
                     f"{retries.elapsed_millis / 1000:.1f} s; 'commit.max-retries' is {self._retry.max_retries}. The "
@@ -187,7 +188,7 @@ class Publication:
             return True
 
     def _checked_delta(
-        self, part: SnapshotPart, latest: Snapshot | None, schema: TableSchema, *, compare: bool = False
+        self, part: PendingSnapshot, latest: Snapshot | None, schema: TableSchema, *, compare: bool = False
     ) -> tuple[ManifestEntry, ...]:
         delta = part.against(latest)
         check_delta(delta, place=self.place)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from interbed.storage.base.errors import CommitConflictError
-from interbed.storage.commit.turn import Turn
+from interbed.storage.commit.commit_queue import CommitQueue
 from interbed.storage.meta.options.core import CoreOptions
 
 _log = logging.getLogger(__name__)
@@ -79,12 +79,12 @@ class Retries:
         """Time since the start."""
         return (self._policy.clock() - self._started) * 1000
 
-    def take(self, turn: Turn) -> bool:
+    def take(self, queue: CommitQueue) -> bool:
         """Wait for a turn, within the bounds of a pause; False without one, which is no reason not to try."""
         longest = min(self._policy.max_wait_millis, _LONGEST_TURN_WAIT_MILLIS)
         if self._policy.timeout_millis is not None:
             longest = min(longest, self._policy.timeout_millis - self.elapsed_millis)
-        return turn.take(longest / 1000)
+        return queue.take(longest / 1000)
 
     def pause(self, *, hurry: bool = False) -> bool:
         """Wait before the next retry; False, without waiting, when there is none left or its time is over.

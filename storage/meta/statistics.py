@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ColumnStatistics:
+class TableColumnStatistics:
     """What is known of a column; `least` and `greatest` as the column's Python values, lengths in characters or bytes.
 
     `distinct` is estimated, within about one part in a hundred.
@@ -27,4 +27,4 @@ class TableStatistics:
     schema_id: int
     row_count: int
     byte_size: int
-    columns: dict[str, ColumnStatistics]
+    columns: dict[str, TableColumnStatistics]

@@ -48,7 +48,7 @@ class ChangedEntries(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChangeRules:
+class SnapshotChangeRules:
     """What tells the changes of one table's snapshots. `overwrites` says whether those of overwrites are told, too."""
 
     keyed: bool
@@ -56,10 +56,10 @@ class ChangeRules:
     overwrites: bool = False
 
     @staticmethod
-    def of_stream(store: TableStore) -> "ChangeRules":
+    def of_stream(store: TableStore) -> "SnapshotChangeRules":
         """The rules of a stream of the table."""
         options, keyed = store.options, store.schema.has_primary_key
-        return ChangeRules(
+        return SnapshotChangeRules(
             keyed=keyed,
             producer=options.changelog_producer if keyed else ChangelogProducer.NONE,
             overwrites=options.streaming_read_overwrite if keyed else options.streaming_read_append_overwrite,

@@ -24,7 +24,7 @@ from interbed.storage.meta.snapshot.tag_period import TagPeriod
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.change_plan import (
     ChangedEntries,
-    ChangeRules,
+    SnapshotChangeRules,
     record_split,
     splits_of_snapshot,
 )
@@ -172,14 +172,14 @@ def _at_or_before(store: TableStore, millis: int) -> int:
         return max(before, default=(earliest_changes(store) or 1) - 1)
 
 
-def _rules(store: TableStore, mode: IncrementalScanMode) -> ChangeRules:
+def _rules(store: TableStore, mode: IncrementalScanMode) -> SnapshotChangeRules:
     producer = store.options.changelog_producer if store.schema.has_primary_key else ChangelogProducer.NONE
     if mode is IncrementalScanMode.DELTA:
         producer = ChangelogProducer.NONE
     elif mode is IncrementalScanMode.CHANGELOG and producer is ChangelogProducer.NONE:
         # Whatever the table writes today, changelog files of the past are read.
         producer = ChangelogProducer.INPUT
-    return ChangeRules(keyed=store.schema.has_primary_key, producer=producer)
+    return SnapshotChangeRules(keyed=store.schema.has_primary_key, producer=producer)
 
 
 def _existing(store: TableStore, snapshot_id: int, between: Between) -> Snapshot:

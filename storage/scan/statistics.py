@@ -10,7 +10,7 @@ from interbed.storage.base.row.values import parse_text
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.snapshot.snapshot import Snapshot
-from interbed.storage.meta.statistics import ColumnStatistics, TableStatistics
+from interbed.storage.meta.statistics import TableColumnStatistics, TableStatistics
 from interbed.storage.meta.store import TableStore
 
 
@@ -37,15 +37,15 @@ def read_statistics(store: TableStore, snapshot: Snapshot) -> TableStatistics | 
         raise CorruptFileError(f"{path} does not hold statistics: {error}") from error
 
 
-def _columns(given: Mapping[str, Any], then: TableSchema, now: TableSchema) -> dict[str, ColumnStatistics]:
+def _columns(given: Mapping[str, Any], then: TableSchema, now: TableSchema) -> dict[str, TableColumnStatistics]:
     ids = {field.id: field for field in then.fields}
-    found: dict[str, ColumnStatistics] = {}
+    found: dict[str, TableColumnStatistics] = {}
     for value in given.values():
         field = ids.get(int(value["colId"]))
         current = next((f for f in now.fields if field is not None and f.id == field.id), None)
         if field is None or current is None or current.type.with_nullable(True) != field.type.with_nullable(True):
             continue
-        found[current.name] = ColumnStatistics(
+        found[current.name] = TableColumnStatistics(
             column_id=field.id,
             distinct=int(value.get("distinctCount") or 0),
             nulls=int(value.get("nullCount") or 0),

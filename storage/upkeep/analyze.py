@@ -21,7 +21,7 @@ from interbed.storage.base.types.data_type import AtomicType, DataField, TypeRoo
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.files.file_index.fast_hash import hash_values
 from interbed.storage.files.file_index.values import ValueForm
-from interbed.storage.meta.statistics import ColumnStatistics, TableStatistics
+from interbed.storage.meta.statistics import TableColumnStatistics, TableStatistics
 from interbed.storage.meta.store import TableStore
 from interbed.storage.read.query import Scan
 from interbed.storage.scan.scan import TableScan
@@ -126,12 +126,12 @@ class _Gathered:
         self._least = least if self._least is None else min(self._least, least)
         self._greatest = greatest if self._greatest is None else max(self._greatest, greatest)
 
-    def finished(self) -> ColumnStatistics:
+    def finished(self) -> TableColumnStatistics:
         """The outcome."""
         average, longest = self._length / max(self._values, 1), self._longest
         if self._root not in _STRINGS and self._root not in _BINARIES:
             average = longest = _width(self.field.type)
-        return ColumnStatistics(
+        return TableColumnStatistics(
             column_id=self.field.id,
             distinct=min(_estimate(self._registers), self._values),
             nulls=self._nulls,

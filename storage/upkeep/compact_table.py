@@ -13,8 +13,8 @@ from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.lsm.compact.planner import CompactionPlanner
 from interbed.storage.lsm.compact.rewriter import BucketRewriter
+from interbed.storage.lsm.compact.run import run_compaction
 from interbed.storage.lsm.compact.strategy import PickReason, pick_full
-from interbed.storage.lsm.compact.task import run_compaction
 from interbed.storage.lsm.compact.unit import CompactionUnit, Rewrite
 from interbed.storage.lsm.levels import Levels
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode

@@ -11,7 +11,7 @@ from interbed.storage.meta.snapshot.changelog import ChangelogManager
 from interbed.storage.meta.snapshot.tag import TagManager
 from interbed.storage.meta.store import TableStore
 from interbed.storage.version.branch_merge import merge_branch
-from interbed.storage.version.lines import branch_names
+from interbed.storage.version.branch_stores import branch_names
 
 
 class BranchManager:

@@ -19,7 +19,7 @@ from interbed.storage.meta.snapshot.changelog import ChangelogManager
 from interbed.storage.meta.snapshot.consumer import ConsumerManager
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.store import TableStore
-from interbed.storage.version.lines import roots_of_others, tagged_snapshots
+from interbed.storage.version.branch_stores import roots_of_others, tagged_snapshots
 from interbed.storage.version.references import References
 
 _log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from interbed.storage.base.fileio.api import FileStatus
 from interbed.storage.meta.snapshot.changelog import ChangelogManager
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.store import TableStore
-from interbed.storage.version.lines import all_lines, tagged_snapshots
+from interbed.storage.version.branch_stores import all_branches, tagged_snapshots
 from interbed.storage.version.references import References
 
 DEFAULT_AGE_MILLIS = 24 * 3_600_000
@@ -80,7 +80,7 @@ def remove_orphan_files(
 
 def named_files(store: TableStore) -> Iterator[str]:
     """The files that a snapshot, tag or changelog of any branch names, some several times; raises CorruptFileError."""
-    for line in all_lines(store):
+    for line in all_branches(store):
         references, known = References(line), set[str]()
         for snapshot, with_changelog in _snapshots(line):
             yield from references.metadata(snapshot, changelog=with_changelog)
@@ -113,7 +113,7 @@ def _files(store: TableStore) -> Iterator[FileStatus]:
     paths = store.paths
     for directory in ("manifest", "index", "statistics"):
         yield from _listed(store, f"{paths.location}/{directory}")
-    for line in all_lines(store):
+    for line in all_branches(store):
         for file in _listed(store, line.paths.latest_hint.rpartition("/")[0]):
             if not file.name.startswith(_KNOWN_IN_SNAPSHOT_DIRECTORY):
                 yield file

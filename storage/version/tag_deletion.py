@@ -6,7 +6,7 @@ from datetime import datetime
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.snapshot.tag import Tag, TagManager
 from interbed.storage.meta.store import TableStore
-from interbed.storage.version.lines import roots_of_others
+from interbed.storage.version.branch_stores import roots_of_others
 from interbed.storage.version.references import References
 from interbed.storage.version.tag_success import note_deleted
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.files.format.layout import DataFileNames
-from interbed.storage.lsm.compact.task import discard
+from interbed.storage.lsm.compact.run import discard
 from interbed.storage.lsm.spill import SpillFiles
 from interbed.storage.lsm.write_buffer import WriteBufferPool
 from interbed.storage.meta.options.core import CoreOptions

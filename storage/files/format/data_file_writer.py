@@ -15,7 +15,7 @@ from interbed.storage.base.fileio.writing import write_errors
 from interbed.storage.base.row.binary_row import encode_rows
 from interbed.storage.files.file_index.api import INDEX_SUFFIX, FileIndexes, FileIndexWriter
 from interbed.storage.files.format.api import FileWriter
-from interbed.storage.files.format.file_kind import FileKind
+from interbed.storage.files.format.file_kind import DataFileKind
 from interbed.storage.files.format.layout import DataFileLayout
 from interbed.storage.files.format.stats import StatsCollector
 from interbed.storage.files.format.writers import open_writer
@@ -37,7 +37,7 @@ class DataFileWriter:
         file_io: FileIO,
         path: str,
         layout: DataFileLayout,
-        kind: FileKind,
+        kind: DataFileKind,
         *,
         level: int,
         source: FileSource,

@@ -28,7 +28,7 @@ _SUFFIXES = {"none": "", "gzip": "gz.", "bzip2": "bz2.", "zstd": "zst."}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FileKind:
+class DataFileKind:
     """How files are written: the codec by the name that the format's writer takes, None for no compression.
 
     `extension` is what names of files end with, without the dot. `value_modes` and `key_modes` say which statistics are
@@ -46,8 +46,8 @@ class FileKind:
 class FileKinds:
     """The kinds of a table's data files (`data`) and changelog files by level; level None stands for all others."""
 
-    data: Mapping[int | None, FileKind]
-    changelog: Mapping[int | None, FileKind]
+    data: Mapping[int | None, DataFileKind]
+    changelog: Mapping[int | None, DataFileKind]
 
     @staticmethod
     def of(options: CoreOptions, fields: Sequence[DataField], keys: Sequence[DataField]) -> "FileKinds":
@@ -72,7 +72,7 @@ class FileKinds:
         """All formats that new files may have."""
         return frozenset(k.file_format for k in (*self.data.values(), *self.changelog.values()))
 
-    def at(self, level: int, *, changelog: bool = False) -> FileKind:
+    def at(self, level: int, *, changelog: bool = False) -> DataFileKind:
         """The kind of the files of a level."""
         kinds = self.changelog if changelog else self.data
         return kinds.get(level) or kinds[None]
@@ -80,7 +80,7 @@ class FileKinds:
 
 def _kind(
     options: CoreOptions, fields: Sequence[DataField], keys: Sequence[DataField], level: int | None, *, changelog: bool
-) -> FileKind:
+) -> DataFileKind:
     format_key, file_format = _choose(
         level, "file.format", options.file_format, options.format_by_level, changelog, options.changelog_format
     )
@@ -108,7 +108,7 @@ def _kind(
         options.changelog_stats_mode,
     )
     table_mode = StatsMode.parse(mode_key, mode)
-    return FileKind(
+    return DataFileKind(
         file_format=file_format,
         codec=_codec(codec_key, file_format, compression),
         extension=_extension(file_format, options),

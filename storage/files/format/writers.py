@@ -4,13 +4,13 @@ from typing import Any
 
 from interbed.storage.files.format.api import FileWriter
 from interbed.storage.files.format.avro_writer import AvroFileWriter
-from interbed.storage.files.format.file_kind import FileKind
+from interbed.storage.files.format.file_kind import DataFileKind
 from interbed.storage.files.format.layout import DataFileLayout
 from interbed.storage.files.format.orc_writer import OrcFileWriter
 from interbed.storage.files.format.parquet_writer import ParquetFileWriter
 
 
-def open_writer(kind: FileKind, layout: DataFileLayout, sink: Any) -> FileWriter:
+def open_writer(kind: DataFileKind, layout: DataFileLayout, sink: Any) -> FileWriter:
     """The writer of a file of that kind into a file object that the caller opened and closes."""
     match kind.file_format:
         case "orc":

@@ -37,7 +37,7 @@ class Older(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ChangeRules:
+class RowChangeRules:
     """What the merge functions here have in common.
 
     `keys` are the key columns, `ties` the columns that order records of one key (a sequence number last), of which the
@@ -103,7 +103,7 @@ class ChangeRules:
 class _Changes:
     """What the merge functions of this module share: a row that is alone is merged as the others are."""
 
-    rules: ChangeRules
+    rules: RowChangeRules
 
     def columns(self, output: Sequence[str]) -> tuple[str, ...]:
         """See MergeFunction."""

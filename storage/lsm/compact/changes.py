@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from interbed.storage.base.arrays import Mask
 from interbed.storage.files.deletion.bucket_deletions import BucketDeletions
-from interbed.storage.lsm.compact.change_merge import ChangeRules, FirstRowChanges, FullChanges, LookupChanges
+from interbed.storage.lsm.compact.change_merge import FirstRowChanges, FullChanges, LookupChanges, RowChangeRules
 from interbed.storage.lsm.compact.rewriter import Emit
 from interbed.storage.lsm.compact.unit import Section, UpgradeRule
 from interbed.storage.lsm.lookup.older_rows import OlderRows
@@ -28,12 +28,12 @@ from interbed.storage.meta.store import TableStore
 Keys = Sequence["pa.Array[Any]"]
 
 
-def rules_for(store: TableStore, *, drop_deletes: bool, emit: Emit | None) -> ChangeRules:
+def rules_for(store: TableStore, *, drop_deletes: bool, emit: Emit | None) -> RowChangeRules:
     """What the table's options say of changes."""
     options, schema = store.options, store.schema
     ignored = set(options.changelog_row_deduplicate_ignored)
     compared = tuple(n for n in schema.names if n not in ignored) if options.changelog_row_deduplicate else None
-    return ChangeRules(
+    return RowChangeRules(
         keys=schema.trimmed_primary_keys,
         ties=(*options.sequence_fields, SEQUENCE_NUMBER),
         descending=options.descending_sequence_fields,

@@ -7,7 +7,7 @@ from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.clock import Clock, now_millis
 from interbed.storage.lsm.compact.expiry import RecordExpiry
 from interbed.storage.lsm.compact.rewriter import BucketRewriter
-from interbed.storage.lsm.compact.rewriters import Rewriters
+from interbed.storage.lsm.compact.rewriter_factory import RewriterFactory
 from interbed.storage.lsm.compact.strategy import Moment, Pick, UniversalStrategy, pick_full
 from interbed.storage.lsm.compact.unit import CompactionUnit, plan_file_rewrite, plan_unit
 from interbed.storage.lsm.levels import Levels
@@ -24,7 +24,7 @@ class CompactionPlanner:
         self.strategy = UniversalStrategy.of(options)
         self._store = store
         self._expiry = RecordExpiry.of(store, clock)
-        self._rewriters = Rewriters(store, self._expiry)
+        self._rewriters = RewriterFactory(store, self._expiry)
         self._clock = clock
         target = options.target_file_size_for(primary_key=True)
         self._small_file_bytes = int(target * options.small_file_ratio)

@@ -149,7 +149,7 @@ class MergeRewriter:
 Emit = Callable[[pa.RecordBatch], None]
 
 
-class Changes(Protocol):
+class ChangelogRules(Protocol):
     """Which compactions tell changes, and how their rows are merged."""
 
     def upgrade_rule(self, file: DataFileMeta, output_level: int) -> UpgradeRule:
@@ -168,7 +168,7 @@ class Changes(Protocol):
 class ChangelogRewriter(MergeRewriter):
     """Merges with an eye on what keys were before; writes changelog files if `produce_changelog`."""
 
-    def __init__(self, files: BucketFiles, changes: Changes, *, produce_changelog: bool) -> None:
+    def __init__(self, files: BucketFiles, changes: ChangelogRules, *, produce_changelog: bool) -> None:
         super().__init__(files)
         self._changes = changes
         self._produce_changelog = produce_changelog

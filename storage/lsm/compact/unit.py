@@ -1,6 +1,6 @@
 """Compaction as a decision: which files of a bucket are rewritten together, and which only change their level.
 
-Everything here is pure; `interbed.storage.lsm.compact.task` carries a unit out.
+Everything here is pure; `interbed.storage.lsm.compact.run` carries a unit out.
 """
 
 from collections.abc import Callable, Sequence

@@ -20,7 +20,7 @@ from interbed.storage.lsm.merge_function.single import single_rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Aggregate:
+class AggregateMerge:
     """Folds the values of each key, oldest first; rows of kind -U and -D are taken back.
 
     `functions` has the columns outside of the primary key. With `remove_on_delete` a -D row removes what was there,

@@ -2,7 +2,7 @@
 
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.base.types.data_type import is_atomic
-from interbed.storage.lsm.merge_function.aggregate import Aggregate
+from interbed.storage.lsm.merge_function.aggregate import AggregateMerge
 from interbed.storage.lsm.merge_function.api import MergeFunction
 from interbed.storage.lsm.merge_function.deduplicate import Deduplicate
 from interbed.storage.lsm.merge_function.fields.functions import (
@@ -77,11 +77,11 @@ def retract_refusal(schema: TableSchema, options: CoreOptions) -> str | None:
         if any(taking):
             # A row may take back one group alone, with the other groups' sequences null.
             return None
-    if isinstance(function, PartialUpdate | Aggregate):
+    if isinstance(function, PartialUpdate | AggregateMerge):
         refusals = (f.retract_refusal for f in function.functions.values())
         refusal = next((r for r in refusals if r is not None), None)
         # Rows of kind -U are taken back even where -D rows remove; but those alone are no reason to refuse all.
-        return None if isinstance(function, Aggregate) and function.remove_on_delete else refusal
+        return None if isinstance(function, AggregateMerge) and function.remove_on_delete else refusal
     return None
 
 
@@ -93,7 +93,7 @@ def _refuses(function: FieldFunction) -> bool:
     return function.retract_refusal is not None
 
 
-def _aggregate(schema: TableSchema, options: CoreOptions, *, drop_deletes: bool, merges_alone: bool) -> Aggregate:
+def _aggregate(schema: TableSchema, options: CoreOptions, *, drop_deletes: bool, merges_alone: bool) -> AggregateMerge:
     functions: dict[str, FieldFunction] = {}
     for field in schema.fields:
         if field.name in options.sequence_fields:
@@ -101,7 +101,7 @@ def _aggregate(schema: TableSchema, options: CoreOptions, *, drop_deletes: bool,
         elif field.name not in schema.primary_keys:
             name = chosen_function(field.name, options) or LAST_NON_NULL_VALUE
             functions[field.name] = field_function(field, name, options)
-    return Aggregate(
+    return AggregateMerge(
         functions=functions,
         remove_on_delete=options.boolean("aggregation.remove-record-on-delete", False),
         drop_deletes=drop_deletes,

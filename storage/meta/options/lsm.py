@@ -44,7 +44,7 @@ class SpillCompression(StrEnum):
     NONE = "none"
 
 
-class SortOrder(StrEnum):
+class SequenceOrder(StrEnum):
     """Whether the greatest or the least value of the sequence fields wins."""
 
     ASCENDING = "ascending"
@@ -91,14 +91,14 @@ class LsmOptions(OptionReader):
         return self.boolean("deletion-vectors.enabled", False)
 
     @property
-    def sequence_order(self) -> SortOrder:
+    def sequence_order(self) -> SequenceOrder:
         """Which end of the sequence fields' order is the newest."""
-        return self.choice("sequence.field.sort-order", SortOrder.ASCENDING)
+        return self.choice("sequence.field.sort-order", SequenceOrder.ASCENDING)
 
     @property
     def descending_sequence_fields(self) -> int:
         """How many of the sequence fields order from the greatest value to the least: all or none."""
-        return len(self.sequence_fields) if self.sequence_order is SortOrder.DESCENDING else 0
+        return len(self.sequence_fields) if self.sequence_order is SequenceOrder.DESCENDING else 0
 
     @property
     def rowkind_field(self) -> str | None:

@@ -18,7 +18,7 @@ from interbed.storage.base.row.binary_row import decode_row, decode_rows
 from interbed.storage.base.types.data_type import ArrayType, AtomicType, DataField, DataType, MapType, RowType, TypeRoot
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.snapshot.snapshot import Snapshot
-from interbed.storage.meta.statistics import ColumnStatistics, TableStatistics
+from interbed.storage.meta.statistics import TableColumnStatistics, TableStatistics
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.plan import Plan
 
@@ -96,7 +96,7 @@ def estimate_scan(
     )
 
 
-def _analyzed(found: ColumnStatistics) -> ColumnEstimate:
+def _analyzed(found: TableColumnStatistics) -> ColumnEstimate:
     return ColumnEstimate(
         distinct=found.distinct,
         nulls=found.nulls,

@@ -56,7 +56,7 @@ class _Filters:
 
 
 @dataclass(frozen=True, slots=True)
-class FoundRows:
+class PointRows:
     """Rows of one file in key order, and their positions in it."""
 
     rows: pa.RecordBatch
@@ -74,7 +74,7 @@ class FileLookup:
         self._limit = store.options.lookup_cache_max_memory_size
         self._indexed = store.options.file_index_read_enabled
 
-    def find(self, file: DataFileMeta, path: str, keys: KeyColumns) -> FoundRows | None:
+    def find(self, file: DataFileMeta, path: str, keys: KeyColumns) -> PointRows | None:
         """The rows of these keys, which are distinct; None without any. Raises what FormatReader raises."""
         groups = CACHE.get(("groups", path), lambda: self._groups(file, path), limit=self._limit)
         found: list[tuple[int, pa.RecordBatch, Positions]] = []
@@ -91,7 +91,7 @@ class FileLookup:
         found.sort(key=lambda f: f[0])
         rows = [rows for _, rows, _ in found]
         joined: Any = rows[0] if len(rows) == 1 else pa.concat_batches(rows)  # type: ignore[attr-defined]
-        return FoundRows(joined, np.concatenate([positions for _, _, positions in found]))
+        return PointRows(joined, np.concatenate([positions for _, _, positions in found]))
 
     def _candidates(
         self, file: DataFileMeta, path: str, groups: _Groups, keys: KeyColumns

@@ -19,7 +19,7 @@ from interbed.storage.meta.snapshot.changelog import ChangelogManager
 from interbed.storage.meta.snapshot.consumer import ConsumerManager
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.store import TableStore
-from interbed.storage.scan.change_plan import ChangeRules, record_splits, splits_of_snapshot
+from interbed.storage.scan.change_plan import SnapshotChangeRules, record_splits, splits_of_snapshot
 from interbed.storage.scan.incremental import plan_of
 from interbed.storage.scan.plan import Plan
 from interbed.storage.scan.scan import TableScan
@@ -56,7 +56,7 @@ class StreamScan:
         self._partition_filter = partition_filter
         self._buckets = buckets
         self._clock = clock
-        self._rules = ChangeRules.of_stream(store)
+        self._rules = SnapshotChangeRules.of_stream(store)
         # No changelog will contain rows that wait for their bucket, so they are read as they are written.
         self._tells_postponed = (
             buckets is None

@@ -6,7 +6,7 @@ from datetime import timedelta
 from interbed.storage.meta.snapshot.consumer import ConsumerManager
 from interbed.storage.meta.snapshot.tag import TagManager
 from interbed.storage.meta.store import TableStore
-from interbed.storage.version.lines import branch_names
+from interbed.storage.version.branch_stores import branch_names
 from interbed.storage.views.system.column import Row, SystemTableKind, bigint, moment, text, wall_clock
 
 

@@ -25,10 +25,10 @@ from interbed.storage.read.table_read import TableRead
 from interbed.storage.scan.partition_filter import PartitionFilter
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.split import Split
+from interbed.storage.write.bucket.bucket_space import MAX_BUCKET, take_space, too_many_buckets
 from interbed.storage.write.bucket.key_locations import NOWHERE, KeyHashes, KeyLocations, Locations
 from interbed.storage.write.bucket.partition_buckets import DynamicBucketRules
 from interbed.storage.write.bucket.placed import Placed, distinct_partitions
-from interbed.storage.write.bucket.room import MAX_BUCKET, take_room, too_many_buckets
 from interbed.storage.write.bucket_restore import BucketRestore
 
 _BUCKET_BITS = 16
@@ -195,7 +195,7 @@ class CrossPartition:
             rows = np.flatnonzero(partitions == partition)
             counts = self._count_of(partition)
             start = 0
-            for bucket, keys in take_room(counts, sorted(counts), range(MAX_BUCKET + 1), len(rows), self._target):
+            for bucket, keys in take_space(counts, sorted(counts), range(MAX_BUCKET + 1), len(rows), self._target):
                 given[rows[start : start + keys]] = (partition << _BUCKET_BITS) | bucket
                 start += keys
             if start < len(rows):

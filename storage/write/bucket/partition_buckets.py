@@ -14,7 +14,7 @@ import numpy.typing as npt
 from interbed.storage.base.arrays import Mask
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.meta.options.lsm import LsmOptions
-from interbed.storage.write.bucket.room import MAX_BUCKET, take_room, too_many_buckets
+from interbed.storage.write.bucket.bucket_space import MAX_BUCKET, take_space, too_many_buckets
 
 Hashes = npt.NDArray[np.int32]
 Buckets = npt.NDArray[np.int16]
@@ -140,7 +140,7 @@ class PartitionBuckets:
         start = 0
         own = [b for b in sorted(self._counts) if b % self._rules.groups == group]
         new = range(group, self._most, self._rules.groups)
-        for bucket, keys in take_room(self._counts, own, new, len(arrival), self._rules.target_rows):
+        for bucket, keys in take_space(self._counts, own, new, len(arrival), self._rules.target_rows):
             given[arrival[start : start + keys]] = bucket
             self._changed.add(bucket)
             start += keys

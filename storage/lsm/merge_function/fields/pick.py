@@ -21,7 +21,7 @@ _MANY_ROWS = 64
 """Where a key has more rows than that, rounds cost more than to look at all rows at once."""
 
 
-class Pick(Fold):
+class PickedRow(Fold):
     """Numbers of rows by slot, -1 for null."""
 
     def __init__(self, column: Column, slots: int, of: str) -> None:
@@ -46,7 +46,7 @@ class Pick(Fold):
         return rows if self._valid is None else np.where(self._valid[rows], rows, _NULL)
 
 
-class LastValue(Pick):
+class LastValue(PickedRow):
     """`last_value`: the newest value, be it null; a retraction makes it null."""
 
     can_retract = True
@@ -69,7 +69,7 @@ class LastValue(Pick):
         return Picked(keys.newest)
 
 
-class LastNonNullValue(Pick):
+class LastNonNullValue(PickedRow):
     """`last_non_null_value`: the newest value that is not null; taking back such a value makes it null."""
 
     can_retract = True
@@ -99,7 +99,7 @@ class LastNonNullValue(Pick):
         return Picked(keys.newest if self._valid is None else keys.newest_where(self._valid))
 
 
-class FirstValue(Pick):
+class FirstValue(PickedRow):
     """`first_value`: the oldest value, be it null."""
 
     late = Late.BEFORE
@@ -123,7 +123,7 @@ class FirstValue(Pick):
         return Picked(keys.oldest)
 
 
-class FirstNonNullValue(Pick):
+class FirstNonNullValue(PickedRow):
     """`first_non_null_value`: the oldest value that is not null."""
 
     def __init__(self, column: Column, slots: int, of: str) -> None:
@@ -149,7 +149,7 @@ class FirstNonNullValue(Pick):
         return Picked(keys.oldest if self._valid is None else keys.oldest_where(self._valid))
 
 
-class Greatest(Pick):
+class Greatest(PickedRow):
     """`max` and `bool_or`; with `least`, a subclass, `min` and `bool_and`. Values compare as keys do."""
 
     least = False

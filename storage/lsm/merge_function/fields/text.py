@@ -8,12 +8,12 @@ import pyarrow.compute as pc
 
 from interbed.storage.lsm.merge_function.api import block_memory_pool
 from interbed.storage.lsm.merge_function.fields.fold import Column, Late
-from interbed.storage.lsm.merge_function.fields.values import Values
+from interbed.storage.lsm.merge_function.fields.values import FieldValues
 from interbed.storage.lsm.merge_function.segments import KeyRows
 from interbed.storage.lsm.merge_function.take import Numbers, take_column, validity, without_nulls
 
 
-class ListAgg(Values):
+class ListAgg(FieldValues):
     """`listagg`: the texts with a delimiter between them; with `distinct` a part that is there is not added again."""
 
     late = Late.BEFORE

@@ -17,7 +17,7 @@ from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.base.extras import load_extra
 from interbed.storage.lsm.merge_function.fields.fold import Column
 from interbed.storage.lsm.merge_function.fields.roaring64 import Roaring64
-from interbed.storage.lsm.merge_function.fields.values import Values
+from interbed.storage.lsm.merge_function.fields.values import FieldValues
 
 _FLAGS, _EMPTY, _OUT_OF_ORDER, _SINGLE_ITEM = 5, 0x04, 0x10, 0x20
 _MODE, _REGISTERS = 7, 2
@@ -25,7 +25,7 @@ _PREAMBLE_LONGS = 0x3F
 _PROBABILITY = struct.pack("<f", 1.0)
 
 
-class Union(Values):
+class Union(FieldValues):
     """Sets by slot, as bytes."""
 
     def _agg(self, held: Any, value: Any) -> Any:

@@ -11,7 +11,7 @@ from interbed.storage.lsm.merge_function.fields.fold import Column, Fold
 from interbed.storage.lsm.merge_function.segments import Slots
 
 
-class Values(Fold):
+class FieldValues(Fold):
     """Python values by slot; `_agg` makes one of two. They loop over the rows, for each takes a call of its own."""
 
     def __init__(self, column: Column, slots: int, of: str) -> None:

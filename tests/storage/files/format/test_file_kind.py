@@ -5,7 +5,7 @@ import pytest
 from interbed.storage.base.errors import InvalidOptionError, NotSupportedError
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.base.types.json import parse_atomic
-from interbed.storage.files.format.file_kind import FileKind, FileKinds
+from interbed.storage.files.format.file_kind import DataFileKind, FileKinds
 from interbed.storage.files.format.stats import KEY_MODE, StatsMode
 from interbed.storage.meta.options.core import CoreOptions
 
@@ -19,7 +19,7 @@ def kinds(options: dict[str, str], *, keyed: bool = True) -> FileKinds:
     return FileKinds.of(CoreOptions(options), FIELDS, (KEY,) if keyed else ())
 
 
-def brief(kind: FileKind) -> tuple[str, str | None, StatsMode]:
+def brief(kind: DataFileKind) -> tuple[str, str | None, StatsMode]:
     return kind.file_format, kind.codec, kind.value_modes[1]
 
 

@@ -17,7 +17,7 @@ from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.meta.options.lsm import ChangelogProducer
 from interbed.storage.meta.schema.change import AddColumn
 from interbed.storage.meta.snapshot.snapshot import CommitKind, Snapshot
-from interbed.storage.scan.change_plan import ChangeFiles, ChangeRules
+from interbed.storage.scan.change_plan import ChangeFiles, SnapshotChangeRules
 from interbed.storage.table.table import Table
 from interbed.storage.views.stream.stream_scan import StreamScan
 from interbed.storage.views.stream.table_stream import StreamLimits, TableStream
@@ -88,7 +88,7 @@ def snapshot(kind: CommitKind, *, changelog: bool = False) -> Snapshot:
 def test_the_kind_of_commit_and_the_producer_say_what_tells_changes(
     keyed: bool, producer: str, overwrites: bool, kind: CommitKind, changelog: bool, expected: ChangeFiles
 ) -> None:
-    rules = ChangeRules(keyed=keyed, producer=ChangelogProducer(producer), overwrites=overwrites)
+    rules = SnapshotChangeRules(keyed=keyed, producer=ChangelogProducer(producer), overwrites=overwrites)
     assert rules.files_of(snapshot(kind, changelog=changelog)) is expected
 
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from interbed.storage.commit.base_files import BaseFiles
+from interbed.storage.commit.basis import CommitBasis
 from interbed.storage.commit.committed import PartIdentity
-from interbed.storage.commit.ground import Ground
 from interbed.storage.commit.snapshot_builder import SnapshotFacts
 from interbed.storage.meta.manifest.entry import ManifestEntry
 from interbed.storage.meta.manifest.index_manifest import IndexManifestEntry
@@ -14,7 +14,7 @@ from interbed.storage.scan.partition_filter import PartitionFilter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotPart:
+class PendingSnapshot:
     """One snapshot to be made. `against` gives its changes on top of a snapshot; `base` the files to check against."""
 
     identity: PartIdentity
@@ -24,7 +24,7 @@ class SnapshotPart:
     overwritten: PartitionFilter | None = None
     changelog: tuple[ManifestEntry, ...] = ()
     indexes: tuple[IndexManifestEntry, ...] = ()
-    ground: Ground = field(default_factory=Ground)
+    basis: CommitBasis = field(default_factory=CommitBasis)
     compacted: frozenset[str] = frozenset()
 
     @property

@@ -21,7 +21,7 @@ from interbed.storage.meta.options.lsm import ChangelogProducer
 from interbed.storage.meta.store import TableStore
 
 
-class Rewriters:
+class RewriterFactory:
     """Makes the rewriter of each bucket of one table; may be shared by threads."""
 
     def __init__(self, store: TableStore, expiry: RecordExpiry | None = None) -> None:

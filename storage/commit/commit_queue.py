@@ -22,8 +22,8 @@ _log = logging.getLogger(__name__)
 _LONGEST_POLL_SECONDS = 0.02
 
 
-class Turn:
-    """One writer's turn on the directory of a table's snapshots; `directory` None means a store without turns."""
+class CommitQueue:
+    """One writer's place in the queue for a directory of snapshots; `directory` None means a store without a queue."""
 
     def __init__(self, directory: str | None) -> None:
         self._path = None if directory is None else f"{directory}/.commit-turn"

@@ -15,14 +15,14 @@ from interbed.storage.write.commit_message import CommitMessage, DataIncrement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MovedRows:
+class RelocatedRows:
     """A message of compaction, and files of its bucket that it does not name any more."""
 
     message: CommitMessage
     needless: tuple[DataFileMeta, ...]
 
     @staticmethod
-    def of(message: CommitMessage) -> "MovedRows":
+    def of(message: CommitMessage) -> "RelocatedRows":
         """The message with all its files as a compaction's."""
         data, compaction = message.data, message.compaction
         after = {f.file_name for f in compaction.after}
@@ -36,7 +36,7 @@ class MovedRows:
             new_index_files=(*data.new_index_files, *compaction.new_index_files),
             deleted_index_files=(*data.deleted_index_files, *compaction.deleted_index_files),
         )
-        return MovedRows(
+        return RelocatedRows(
             message=replace(message, data=DataIncrement(deleted_files=data.deleted_files), compaction=everything),
             # A file that only went to another level is the table's under the same name.
             needless=tuple(f for n, f in written.items() if n in compacted and n not in after),
@@ -45,7 +45,7 @@ class MovedRows:
 
 def as_compaction(store: TableStore, messages: Iterable[CommitMessage]) -> list[CommitMessage]:
     """All messages as those of a compaction; files that nobody needs are deleted."""
-    moved = [MovedRows.of(message) for message in messages]
+    moved = [RelocatedRows.of(message) for message in messages]
     for rows in moved:
         directory = store.paths.bucket_directory(rows.message.bucket_id)
         store.file_io.delete_quietly([f"{directory}/{name}" for f in rows.needless for name in f.names])

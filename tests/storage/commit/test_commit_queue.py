@@ -2,23 +2,23 @@
 
 from pathlib import Path
 
+from interbed.storage.commit.commit_queue import CommitQueue
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.commit.retry import RetryPolicy
-from interbed.storage.commit.turn import Turn
 from tests.storage.commit.tables import data_file, message, primary_key_table
 
 
 def test_one_writer_has_its_turn_at_a_time(tmp_path: Path) -> None:
-    with Turn(str(tmp_path)) as first, Turn(str(tmp_path)) as second:
+    with CommitQueue(str(tmp_path)) as first, CommitQueue(str(tmp_path)) as second:
         assert first.take(0)
         assert first.take(0)
         assert not second.take(0.01)
-    with Turn(str(tmp_path)) as third:
+    with CommitQueue(str(tmp_path)) as third:
         assert third.take(0)
 
 
 def test_where_there_is_no_directory_there_are_no_turns(tmp_path: Path) -> None:
-    with Turn(None) as none, Turn(str(tmp_path / "no")) as missing:
+    with CommitQueue(None) as none, CommitQueue(str(tmp_path / "no")) as missing:
         assert not none.take(1)
         assert not missing.take(1)
 
@@ -27,6 +27,6 @@ def test_a_writer_that_never_ends_its_turn_holds_up_nobody(tmp_path: Path) -> No
     store = primary_key_table(tmp_path)
     retry = RetryPolicy(max_retries=2, min_wait_millis=1, max_wait_millis=20)
     assert FileStoreCommit(store, "u").commit([message(data_file())]) == [1]
-    with Turn(str(tmp_path / "snapshot")) as hung:
+    with CommitQueue(str(tmp_path / "snapshot")) as hung:
         assert hung.take(0)
         assert FileStoreCommit(store, "u", retry=retry).commit([message(data_file())]) == [2]

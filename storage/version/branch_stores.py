@@ -22,7 +22,7 @@ def branch_names(store: TableStore) -> list[str]:
     return sorted(name.removeprefix(_PREFIX) for name in found if name.startswith(_PREFIX))
 
 
-def all_lines(store: TableStore) -> list[TableStore]:
+def all_branches(store: TableStore) -> list[TableStore]:
     """The table on its main branch and on each other.
 
     Raises CorruptFileError for a branch without a schema: what it needs is unknown.
@@ -49,7 +49,7 @@ def roots_of_others(store: TableStore) -> Sequence[Snapshot]:
     names = [MAIN_BRANCH, *branch_names(store)]
     if names == [store.paths.branch]:
         return ()
-    return [root for line in all_lines(store) if line.paths.branch != store.paths.branch for root in _roots(line)]
+    return [root for line in all_branches(store) if line.paths.branch != store.paths.branch for root in _roots(line)]
 
 
 def _roots(line: TableStore) -> Iterable[Snapshot]:

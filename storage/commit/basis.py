@@ -2,7 +2,7 @@
 
 A writer of dynamic buckets puts a key where the partition's hash indexes say, a writer of a cross-partition table where
 the key is in the whole table. Paimon expects one such writer at a time; two would give one key two places, unseen. Here
-the commit of the second one finds its ground gone.
+the commit of the second one is refused, because its basis has changed.
 """
 
 from collections.abc import Iterable, Iterator
@@ -32,7 +32,7 @@ class RowsRead:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ground:
+class CommitBasis:
     """What changes rest on; None stands for nothing.
 
     `hash_indexes` are partitions with the names of their hash indexes, `keys_as_of` the snapshot in which keys were
@@ -47,13 +47,13 @@ class Ground:
     buckets_as_of: int | None = None
 
     @staticmethod
-    def of(messages: Iterable[CommitMessage], rows: RowsRead | None = None) -> "Ground":
+    def of(messages: Iterable[CommitMessage], rows: RowsRead | None = None) -> "CommitBasis":
         """What all messages rest on, and the rows that they follow from."""
         bases = [(m.partition, m.basis) for m in messages]
         known = [b.keys_as_of for _, b in bases if b.keys_as_of is not None]
         indexes = frozenset((p, frozenset(b.hash_indexes)) for p, b in bases if b.hash_indexes is not None)
         written = [b.buckets_as_of for _, b in bases if b.buckets_as_of is not None]
-        return Ground(
+        return CommitBasis(
             hash_indexes=indexes,
             keys_as_of=min(known, default=None),
             buckets_as_of=min(written, default=None),
@@ -62,22 +62,22 @@ class Ground:
         )
 
 
-class GroundCheck:
-    """Checks the ground of one commit of a user against the newest snapshot, at each try."""
+class BasisCheck:
+    """Checks the basis of one commit of a user against the newest snapshot, at each try."""
 
-    def __init__(self, reader: ManifestReader, snapshots: SnapshotManager, user: str, ground: Ground) -> None:
+    def __init__(self, reader: ManifestReader, snapshots: SnapshotManager, user: str, basis: CommitBasis) -> None:
         self._reader = reader
         self._snapshots = snapshots
         self._user = user
-        self._ground = ground
+        self._basis = basis
         self._stands_on: str | None = None
         self._overwritten = False
-        asked = [i for i in (ground.keys_as_of, ground.rows_as_of) if i is not None]
+        asked = [i for i in (basis.keys_as_of, basis.rows_as_of) if i is not None]
         self._seen = min(asked, default=None)
 
     def check(self, latest: Snapshot | None) -> None:
         """Raise CommitConflictError when another writer has changed what the commit rests on."""
-        if self._ground.hash_indexes:
+        if self._basis.hash_indexes:
             self._check_indexes(latest)
         if self._seen is not None and latest is not None:
             for snapshot in self._since(self._seen, latest):
@@ -88,17 +88,17 @@ class GroundCheck:
         name = None if latest is None else latest.index_manifest
         if name is not None and name == self._stands_on:
             return
-        found: dict[bytes, set[str]] = {partition: set() for partition, _ in self._ground.hash_indexes}
+        found: dict[bytes, set[str]] = {partition: set() for partition, _ in self._basis.hash_indexes}
         for entry in [] if latest is None else index_entries(self._reader, latest):
             if entry.file.index_type == HASH_INDEX and entry.partition in found:
                 found[entry.partition].add(entry.file.file_name)
-        if any(found[partition] != names for partition, names in self._ground.hash_indexes):
+        if any(found[partition] != names for partition, names in self._basis.hash_indexes):
             raise CommitConflictError(f"Another writer gave keys of the same partition buckets meanwhile. {_REDO}")
         self._stands_on = name
 
     def may_be_rescaled(self, latest: Snapshot | None) -> bool:
         """Whether partitions may have another number of buckets by now, because something was overwritten."""
-        first = self._ground.buckets_as_of
+        first = self._basis.buckets_as_of
         if first is None or latest is None or self._overwritten:
             return self._overwritten
         if latest.id - first > _MANY_SNAPSHOTS:
@@ -124,12 +124,12 @@ class GroundCheck:
                 yield snapshot
 
     def _check_snapshot(self, snapshot: Snapshot) -> None:
-        if self._ground.keys_as_of is not None and snapshot.commit_user != self._user:
+        if self._basis.keys_as_of is not None and snapshot.commit_user != self._user:
             raise CommitConflictError(
                 f"Another writer made snapshot {snapshot.id} meanwhile, which may have moved keys between partitions. "
                 f"{_REDO}"
             )
-        if self._ground.rows_as_of is not None and self._touches(snapshot):
+        if self._basis.rows_as_of is not None and self._touches(snapshot):
             raise CommitConflictError(
                 f"Snapshot {snapshot.id} changed rows meanwhile from which these changes were worked out. Nothing was "
                 "changed; read the table again and redo the work (run the statement again)."
@@ -139,7 +139,7 @@ class GroundCheck:
         # An overwrite need not list the files that it drops.
         if snapshot.commit_kind is CommitKind.OVERWRITE:
             return True
-        meant = self._ground.partitions or AllPartitions()
+        meant = self._basis.partitions or AllPartitions()
         manifests = meant.manifests(self._reader.delta(snapshot))
         touched = {e.partition for e in self._reader.entries(manifests) if e.bucket != POSTPONE_BUCKET}
         return bool(meant.select(touched))

@@ -10,16 +10,16 @@ MAX_BUCKET = 2**15 - 2
 """The greatest number of a bucket: Paimon counts buckets in 16 bits."""
 
 
-class Room(NamedTuple):
+class BucketSpace(NamedTuple):
     """So many keys go to a bucket."""
 
     bucket: int
     keys: int
 
 
-def take_room(
+def take_space(
     counts: dict[int, int], existing: Iterable[int], new: Iterable[int], wanted: int, target: int
-) -> Iterator[Room]:
+) -> Iterator[BucketSpace]:
     """Places for new keys: in existing buckets that have room, in this order, then in new ones; fewer than wanted where
     there is no more.
 
@@ -34,7 +34,7 @@ def take_room(
         if room:
             counts[bucket] = count + room
             wanted -= room
-            yield Room(bucket, room)
+            yield BucketSpace(bucket, room)
 
 
 def too_many_buckets(target: int) -> InvalidInputError:
