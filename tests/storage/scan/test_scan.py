@@ -30,6 +30,7 @@ from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.restore import restore_buckets
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.table.opening import open_store, schema_manager
+from interbed.storage.write.commit_message import CommitMessage
 from tests.storage.commit.tables import data_file, message, partition, primary_key_table
 
 
@@ -147,14 +148,14 @@ def append_table(location: Path) -> TableStore:
     return open_store(str(location))
 
 
-def append_message(*files: DataFileMeta) -> object:
-    return replace(message(*files, total=-1), partition=encode_row([], []))
+def append_message(*files: DataFileMeta) -> CommitMessage:
+    return replace(message(*files, total=-1), bucket_id=BucketId(encode_row([], []), 0))
 
 
 def test_statistics_of_older_schemas_are_found_by_column_id(tmp_path: Path) -> None:
     store = append_table(tmp_path)
     old = described(data_file(), store, [1, "a"], [5, "b"])
-    FileStoreCommit(store, "u").commit([append_message(old)])  # type: ignore[list-item]
+    FileStoreCommit(store, "u").commit([append_message(old)])
     store.schemas.change(
         [
             RenameColumn("v", "w"),
@@ -177,7 +178,7 @@ def test_statistics_of_older_schemas_are_found_by_column_id(tmp_path: Path) -> N
 def test_a_limit_is_met_by_as_few_raw_files_as_possible(tmp_path: Path) -> None:
     store = append_table(tmp_path)
     files = [data_file(rows=10) for _ in range(4)]
-    FileStoreCommit(store, "u").commit([append_message(*files)])  # type: ignore[list-item]
+    FileStoreCommit(store, "u").commit([append_message(*files)])
     assert len(names(store, limit=15)) == 2
     assert len(names(store, limit=0)) == 0
     assert len(names(store, limit=99)) == 4
