@@ -37,7 +37,7 @@ _PLACE = re.compile(r"\s*\(at (?:line (?P<line>\d+), column \d+|end of document)
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class ConfiguredOption:
     """The value of an option as text, and the file or variable that it comes from."""
 
     value: str = field(repr=False)
@@ -49,8 +49,8 @@ class Configuration:
     """Catalogs by name, their settings by option; `file` is where the file is, or would be."""
 
     file: Path
-    catalogs: Mapping[str, Mapping[str, Setting]] = field(default_factory=dict)
-    default: Setting | None = None
+    catalogs: Mapping[str, Mapping[str, ConfiguredOption]] = field(default_factory=dict)
+    default: ConfiguredOption | None = None
 
     def resolved(self, name: str | None, given: Mapping[str, str]) -> tuple[str, dict[str, str]]:
         """The name and the options of a catalog: those configured for the name, and those given on top.
@@ -119,7 +119,9 @@ def load_configuration(environment: Mapping[str, str] | None = None) -> Configur
     return Configuration(
         file=file,
         catalogs=_with_variables(catalogs, variables),
-        default=Setting(variables[DEFAULT_VARIABLE], DEFAULT_VARIABLE) if variables.get(DEFAULT_VARIABLE) else default,
+        default=ConfiguredOption(variables[DEFAULT_VARIABLE], DEFAULT_VARIABLE)
+        if variables.get(DEFAULT_VARIABLE)
+        else default,
     )
 
 
@@ -133,7 +135,7 @@ def _file(variables: Mapping[str, str]) -> tuple[Path, bool]:
     return (xdg if not plain.exists() and xdg.exists() else plain), False
 
 
-def _of_file(file: Path, must_exist: bool) -> tuple[dict[str, dict[str, Setting]], Setting | None]:
+def _of_file(file: Path, must_exist: bool) -> tuple[dict[str, dict[str, ConfiguredOption]], ConfiguredOption | None]:
     try:
         content = file.read_bytes()
     except FileNotFoundError as error:
@@ -145,7 +147,7 @@ def _of_file(file: Path, must_exist: bool) -> tuple[dict[str, dict[str, Setting]
     return _parsed(content, file)
 
 
-def _parsed(content: bytes, file: Path) -> tuple[dict[str, dict[str, Setting]], Setting | None]:
+def _parsed(content: bytes, file: Path) -> tuple[dict[str, dict[str, ConfiguredOption]], ConfiguredOption | None]:
     # Most processes have no such file.
     import tomllib
 
@@ -172,10 +174,10 @@ def _parsed(content: bytes, file: Path) -> tuple[dict[str, dict[str, Setting]], 
     if not isinstance(tables, dict) or not all(isinstance(table, dict) for table in tables.values()):
         raise InvalidOptionError(f"{file}: 'catalog' holds tables, one for each catalog: [catalog.lake].")
     catalogs = {
-        name: {key: Setting(_text(value, key, name, file), str(file)) for key, value in _flat(table)}
+        name: {key: ConfiguredOption(_text(value, key, name, file), str(file)) for key, value in _flat(table)}
         for name, table in tables.items()
     }
-    return catalogs, None if default is None else Setting(default, str(file))
+    return catalogs, None if default is None else ConfiguredOption(default, str(file))
 
 
 def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -196,9 +198,9 @@ def _text(value: object, key: str, name: str, file: Path) -> str:
 
 
 def _with_variables(
-    catalogs: Mapping[str, Mapping[str, Setting]], variables: Mapping[str, str]
-) -> dict[str, Mapping[str, Setting]]:
-    merged: dict[str, Mapping[str, Setting]] = dict(catalogs)
+    catalogs: Mapping[str, Mapping[str, ConfiguredOption]], variables: Mapping[str, str]
+) -> dict[str, Mapping[str, ConfiguredOption]]:
+    merged: dict[str, Mapping[str, ConfiguredOption]] = dict(catalogs)
     for variable in sorted(variables):
         if not variable.startswith(CATALOG_PREFIX):
             continue
@@ -209,7 +211,7 @@ def _with_variables(
             )
         name = _match(part, merged) or _plain(part)
         key = _plain(option.replace("__", "."))
-        merged[name] = {**merged.get(name, {}), key: Setting(variables[variable], variable)}
+        merged[name] = {**merged.get(name, {}), key: ConfiguredOption(variables[variable], variable)}
     return merged
 
 

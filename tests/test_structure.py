@@ -3,6 +3,7 @@
 The contracts themselves (floors of storage, rooms of the server and of the Spark side) are in pyproject.toml.
 """
 
+import ast
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
@@ -88,3 +89,14 @@ def test_the_floors_above_use_of_storage_what_it_offers() -> None:
     more = {name: sorted(by) for name, by in used.items() if name not in offered}
     assert not more, f"Use what storage offers, or offer these in storage/__init__.py: {more}"
     assert not set(offered) - set(used), "These are offered, but nobody uses them."
+
+
+def test_no_two_public_classes_share_a_name() -> None:
+    """A name in a traceback or on a page of the documentation leads to one class."""
+    places: dict[str, list[str]] = defaultdict(list)
+    for house in HOUSES:
+        for file in sorted((ROOT / house).rglob("*.py")):
+            for node in ast.parse(file.read_text()).body:
+                if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                    places[node.name].append(str(file.relative_to(ROOT)))
+    assert not {name: files for name, files in places.items() if len(files) > 1}

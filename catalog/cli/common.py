@@ -14,7 +14,7 @@ table_name = click.argument("name", metavar="DATABASE.TABLE")
 """Adds the table's name, as `name`."""
 
 
-class View(Protocol):
+class Printable(Protocol):
     """What is shown: as text by `str`, and as JSON."""
 
     def to_json(self) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def names(given: Iterable[str]) -> list[str]:
     return [name.strip() for text in given for name in text.split(",") if name.strip()]
 
 
-def show(view: View, as_json: bool) -> None:
+def show(view: Printable, as_json: bool) -> None:
     """Print a view."""
     click.echo(json.dumps(view.to_json(), indent=2) if as_json else str(view))
 

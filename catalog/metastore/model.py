@@ -57,7 +57,7 @@ class MetastoreDatabase:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
+class MetastoreColumn:
     """A column or a partition key; `type` is Hive's type text, for instance `array<struct<a:int>>`."""
 
     name: str
@@ -88,7 +88,7 @@ class Skew:
 class StorageDescriptor:
     """Columns, place and file format of a table or a partition."""
 
-    columns: tuple[Column, ...] = ()
+    columns: tuple[MetastoreColumn, ...] = ()
     location: str | None = None
     input_format: str | None = None
     output_format: str | None = None
@@ -115,7 +115,7 @@ class MetastoreTable:
     last_access_time: int = 0
     retention: int = 0
     storage: StorageDescriptor | None = None
-    partition_keys: tuple[Column, ...] = ()
+    partition_keys: tuple[MetastoreColumn, ...] = ()
     parameters: Mapping[str, str] = field(default_factory=dict)
     view_original_text: str | None = None
     view_expanded_text: str | None = None

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from interbed.catalog.metastore import warehouse as files
 from interbed.catalog.metastore.errors import MetastoreError
-from interbed.catalog.metastore.store import Move, Store, Transaction
+from interbed.catalog.metastore.store import DirectoryMove, Store, Transaction
 
 logger = logging.getLogger(__name__)
 
@@ -121,7 +121,7 @@ def _settle_later(store: Store, number: int) -> None:
         logger.warning("a directory's move could not be settled yet: %s", error)
 
 
-def _present_location(transaction: Transaction, move: Move, table_location: str | None) -> str | None:
+def _present_location(transaction: Transaction, move: DirectoryMove, table_location: str | None) -> str | None:
     if move.partition_name is None:
         return table_location
     partition = transaction.partitions.find(move.table_id, move.partition_name)
@@ -131,7 +131,7 @@ def _present_location(transaction: Transaction, move: Move, table_location: str 
     return partition.value.storage.location if partition.value.storage is not None else None
 
 
-def _take_back(move: Move) -> None:
+def _take_back(move: DirectoryMove) -> None:
     if files.directory_exists(move.old) or not files.directory_exists(move.new):
         return
     logger.info("moving %s back to %s: the change that moved it was not finished", move.new, move.old)

@@ -7,7 +7,7 @@ Hive's. A null or empty value is written as __HIVE_DEFAULT_PARTITION__.
 from collections.abc import Iterable, Sequence
 
 from interbed.catalog.metastore.errors import InvalidPartitionError, NoSuchObjectError
-from interbed.catalog.metastore.model import Column
+from interbed.catalog.metastore.model import MetastoreColumn
 from interbed.catalog.metastore.names import shortened
 from interbed.catalog.metastore.settings import DEFAULT_PARTITION_NAME
 
@@ -18,7 +18,7 @@ _ESCAPED = {chr(code) for code in range(1, 0x20)} | set("\"#%'*/:=?\\{[]^\x7f")
 _ESCAPES = str.maketrans({char: f"%{ord(char):02X}" for char in _ESCAPED})
 
 
-def partition_name(keys: Sequence[Column], values: Sequence[str]) -> str:
+def partition_name(keys: Sequence[MetastoreColumn], values: Sequence[str]) -> str:
     """The name of the partition with these values. InvalidPartitionError unless there is one value for each key."""
     if len(keys) != len(values):
         # Hive's text, odd commas and all.
@@ -39,7 +39,7 @@ def parsed_name(name: str) -> list[tuple[str, str]]:
     return pairs
 
 
-def values_of_name(keys: Sequence[Column], name: str) -> tuple[str, ...]:
+def values_of_name(keys: Sequence[MetastoreColumn], name: str) -> tuple[str, ...]:
     """The values in the order of the keys. NoSuchObjectError if the name lacks a key: no partition can have it."""
     pairs = {key.lower(): value for key, value in parsed_name(name)}
     for key in keys:

@@ -21,7 +21,7 @@ from interbed.catalog.metastore.column_statistics import (
     without_accurate_columns,
 )
 from interbed.catalog.metastore.errors import InvalidObjectError, MetastoreError, NoSuchObjectError
-from interbed.catalog.metastore.model import Column, MetastoreTable
+from interbed.catalog.metastore.model import MetastoreColumn, MetastoreTable
 from interbed.catalog.metastore.names import normalized, shortened
 from interbed.catalog.metastore.partition_names import partition_name
 from interbed.catalog.metastore.partitions.reads import TableKey, canonical_names, values_in_name
@@ -288,7 +288,7 @@ def _together(known: Iterable[ColumnStatistics], new: Sequence[ColumnStatistics]
         raise MetastoreError(f"the statistics cannot be merged: {error}") from error
 
 
-def _stored_name(keys: Sequence[Column], name: str) -> str:
+def _stored_name(keys: Sequence[MetastoreColumn], name: str) -> str:
     try:
         return partition_name(keys, values_in_name(keys, name))
     except NoSuchObjectError as error:

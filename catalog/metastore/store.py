@@ -15,11 +15,11 @@ from interbed.catalog.metastore.events import NotificationEvent, Touched
 from interbed.catalog.metastore.filters.tree import EVERYTHING, PartitionFilter
 from interbed.catalog.metastore.lock_model import EarlierLock, Lock, LockFigures, LockRequest
 from interbed.catalog.metastore.model import (
-    Column,
     Constraint,
     ConstraintKind,
     Function,
     MetastoreCatalog,
+    MetastoreColumn,
     MetastoreDatabase,
     MetastorePartition,
     MetastoreTable,
@@ -38,7 +38,7 @@ class Stored(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Move:
+class DirectoryMove:
     """A directory that is being renamed together with a table, or with the partition of a table that will be called
     `partition_name`.
     """
@@ -172,7 +172,7 @@ class PartitionStore(Protocol):
         ...
 
     def remove(self, table_id: int, names: Collection[str]) -> int: ...
-    def replace_columns(self, table_id: int, columns: Sequence[Column]) -> None:
+    def replace_columns(self, table_id: int, columns: Sequence[MetastoreColumn]) -> None:
         """Store these columns in every partition's storage."""
         ...
 
@@ -357,7 +357,7 @@ class Moves(Protocol):
     """Directory moves that have begun, so that what a crash left half-done can be found (see metastore/moves.py)."""
 
     def announce(self, table_id: int, partition_name: str | None, old: str, new: str) -> int: ...
-    def find(self, move_id: int) -> Move | None: ...
+    def find(self, move_id: int) -> DirectoryMove | None: ...
     def finish(self, move_id: int) -> bool:
         """Remove a move; False if it is over already."""
         ...

@@ -7,7 +7,7 @@ that a metastore lacks is left aside with a note: an older one has no catalogs, 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from interbed.catalog.metastore.model import DEFAULT_CATALOG, Column
+from interbed.catalog.metastore.model import DEFAULT_CATALOG, MetastoreColumn
 from interbed.catalog.metastore.partition_names import partition_name
 from interbed.catalog.migration.connection import ObjectGoneError, SourceConnection
 from interbed.catalog.migration.errors import MissingMethodError, RefusedError
@@ -276,9 +276,9 @@ def column_names(table: Any) -> list[str]:
     return [column.name for column in (table.sd.cols if table.sd is not None else None) or ()]
 
 
-def key_columns(table: Any) -> list[Column]:
+def key_columns(table: Any) -> list[MetastoreColumn]:
     """The partition keys of a Table structure."""
-    return [Column(name=key.name, type=key.type) for key in table.partitionKeys or ()]
+    return [MetastoreColumn(name=key.name, type=key.type) for key in table.partitionKeys or ()]
 
 
 def partitions_at_once(table: Any) -> int:

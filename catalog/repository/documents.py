@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from interbed.catalog.metastore.model import (
-    Column,
     Constraint,
     ConstraintKind,
     Function,
+    MetastoreColumn,
     MetastoreDatabase,
     MetastorePartition,
     MetastoreTable,
@@ -217,5 +217,5 @@ def _storage_from(fields: Mapping[str, Any] | None) -> StorageDescriptor | None:
     )
 
 
-def _columns_from(columns: Any) -> tuple[Column, ...]:
-    return tuple(Column(name=name, type=type_text, comment=comment) for name, type_text, comment in columns)
+def _columns_from(columns: Any) -> tuple[MetastoreColumn, ...]:
+    return tuple(MetastoreColumn(name=name, type=type_text, comment=comment) for name, type_text, comment in columns)

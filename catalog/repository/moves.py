@@ -2,7 +2,7 @@
 
 from sqlalchemy import Connection, delete, insert, select
 
-from interbed.catalog.metastore.store import Move
+from interbed.catalog.metastore.store import DirectoryMove
 from interbed.catalog.repository.insert import insert_unless_taken
 from interbed.catalog.repository.models import MoveRow, PropertyRow
 
@@ -23,7 +23,7 @@ class SqlMoves:
             .returning(MoveRow.id)
         ).scalar_one()
 
-    def find(self, move_id: int) -> Move | None:
+    def find(self, move_id: int) -> DirectoryMove | None:
         """The move, or None if it is over."""
         row = self._connection.execute(
             select(MoveRow.table_id, MoveRow.partition_name, MoveRow.old_location, MoveRow.new_location).where(
@@ -32,7 +32,7 @@ class SqlMoves:
         ).one_or_none()
         if row is None:
             return None
-        return Move(
+        return DirectoryMove(
             table_id=row.table_id, partition_name=row.partition_name, old=row.old_location, new=row.new_location
         )
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, overload
 
 from interbed.catalog.metastore.filters.partition_values import kind_of_type, search_form
-from interbed.catalog.metastore.model import Column, MetastorePartition, StorageDescriptor
+from interbed.catalog.metastore.model import MetastoreColumn, MetastorePartition, StorageDescriptor
 from interbed.catalog.metastore.partition_names import parsed_name
 from interbed.catalog.metastore.warehouse import child
 from interbed.catalog.repository.models.partitions import KEY_COLUMNS
@@ -65,7 +65,7 @@ def partition_of(
 
 def row_of(
     set_id: int,
-    keys: Sequence[Column],
+    keys: Sequence[MetastoreColumn],
     root: str | None,
     name: str,
     partition: MetastorePartition,

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, bindparam, delete, insert, select, text, upda
 from sqlalchemy.exc import IntegrityError
 
 from interbed.catalog.metastore.filters.tree import EVERYTHING, PartitionFilter
-from interbed.catalog.metastore.model import Column, MetastorePartition, StorageDescriptor
+from interbed.catalog.metastore.model import MetastoreColumn, MetastorePartition, StorageDescriptor
 from interbed.catalog.metastore.store import Stored
 from interbed.catalog.repository.documents import partition_document, partition_from, table_from
 from interbed.catalog.repository.insert import insert_unless_taken
@@ -206,7 +206,7 @@ class SqlPartitions:
         located = (read_location(root, row.name, row.location) for row in rows)
         return [each for each in located if each is not None and not each.startswith(inside)]
 
-    def replace_columns(self, table_id: int, columns: Sequence[Column]) -> None:
+    def replace_columns(self, table_id: int, columns: Sequence[MetastoreColumn]) -> None:
         """Store these columns in every partition's storage."""
         found = self._set(table_id)
         if found is None:

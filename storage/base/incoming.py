@@ -39,10 +39,11 @@ def arrow_rows(
         return found
     if isinstance(data, list | tuple) and all(isinstance(row, Mapping) for row in data):
         return _of_dicts(data, schema, what, more)
-    if hasattr(data, "__arrow_c_stream__"):
-        return pa.RecordBatchReader.from_stream(data)
-    if hasattr(data, "__arrow_c_array__"):
-        return pa.record_batch(data)
+    source: Any = data
+    if hasattr(source, "__arrow_c_stream__"):
+        return pa.RecordBatchReader.from_stream(source)
+    if hasattr(source, "__arrow_c_array__"):
+        return pa.record_batch(source)
     hint = ""
     if isinstance(data, Mapping):
         hint = "; give a list of dicts, one for each row, or pyarrow.table(data) for a dict of columns"

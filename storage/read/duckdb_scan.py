@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Sequence
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Any, NoReturn
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -71,11 +71,15 @@ class RowsDataset(ds.Dataset):
         reader = self._narrowed(read, predicate, None)
         return ds.Scanner.from_batches(reader, columns=None if columns is None else list(columns), filter=filter)
 
-    def _refuse(self, *_: object, **__: object) -> NoReturn:
+    def _refuse(self, *_: object, **__: object) -> Any:
         raise NotSupportedError("These rows are for DuckDB; use to_arrow or to_arrow_batch_reader for Arrow.")
 
     filter = get_fragments = replace_schema = join = join_asof = __reduce__ = _refuse
-    partition_expression = property(_refuse)
+
+    @property
+    def partition_expression(self) -> Any:
+        """Refused as the methods above."""
+        return self._refuse()
 
 
 def predicate_of(

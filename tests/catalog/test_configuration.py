@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import interbed
-from interbed.catalog.configuration import Configuration, Setting, load_configuration
+from interbed.catalog.configuration import Configuration, ConfiguredOption, load_configuration
 from interbed.catalog.options import KNOWN
 from interbed.storage.base.errors import InvalidOptionError
 
@@ -217,5 +217,6 @@ def test_whatever_variables_say_is_what_catalogs_get(name: str, options: dict[st
     found = load_configuration({"HOME": "/nowhere", **variables})
     assert found.resolved(name, {}) == (name.lower().replace("_", "-"), options)
     assert found.catalogs[name.lower().replace("_", "-")] == {
-        key: Setting(value, variable) for (key, value), variable in zip(options.items(), variables, strict=True)
+        key: ConfiguredOption(value, variable)
+        for (key, value), variable in zip(options.items(), variables, strict=True)
     }

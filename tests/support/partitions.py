@@ -6,7 +6,7 @@ from datetime import date, timedelta
 from sqlalchemy import text
 
 from interbed.catalog.metastore.filters.partition_values import kind_of_type, search_form
-from interbed.catalog.metastore.model import Column, MetastorePartition, StorageDescriptor
+from interbed.catalog.metastore.model import MetastoreColumn, MetastorePartition, StorageDescriptor
 from interbed.catalog.metastore.partition_names import partition_name
 from interbed.catalog.repository.session import SqlStore
 
@@ -30,7 +30,7 @@ def fill(store: SqlStore, database: str, table: str, partitions: int) -> int:
     """
     days, regions = days_and_regions(partitions)
     values = [days, [str(hour) for hour in range(HOURS)], regions]
-    keys = [Column(name=name, type=kind) for name, kind in KEYS]
+    keys = [MetastoreColumn(name=name, type=kind) for name, kind in KEYS]
 
     def first(transaction) -> tuple[int, int]:  # type: ignore[no-untyped-def]
         stored = transaction.tables.find("hive", database, table, for_update=True)
@@ -81,6 +81,6 @@ def fill(store: SqlStore, database: str, table: str, partitions: int) -> int:
     return made
 
 
-def _parts(key: Column, values: Sequence[str]) -> list[dict[str, str]]:
+def _parts(key: MetastoreColumn, values: Sequence[str]) -> list[dict[str, str]]:
     kind = kind_of_type(key.type)
     return [{"part": partition_name([key], [value]), "form": search_form(kind, value)} for value in values]

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from interbed.catalog.metastore.errors import BadFilterError
 from interbed.catalog.metastore.filters.tree import EVERYTHING, PartitionFilter, comparisons_in
-from interbed.catalog.metastore.model import Column
+from interbed.catalog.metastore.model import MetastoreColumn
 
 FILTER_CHARACTERS_MAX = 1_000_000
 """Longer filters are refused; Spark's lists of thousands of values stay far below."""
@@ -23,7 +23,9 @@ COMPARISONS_MAX = 5_000
 """Comparisons in a filter. Those of one key with many values, by IN or by `or`, are one."""
 
 
-def parse_filter(text: str | None, keys: Sequence[Column], *, escaped_literals: bool = False) -> PartitionFilter:
+def parse_filter(
+    text: str | None, keys: Sequence[MetastoreColumn], *, escaped_literals: bool = False
+) -> PartitionFilter:
     """The tree of a filter, in whose texts characters may be escaped as in partitions' names. BadFilterError if it does
     not parse, names something else than a key, or compares unlike things.
     """

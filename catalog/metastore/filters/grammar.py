@@ -30,7 +30,7 @@ from interbed.catalog.metastore.filters.tree import (
     like_pattern,
     opposite,
 )
-from interbed.catalog.metastore.model import Column
+from interbed.catalog.metastore.model import MetastoreColumn
 from interbed.catalog.metastore.names import shortened
 from interbed.catalog.metastore.partition_names import unescaped
 from interbed.catalog.metastore.settings import DEFAULT_PARTITION_NAME
@@ -85,7 +85,7 @@ _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _UNSUPPORTED = "Filtering is supported only on partition keys of type string"
 
 
-def parse(text: str, keys: Sequence[Column], *, escaped_literals: bool) -> PartitionFilter:
+def parse(text: str, keys: Sequence[MetastoreColumn], *, escaped_literals: bool) -> PartitionFilter:
     """The tree of a filter; BadFilterError as parse_filter raises it."""
     try:
         tree: PartitionFilter = _Builder(keys, escaped_literals).transform(_parser().parse(text))
@@ -102,7 +102,7 @@ def parse(text: str, keys: Sequence[Column], *, escaped_literals: bool) -> Parti
 class _Key:
     """A key of the table, and how literals become search forms of it."""
 
-    def __init__(self, position: int, column: Column) -> None:
+    def __init__(self, position: int, column: MetastoreColumn) -> None:
         self.position = position
         self.kind = kind_of_type(column.type)
         self._column = column
@@ -144,7 +144,7 @@ class _Key:
 class _Builder(Transformer[Token, Any]):
     """From lark's tree to ours."""
 
-    def __init__(self, keys: Sequence[Column], escaped_literals: bool) -> None:
+    def __init__(self, keys: Sequence[MetastoreColumn], escaped_literals: bool) -> None:
         super().__init__()
         self._escaped_literals = escaped_literals
         self._keys = {column.name.lower(): _Key(position, column) for position, column in enumerate(keys)}

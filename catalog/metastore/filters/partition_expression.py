@@ -10,7 +10,7 @@ from interbed.catalog.metastore.errors import BadFilterError
 from interbed.catalog.metastore.filters.expression import parse_filter
 from interbed.catalog.metastore.filters.kryo_expression import filter_of_expression
 from interbed.catalog.metastore.filters.tree import PartitionFilter
-from interbed.catalog.metastore.model import Column
+from interbed.catalog.metastore.model import MetastoreColumn
 
 OPAQUE = (
     "The partitions are given by a serialized Java expression that only Hive can read: nothing was dropped. Name the "
@@ -19,7 +19,7 @@ OPAQUE = (
 )
 
 
-def parse_expression(expression: bytes | None, keys: Sequence[Column]) -> PartitionFilter | None:
+def parse_expression(expression: bytes | None, keys: Sequence[MetastoreColumn]) -> PartitionFilter | None:
     """What an expression selects; None if it is neither text nor a condition of Hive 4 that can be read."""
     try:
         condition = filter_of_expression(expression or b"")
@@ -32,7 +32,7 @@ def parse_expression(expression: bytes | None, keys: Sequence[Column]) -> Partit
         return None
 
 
-def required_filter(expression: bytes | None, keys: Sequence[Column]) -> PartitionFilter:
+def required_filter(expression: bytes | None, keys: Sequence[MetastoreColumn]) -> PartitionFilter:
     """The same where something is dropped by it. BadFilterError if it cannot be read."""
     where = parse_expression(expression, keys)
     if where is None:

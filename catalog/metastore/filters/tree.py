@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from interbed.catalog.metastore.filters.partition_values import NO_VALUE, KeyKind, kind_of_type, search_form
-from interbed.catalog.metastore.model import Column
+from interbed.catalog.metastore.model import MetastoreColumn
 from interbed.catalog.metastore.partition_names import escaped
 
 
@@ -82,7 +82,7 @@ _OPPOSITES = {"=": "<>", "<>": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 _LIKE_PARTS = re.compile(r"\\[%_]|\.\*|%|_|[^\\.%_]+|.", re.DOTALL)
 
 
-def filter_of_values(keys: Sequence[Column], values: Sequence[str]) -> PartitionFilter:
+def filter_of_values(keys: Sequence[MetastoreColumn], values: Sequence[str]) -> PartitionFilter:
     """What selects the partitions with exactly these values, in the order of the keys; an empty one, or one that is
     missing at the end, stands for any.
     """

@@ -11,7 +11,7 @@ from interbed.catalog.metastore import events
 from interbed.catalog.metastore import warehouse as files
 from interbed.catalog.metastore.errors import MetastoreError, NoSuchObjectError
 from interbed.catalog.metastore.filters.tree import filter_of_values
-from interbed.catalog.metastore.model import Column, MetastorePartition, MetastoreTable
+from interbed.catalog.metastore.model import MetastoreColumn, MetastorePartition, MetastoreTable
 from interbed.catalog.metastore.moves import Mover
 from interbed.catalog.metastore.names import shortened
 from interbed.catalog.metastore.partition_names import escaped, partition_name
@@ -70,7 +70,7 @@ def _both(
     return found[source], found[target]
 
 
-def _leading_values(keys: Sequence[Column], spec: Mapping[str, str]) -> list[str]:
+def _leading_values(keys: Sequence[MetastoreColumn], spec: Mapping[str, str]) -> list[str]:
     by_key = {name.lower(): value for name, value in spec.items()}
     values = [by_key.pop(key.name.lower(), "") for key in keys]
     if by_key:
@@ -98,9 +98,9 @@ def _relocated(partition: MetastorePartition, name: str, source: str, target: st
     return dataclasses.replace(partition, storage=dataclasses.replace(partition.storage, location=child(target, name)))
 
 
-def _columns(table: MetastoreTable) -> Sequence[Column]:
+def _columns(table: MetastoreTable) -> Sequence[MetastoreColumn]:
     return table.storage.columns if table.storage is not None else ()
 
 
-def _same(left: Sequence[Column], right: Sequence[Column]) -> bool:
+def _same(left: Sequence[MetastoreColumn], right: Sequence[MetastoreColumn]) -> bool:
     return [(each.name.lower(), each.type) for each in left] == [(each.name.lower(), each.type) for each in right]

@@ -9,7 +9,7 @@ from interbed.catalog.metastore.errors import InvalidPartitionError, MetastoreEr
 from interbed.catalog.metastore.filters.expression import parse_filter
 from interbed.catalog.metastore.filters.partition_expression import parse_expression
 from interbed.catalog.metastore.filters.tree import EVERYTHING, filter_of_values
-from interbed.catalog.metastore.model import Column, MetastorePartition, MetastoreTable
+from interbed.catalog.metastore.model import MetastoreColumn, MetastorePartition, MetastoreTable
 from interbed.catalog.metastore.names import normalized, shortened
 from interbed.catalog.metastore.partition_names import parsed_name, partition_name, values_of_name
 from interbed.catalog.metastore.store import Store, Stored, Transaction
@@ -202,14 +202,14 @@ def find_partition(
     return stored
 
 
-def values_in_name(keys: Sequence[Column], name: str) -> tuple[str, ...]:
+def values_in_name(keys: Sequence[MetastoreColumn], name: str) -> tuple[str, ...]:
     """The values of a name. MetastoreError if it is empty, NoSuchObjectError if it lacks a key."""
     if not name:
         raise MetastoreError("Partition name is invalid. ")
     return values_of_name(keys, name)
 
 
-def canonical_names(keys: Sequence[Column], names: Sequence[str]) -> list[str]:
+def canonical_names(keys: Sequence[MetastoreColumn], names: Sequence[str]) -> list[str]:
     """The names as they are stored, each once, without those that no partition can have. A client may order or escape
     a name otherwise than we do: it means its values.
     """
@@ -239,7 +239,7 @@ def name_of_spec(table: MetastoreTable, spec: dict[str, str]) -> str:
     return partition_name(table.partition_keys, [by_key[key.name.lower()] for key in table.partition_keys])
 
 
-def check_partial(keys: Sequence[Column], values: Sequence[str]) -> None:
+def check_partial(keys: Sequence[MetastoreColumn], values: Sequence[str]) -> None:
     """InvalidPartitionError if there are more values than keys, or no values at all: Hive takes that for a slip."""
     if not values:
         raise InvalidPartitionError("Invalid partition key & values; keys [], values []")

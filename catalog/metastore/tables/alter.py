@@ -11,7 +11,7 @@ from interbed.catalog.metastore.constraints import forget_columns
 from interbed.catalog.metastore.errors import InvalidObjectError, InvalidOperationError, MetastoreError
 from interbed.catalog.metastore.model import (
     PARAMETER_DDL_TIME,
-    Column,
+    MetastoreColumn,
     MetastoreDatabase,
     MetastoreTable,
     StorageDescriptor,
@@ -185,5 +185,5 @@ def _check(changed: MetastoreTable) -> None:
         raise InvalidOperationError(str(error)) from error
 
 
-def _columns(table: MetastoreTable) -> tuple[Column, ...]:
+def _columns(table: MetastoreTable) -> tuple[MetastoreColumn, ...]:
     return (table.storage or StorageDescriptor()).columns

@@ -8,7 +8,7 @@ from interbed.catalog.metastore.model import (
     MANAGED_TABLE,
     PARAMETER_EXTERNAL,
     PARAMETER_EXTERNAL_PURGE,
-    Column,
+    MetastoreColumn,
     MetastoreTable,
 )
 from interbed.catalog.metastore.names import is_valid_table_name, shortened
@@ -67,7 +67,7 @@ def stored_type(table_type: str, parameters: Mapping[str, str]) -> str:
     return table_type
 
 
-def same_keys(left: Sequence[Column], right: Sequence[Column]) -> bool:
+def same_keys(left: Sequence[MetastoreColumn], right: Sequence[MetastoreColumn]) -> bool:
     """Whether two lists of partition keys have the same names and types; comments may differ."""
     return [(key.name.lower(), key.type) for key in left] == [(key.name.lower(), key.type) for key in right]
 

@@ -12,9 +12,9 @@ from interbed.catalog.metastore.lock_model import LockComponent, LockLevel, Lock
 from interbed.catalog.metastore.model import (
     DEFAULT_CATALOG,
     MANAGED_TABLE,
-    Column,
     Function,
     MetastoreCatalog,
+    MetastoreColumn,
     MetastoreDatabase,
     MetastorePartition,
     MetastoreTable,
@@ -247,7 +247,7 @@ def partition_to_thrift(partition: MetastorePartition, table: MetastoreTable) ->
     )
 
 
-def columns_to_thrift(columns: Sequence[Column]) -> list[Any]:
+def columns_to_thrift(columns: Sequence[MetastoreColumn]) -> list[Any]:
     """A list of FieldSchema structures."""
     return _columns_to_thrift(columns)
 
@@ -303,14 +303,15 @@ def lock_request_from_thrift(thrift: Any) -> LockRequest:
     )
 
 
-def _columns_from_thrift(columns: Any) -> tuple[Column, ...]:
+def _columns_from_thrift(columns: Any) -> tuple[MetastoreColumn, ...]:
     # Hive keeps the names of columns in lower case; bucketCols stay as they come.
     return tuple(
-        Column(name=_own_name(column.name), type=column.type, comment=column.comment) for column in columns or ()
+        MetastoreColumn(name=_own_name(column.name), type=column.type, comment=column.comment)
+        for column in columns or ()
     )
 
 
-def _columns_to_thrift(columns: Sequence[Column]) -> list[Any]:
+def _columns_to_thrift(columns: Sequence[MetastoreColumn]) -> list[Any]:
     field_schema = ttypes.FieldSchema
     return [field_schema(column.name, column.type, column.comment) for column in columns]
 

@@ -104,9 +104,9 @@ class RowsReadBuilder:
         """The planner."""
         return RowsScan(self._table.scan(self._columns, self._predicate, self._limit))
 
-    def new_read(self) -> "RowsRead":
+    def new_read(self) -> "BuiltRowsRead":
         """The reader."""
-        return RowsRead(self._table.scan(self._columns, limit=0).to_arrow().schema)
+        return BuiltRowsRead(self._table.scan(self._columns, limit=0).to_arrow().schema)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class RowsScan:
 
 
 @dataclass(frozen=True, slots=True)
-class RowsRead:
+class BuiltRowsRead:
     """pypaimon's form of a read of a system table."""
 
     schema: pa.Schema

@@ -17,9 +17,13 @@ from interbed.catalog.metastore.filters.tree import (
     PartitionFilter,
     filter_of_values,
 )
-from interbed.catalog.metastore.model import Column
+from interbed.catalog.metastore.model import MetastoreColumn
 
-KEYS = [Column(name="dt", type="string"), Column(name="n", type="int"), Column(name="date", type="date")]
+KEYS = [
+    MetastoreColumn(name="dt", type="string"),
+    MetastoreColumn(name="n", type="int"),
+    MetastoreColumn(name="date", type="date"),
+]
 
 
 def text_is(value: str) -> Compared:
@@ -112,7 +116,7 @@ def test_bad_filters_are_refused(text: str, message: str) -> None:
 
 def test_a_key_of_a_type_without_order_is_refused() -> None:
     with pytest.raises(BadFilterError, match="not supported for type decimal"):
-        parse_filter("d > 1", [Column(name="d", type="decimal(10,2)")])
+        parse_filter("d > 1", [MetastoreColumn(name="d", type="decimal(10,2)")])
 
 
 def test_thousands_of_values_are_one_comparison() -> None:

@@ -8,7 +8,7 @@ from interbed.catalog.metastore.errors import BadFilterError
 from interbed.catalog.metastore.filters.expression import parse_filter
 from interbed.catalog.metastore.filters.kryo_expression import filter_of_expression
 from interbed.catalog.metastore.filters.partition_expression import parse_expression, required_filter
-from interbed.catalog.metastore.model import Column
+from interbed.catalog.metastore.model import MetastoreColumn
 
 _PLAN = b"\x01\x00org.apache.hadoop.hive.ql.plan.ExprNodeGenericFuncDes\xe3\x01\x01\x01java.util.ArrayLis\xf4\x01"
 _COLUMN = b"\x01\x02org.apache.hadoop.hive.ql.plan.ExprNodeColumnDes\xe3\x01"
@@ -46,10 +46,10 @@ CONDITIONS = {
     _PLAN + LATER_DAY_OR_BETWEEN: '((`d` > date "2024-01-02") or (`h` between 1 and 3))',
 }
 KEYS = (
-    Column(name="dt", type="string"),
-    Column(name="h", type="int"),
-    Column(name="d", type="date"),
-    Column(name="s", type="smallint"),
+    MetastoreColumn(name="dt", type="string"),
+    MetastoreColumn(name="h", type="int"),
+    MetastoreColumn(name="d", type="date"),
+    MetastoreColumn(name="s", type="smallint"),
 )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from interbed.catalog.metastore.errors import InvalidOperationError
-from interbed.catalog.metastore.model import Column, MetastorePartition, MetastoreTable, StorageDescriptor
+from interbed.catalog.metastore.model import MetastoreColumn, MetastorePartition, MetastoreTable, StorageDescriptor
 from interbed.catalog.metastore.moves import Mover, carry_out, settle_all
 from interbed.catalog.metastore.service import Metastore
 from interbed.catalog.metastore.store import Transaction
@@ -20,7 +20,7 @@ from interbed.catalog.server.operate.reaper import Reaper
 from tests.support.metastore import BACKENDS, new_database
 from tests.support.postgres import postgres_server
 
-COLUMNS = (Column(name="id", type="int"),)
+COLUMNS = (MetastoreColumn(name="id", type="int"),)
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def metastore(store: SqlStore, tmp_path: Path) -> Metastore:
             database="default",
             name="old",
             storage=StorageDescriptor(columns=COLUMNS),
-            partition_keys=(Column(name="dt", type="string"),),
+            partition_keys=(MetastoreColumn(name="dt", type="string"),),
         )
     )
     started.partitions.add(("hive", "default", "old"), [MetastorePartition(values=("1",))])

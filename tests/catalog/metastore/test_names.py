@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interbed.catalog.metastore.model import Column
+from interbed.catalog.metastore.model import MetastoreColumn
 from interbed.catalog.metastore.names import is_valid_name, is_valid_table_name, matching, pattern_matcher
 from interbed.catalog.metastore.partition_names import escaped, parsed_name, partition_name, unescaped, values_of_name
 
@@ -53,13 +53,13 @@ def test_escaping_is_undone_by_unescaping(text: str) -> None:
 
 @given(st.lists(st.text(min_size=1), min_size=1, max_size=4))
 def test_a_partitions_name_leads_back_to_its_values(values: list[str]) -> None:
-    keys = [Column(name=f"Key_{number}", type="string") for number in range(len(values))]
+    keys = [MetastoreColumn(name=f"Key_{number}", type="string") for number in range(len(values))]
     name = partition_name(keys, values)
     assert values_of_name(keys, name) == tuple(values)
     assert [value for _, value in parsed_name(name)] == values
 
 
 def test_names_are_written_as_hive_writes_them() -> None:
-    keys = [Column(name="dt", type="string"), Column(name="N", type="int")]
+    keys = [MetastoreColumn(name="dt", type="string"), MetastoreColumn(name="N", type="int")]
     assert partition_name(keys, ["a/b=c d%", "2"]) == "dt=a%2Fb%3Dc d%25/n=2"
     assert partition_name(keys, ["", "2"]) == "dt=__HIVE_DEFAULT_PARTITION__/n=2"

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interbed.catalog.metastore.errors import InvalidPartitionError, NoSuchObjectError
-from interbed.catalog.metastore.model import Column
+from interbed.catalog.metastore.model import MetastoreColumn
 from interbed.catalog.metastore.partition_names import (
     escaped,
     parsed_name,
@@ -14,7 +14,7 @@ from interbed.catalog.metastore.partition_names import (
     values_of_name,
 )
 
-KEYS = [Column(name="Dt", type="string"), Column(name="n", type="int")]
+KEYS = [MetastoreColumn(name="Dt", type="string"), MetastoreColumn(name="n", type="int")]
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
 
 

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from interbed.catalog.metastore import events
 from interbed.catalog.metastore.model import (
-    Column,
     Constraint,
     ConstraintKind,
     Function,
     MetastoreCatalog,
+    MetastoreColumn,
     MetastoreDatabase,
     MetastorePartition,
     MetastoreTable,
@@ -143,7 +143,7 @@ def test_ids_never_skip_back_for_a_reader_beside_several_writers(store: SqlStore
 
 
 _texts = st.text(max_size=20)
-_columns = st.builds(Column, name=_texts, type=_texts, comment=st.none() | _texts)
+_columns = st.builds(MetastoreColumn, name=_texts, type=_texts, comment=st.none() | _texts)
 _storages = st.builds(
     StorageDescriptor,
     columns=st.lists(_columns, max_size=3).map(tuple),

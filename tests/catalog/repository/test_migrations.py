@@ -10,7 +10,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import inspect, text
 
-from interbed.catalog.metastore.model import Column, MetastoreTable, StorageDescriptor
+from interbed.catalog.metastore.model import MetastoreColumn, MetastoreTable, StorageDescriptor
 from interbed.catalog.metastore.service import Metastore
 from interbed.catalog.repository import schema
 from interbed.catalog.repository.models import Base
@@ -48,7 +48,7 @@ def test_a_filled_database_goes_down_and_up_again(store: SqlStore, tmp_path: Pat
     schema.upgrade(store.engine)
     metastore = Metastore(store, f"file:{tmp_path / 'warehouse'}")
     metastore.databases.bootstrap()
-    columns = (Column(name="id", type="int"),)
+    columns = (MetastoreColumn(name="id", type="int"),)
     metastore.tables.create(MetastoreTable(database="default", name="t", storage=StorageDescriptor(columns=columns)))
     schema.downgrade(store.engine, "base")
     assert set(inspect(store.engine).get_table_names()) <= {"alembic_version"}
@@ -61,7 +61,7 @@ def test_names_that_an_older_version_has_no_room_for_are_not_cut(store: SqlStore
     schema.upgrade(store.engine)
     metastore = Metastore(store, f"file:{tmp_path / 'warehouse'}")
     metastore.databases.bootstrap()
-    columns = (Column(name="id", type="int"),)
+    columns = (MetastoreColumn(name="id", type="int"),)
     long_name = "t" * 256
     location = f"file:{tmp_path / 'elsewhere'}"
     table = MetastoreTable(

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from interbed.catalog.metastore.model import Column, MetastorePartition, MetastoreTable, StorageDescriptor
+from interbed.catalog.metastore.model import MetastoreColumn, MetastorePartition, MetastoreTable, StorageDescriptor
 from interbed.catalog.metastore.partition_names import partition_name
 from interbed.catalog.metastore.service import Metastore
 from interbed.catalog.repository import schema
@@ -25,7 +25,7 @@ from tests.support.postgres import postgres_server
 DEFAULT = "__HIVE_DEFAULT_PARTITION__"
 # The fifth and sixth key have no column of their own.
 KEYS = tuple(
-    Column(name=name, type=kind)
+    MetastoreColumn(name=name, type=kind)
     for name, kind in (
         ("t", "string"),
         ("n", "bigint"),
@@ -234,7 +234,7 @@ def filled(metastore: Metastore, values: Sequence[Sequence[str]]) -> tuple[str, 
         MetastoreTable(database="default", name=name, partition_keys=KEYS, table_type="VIRTUAL_VIEW")
     )
     key = ("hive", "default", name)
-    storage = StorageDescriptor(columns=(Column(name="id", type="int"),))
+    storage = StorageDescriptor(columns=(MetastoreColumn(name="id", type="int"),))
     metastore.partitions.add(key, [MetastorePartition(values=tuple(row), storage=storage) for row in values])
     return key
 

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from interbed.catalog.metastore.filters.expression import parse_filter
-from interbed.catalog.metastore.model import Column, MetastoreTable, StorageDescriptor
+from interbed.catalog.metastore.model import MetastoreColumn, MetastoreTable, StorageDescriptor
 from interbed.catalog.metastore.service import Metastore
 from interbed.catalog.repository import schema
 from interbed.catalog.repository.partition_filter import FilterSql
@@ -22,7 +22,7 @@ from tests.support.postgres import postgres_server
 
 PARTITIONS = 100_000
 KEY = ("hive", "default", "t")
-COLUMNS = tuple(Column(name=name, type=kind) for name, kind in KEYS)
+COLUMNS = tuple(MetastoreColumn(name=name, type=kind) for name, kind in KEYS)
 DAYS, REGIONS = days_and_regions(PARTITIONS)
 
 SELECTIVE = {
@@ -63,7 +63,7 @@ def metastore(store: SqlStore, tmp_path_factory: pytest.TempPathFactory) -> Meta
     """A metastore with the table."""
     made = Metastore(store, f"file:{tmp_path_factory.mktemp('warehouse')}")
     made.databases.bootstrap()
-    storage = StorageDescriptor(columns=(Column(name="id", type="int"),))
+    storage = StorageDescriptor(columns=(MetastoreColumn(name="id", type="int"),))
     made.tables.create(MetastoreTable(database="default", name="t", partition_keys=COLUMNS, storage=storage))
     assert fill(store, "default", "t", PARTITIONS) == len(DAYS) * HOURS * len(REGIONS) > 0.98 * PARTITIONS
     return made
