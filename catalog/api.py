@@ -146,14 +146,14 @@ class Catalog(StagedTables, Views, VersionsByName, ABC):
         """Register partitions, which need hold nothing yet. Does nothing where no partitions are kept beside the files.
 
         They are kept by a Hive catalog, for tables with `metastore.partitioned-table`. Raises TableNotFoundError,
-        InvalidInputError for a specification that is not complete, PartitionExistsError unless told to ignore that.
+        InvalidInputError for a specification that is not complete, PartitionExistsError unless that is to be ignored.
         """
         table = self.get_table(identifier)
         for spec in partition_specs(partitions):
             table.partition_of(spec)
 
     def alter_partitions(self, identifier: "str | Identifier", partitions: Sequence[PartitionStatistics]) -> None:
-        """Note how much registered partitions hold, such as `list_partitions` tells; those that are not are skipped.
+        """Note how much registered partitions hold, such as `list_partitions` returns; those that are not are skipped.
 
         Does nothing where no partitions are kept beside the files. Raises TableNotFoundError.
         """
@@ -232,7 +232,7 @@ class Catalog(StagedTables, Views, VersionsByName, ABC):
         return mark_done(lambda made: self.create_partitions(name, made), self.get_table(name), specs)
 
     def repair_catalog(self, *, dry_run: bool = False) -> RepairReport:
-        """Register what lies in the warehouse and bring what is registered up to date; `dry_run` only tells.
+        """Register what lies in the warehouse and bring what is registered up to date; `dry_run` only reports.
 
         Raises NotSupportedError where the files are the catalog.
         """
@@ -263,7 +263,7 @@ class Catalog(StagedTables, Views, VersionsByName, ABC):
     def create_database(
         self, name: str, ignore_if_exists: bool = False, properties: Mapping[str, str] | None = None
     ) -> None:
-        """Create a database; raises DatabaseExistsError unless told to ignore that."""
+        """Create a database; raises DatabaseExistsError unless that is to be ignored."""
         check_not_system_database(name)
         if ignore_if_exists and self.database_exists(name):
             return
@@ -373,7 +373,7 @@ class Catalog(StagedTables, Views, VersionsByName, ABC):
 
         `schema` is a Schema, which holds keys and options itself, or an Arrow schema, with these as arguments, or what
         has such a schema: rows in any form that Table.append takes, which give their columns and are not written.
-        Raises TableExistsError unless told to ignore that, DatabaseNotFoundError, and InvalidInputError for a schema
+        Raises TableExistsError unless that is to be ignored, DatabaseNotFoundError, and InvalidInputError for a schema
         that can't be.
         """
         name = parse_table_name(identifier)
@@ -388,7 +388,7 @@ class Catalog(StagedTables, Views, VersionsByName, ABC):
         return self._load_table(name)
 
     def default_table_location(self, identifier: Identifier) -> str:
-        """Where a table of that name lives unless it is told otherwise."""
+        """Where a table of that name lives by default."""
         return f"{self.get_database(identifier.database).location.rstrip('/')}/{identifier.table}"
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""Options shown to people: what is secret among them is masked, by Paimon's list of words that tell it from the key."""
+"""Options shown to people: what is secret among them is masked, by Paimon's list of words that mark a secret key."""
 
 import re
 

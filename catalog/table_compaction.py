@@ -16,7 +16,7 @@ from interbed.storage.scan.partition_filter import Partitions
 from interbed.storage.upkeep.compact_result import CompactionResult, PlannedCompaction
 
 Progress = Callable[[str, int, int], None]
-"""Told the table's name, how many of its buckets are done, and how many there are."""
+"""Called with the table's name, how many of its buckets are done, and how many there are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +128,7 @@ def compact_tables(
     dry_run: bool = False,
     progress: Progress | None = None,
 ) -> CompactionReport:
-    """Compact the tables one after the other, or only tell what would be done; errors of a table are in the report."""
+    """Compact the tables one after the other, or only report what would be done; the report has the errors."""
     outcomes = []
     for name in tables:
         try:
@@ -141,7 +141,7 @@ def compact_tables(
 def compact_one_table(
     catalog: Catalog, name: str, scope: CompactionScope, *, dry_run: bool = False, progress: Progress | None = None
 ) -> TableOutcome:
-    """Compact a table, or only tell what would be done; raises as Table.compact does."""
+    """Compact a table, or only report what would be done; raises as Table.compact does."""
     table = catalog.get_table(name)
     if scope.table_options:
         table = table.copy(scope.table_options)
@@ -156,7 +156,7 @@ def compact_one_table(
         )
         return TableOutcome(table=name, plans=tuple(plans))
 
-    def tell(done: int, total: int) -> None:
+    def report(done: int, total: int) -> None:
         if progress is not None:
             progress(name, done, total)
 
@@ -167,6 +167,6 @@ def compact_one_table(
         partition_idle_time=scope.partition_idle_time,
         order_strategy=scope.order_strategy,
         order_by=scope.order_by,
-        progress=tell,
+        progress=report,
     )
     return TableOutcome(table=name, result=result)

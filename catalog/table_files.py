@@ -41,7 +41,7 @@ def take_back_schema(file_io: FileIO, location: str, schema_path: str) -> None:
                 return
             file_io.delete(directory, recursive=True)
         except StorageAccessError:
-            # It is an empty directory that stays, and the caller has a better error to tell of.
+            # It is an empty directory that stays, and the caller has a better error to report.
             return
 
 
@@ -51,7 +51,7 @@ def remove_if_empty(file_io: FileIO, location: str) -> None:
         if not _has_file(file_io, location):
             file_io.delete(location, recursive=True)
     except StorageAccessError:
-        # They are empty directories that stay, and the caller has a better error to tell of.
+        # They are empty directories that stay, and the caller has a better error to report.
         return
 
 

@@ -89,7 +89,7 @@ def _partitions(partition: Sequence[str], where: str | None) -> "Partitions | No
 
 @contextmanager
 def shown_progress(tables: int) -> "Iterator[OnProgress | None]":
-    """Draws what it is told, table by table; None where nobody looks."""
+    """Draws the progress, table by table; None where nobody looks."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -108,12 +108,12 @@ def shown_progress(tables: int) -> "Iterator[OnProgress | None]":
         task = progress.add_task("compacting", total=None)
         seen: dict[str, None] = {}
 
-        def tell(name: str, done: int, total: int) -> None:
+        def show(name: str, done: int, total: int) -> None:
             seen[name] = None
             place = f"compacting {name}" + (f" ({len(seen)} of {tables})" if tables > 1 else "")
             progress.update(task, description=place, completed=done, total=total)
 
-        yield tell
+        yield show
 
 
 @click.command()

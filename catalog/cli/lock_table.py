@@ -20,7 +20,7 @@ from interbed.catalog.repository import schema
 from interbed.catalog.repository.session import SqlStore, parse_database_url
 
 CHAIN_MAX = 1000
-"""Locks in a chain of waiting: no two wait for each other, but what a foreign metastore tells is not ours to trust."""
+"""Locks in a chain of waiting: no two wait for each other, but what a foreign metastore reports can be wrong."""
 
 _LEASE_KEY = "hive.txn.timeout"
 
@@ -168,7 +168,7 @@ class _Remote:
 def _view(lock_id: int, elements: Sequence[Any], lease_seconds: float, earlier: Sequence[LockView]) -> LockView:
     first = elements[0]
     components = tuple(_component(element) for element in elements)
-    # A lock is granted when all of its components are; Hive tells the state of each.
+    # A lock is granted when all of its components are; Hive reports the state of each.
     state = max((LockState(element.state) for element in elements), default=LockState.WAITING)
     view = LockView(
         id=lock_id,
@@ -178,7 +178,7 @@ def _view(lock_id: int, elements: Sequence[Any], lease_seconds: float, earlier: 
         host=first.hostname or "",
         agent=first.agentInfo or "",
         since_ms=first.acquiredat or None,
-        # Hive tells nothing of the heartbeats of locks that belong to a transaction.
+        # Hive reports no heartbeats of locks that belong to a transaction.
         heartbeat_ms=first.lastheartbeat or None,
         lease_seconds=lease_seconds,
         waits_for=next((element.blockedByExtId for element in elements if element.blockedByExtId), None),

@@ -55,7 +55,7 @@ def locks() -> None:
 
     With --uri through the server's own interface, which works with Hive's metastore, too; with --db in the database.
     """
-    # thrift tells of every address that does not answer; so do our errors, once.
+    # thrift logs every address that does not answer; our errors name it once.
     logging.getLogger("thrift").setLevel(logging.CRITICAL)
 
 
@@ -140,7 +140,7 @@ def explain(uri: str | None, db: str | None, lease_seconds: float | None, lock_i
 def release(uri: str | None, db: str | None, lease_seconds: float | None, lock_id: int, as_json: bool) -> None:
     """Take a lock from its holder, or a request out of the queue.
 
-    The client is not told: make sure that it has ended, or it will go on as if it held the lock.
+    The client is not notified: make sure that it has ended, or it will go on as if it held the lock.
     """
     from interbed.catalog.cli.lock_table import behind
 

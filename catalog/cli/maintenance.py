@@ -39,7 +39,7 @@ def compact_manifests(chosen: CatalogChoice, name: str, as_json: bool) -> None:
 
 @click.command("remove-unexisting-files")
 @table_name
-@click.option("--dry-run", is_flag=True, help="Only tell what would be taken out of the table.")
+@click.option("--dry-run", is_flag=True, help="Only print what would be taken out of the table.")
 @json_flag
 @click.pass_obj
 def remove_unexisting_files(chosen: CatalogChoice, name: str, dry_run: bool, as_json: bool) -> None:

@@ -19,7 +19,7 @@ _branch = click.argument("branch", metavar="BRANCH")
 _snapshot = click.option("--snapshot", type=int, help="The id of the snapshot; the newest by default.")
 _retained = click.option("--time-retained", metavar="SPAN", help="How long the tag stays, such as '7 d'.")
 _older_than = click.option("--older-than", metavar="TIME", help="Such as '2026-01-31 12:00:00', in local time.")
-_dry_run = click.option("--dry-run", is_flag=True, help="Only tell what would be deleted.")
+_dry_run = click.option("--dry-run", is_flag=True, help="Only print what would be deleted.")
 
 
 def tag_to_json(tag: "Tag") -> dict[str, Any]:

@@ -260,7 +260,7 @@ class TaskWriter:
         kind = self._token.handle.kind_column
         kinds = None
         if kind is not None:
-            kinds = kinds_of(batch.column(kind), told=f"The column '{kind}'")
+            kinds = kinds_of(batch.column(kind), source=f"The column '{kind}'")
             batch = batch.drop_columns([kind])
         rows = batch_from_spark(batch, self._arrow)
         if self._distinct is not None:

@@ -6,7 +6,7 @@ epoch is noted beside them, too:
     <location>/epoch/epoch-<commit user>   {"epoch": 7, "job": "…", "after": 12, "done": true}
 
 The note is written before the commit (`done` is false, `after` the newest snapshot then) and after it. Between the two
-the snapshots after `after` tell whether the commit happened.
+the snapshots after `after` show whether the commit happened.
 
 A note goes when nothing has been committed by it for `stream.epoch-note.time-retained` (30 days) and its commit is not
 in doubt: a query that comes back later, and whose driver died between its last commit and its own note of it, is known
@@ -54,7 +54,7 @@ class EpochNote:
             )
         except (ValueError, KeyError, TypeError) as error:
             raise CorruptFileError(
-                f"{source} is not a note of an epoch: {error}. Without the file the snapshots tell what was committed."
+                f"{source} is not a note of an epoch: {error}. Without the file the snapshots show what was committed."
             ) from error
 
 
@@ -72,7 +72,7 @@ class EpochCommit:
     def is_committed(self, epoch: int) -> bool:
         """Whether the epoch, or a later one, was committed.
 
-        Raises CommitStateUnknownError when that can't be told any more.
+        Raises CommitStateUnknownError when that is no longer known.
         """
         return self._is_committed(self._note(), epoch)
 

@@ -147,7 +147,7 @@ class FileStoreCommit:
         if schema.has_primary_key and not changes.compact and self._store.options.boolean("overwrite-upgrade", True):
             new_files = upgrade_to_level(new_files, schema.key_types, self._store.options.num_levels - 1)
         facts = self._facts(CommitKind.OVERWRITE, identifier, watermark, properties)
-        # What an overwrite changes is told by the files that it replaces, so it has no changelog, as in Paimon.
+        # What an overwrite changes follows from the files that it replaces, so it has no changelog, as in Paimon.
         parts = [self._overwrite_part(facts, target, new_files, changes.append.indexes)]
         parts += self._compact_part(changes, identifier, watermark, properties)
         ids = self._publication.make(parts, messages)

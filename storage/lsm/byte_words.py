@@ -22,7 +22,7 @@ _PROBES = 16
 def words_of_bytes(array: "pa.Array[Any]", most: int) -> Iterator[Words]:
     """The words of strings or binaries without nulls, or one of ranks where `most` do not hold the longest value.
 
-    Each word is made when it is asked for: often the first ones tell values apart.
+    Each word is made when it is asked for: often the first ones distinguish values.
     """
     rows = len(array)
     _, offset_buffer, data = array.buffers()

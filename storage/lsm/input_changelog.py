@@ -14,7 +14,7 @@ from interbed.storage.lsm.merge_function.api import KeyGroups, Kinds, MergeFunct
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TellingInput:
+class InputChangelogFunction:
     """A merge function that hands all rows on to `emit`, in the order in which it sees them, before it merges them.
 
     What is handed on has the columns of the merge's output.

@@ -99,7 +99,7 @@ def key_words(columns: Sequence[Column], *, descending: bool = False) -> list[Wo
 
 
 def words_in_turn(column: Column) -> Iterator[Words]:
-    """The words of one column without nulls, each made when it is asked for: often the first ones tell values apart."""
+    """The words of one column without nulls, made when asked for: often the first ones distinguish values."""
     array = _one_array(column)
     if pa.types.is_string(array.type) or pa.types.is_binary(array.type):
         yield from words_of_bytes(array, MAX_WORDS_IN_TURN)

@@ -6,7 +6,7 @@ last keys that are buffered of runs with more to come. Nothing up to the cut can
 rows make a block that is merged as a whole, with vectorised operations. A block to which one run alone contributes is
 not sorted and, unless rows of it delete, not copied.
 
-Which of a key's records is newest is told by sequence numbers. Mostly files' sequence ranges do not meet; then the
+Sequence numbers say which of a key's records is newest. Mostly files' sequence ranges do not meet; then the
 files' age says the same, and sequence numbers are not read: rows are lined up by `RunBatch.age` before a stable sort.
 """
 

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from interbed.storage.files.format.layout import DataFileLayout
-from interbed.storage.lsm.input_changelog import TellingInput
+from interbed.storage.lsm.input_changelog import InputChangelogFunction
 from interbed.storage.lsm.key_words import Order, group_ends, key_words, sort_groups
 from interbed.storage.lsm.merge_function.api import KeyGroups, Kinds, MergeFunction, take_rows
 from interbed.storage.lsm.merge_function.deduplicate import Deduplicate
@@ -62,20 +62,20 @@ class BufferMerge:
         indices: Any = pa.array(order.astype(np.uint32))
         return rows.take(indices)
 
-    def write(self, runs: Sequence[Run], write: Write, tell: Write | None = None) -> None:
+    def write(self, runs: Sequence[Run], write: Write, emit_changes: Write | None = None) -> None:
         """Hand the merged rows of sorted runs, older ones first, to `write`, by key and in the file's layout.
 
-        Runs have the table's columns, `_SEQUENCE_NUMBER` and perhaps `_VALUE_KIND`. `tell` gets all of their rows,
-        unmerged and in the same layout; it is given where the merge `tells_input`. Memory beside them is that of a
-        block (BLOCK_BYTES) and of a batch of each spilled run. Raises CorruptFileError for a spilled one.
+        Runs have the table's columns, `_SEQUENCE_NUMBER` and perhaps `_VALUE_KIND`. `emit_changes` gets all of their
+        rows, unmerged and in the same layout; it is given where the merge `tells_input`. Memory beside them is that of
+        a block (BLOCK_BYTES) and of a batch of each spilled run. Raises CorruptFileError for a spilled one.
         """
         if len(runs) == 1 and self.keeps_last and isinstance(runs[0], pa.RecordBatch):
             write(file_batch(runs[0], self.layout))
             return
         function: MergeFunction = self.function
-        if tell is not None:
-            told = tell
-            function = TellingInput(inner=function, emit=lambda rows: told(file_batch(rows, self.layout)))
+        if emit_changes is not None:
+            emit = emit_changes
+            function = InputChangelogFunction(inner=function, emit=lambda rows: emit(file_batch(rows, self.layout)))
         for merged in self._merged(runs, function):
             write(file_batch(merged, self.layout))
 

@@ -1,7 +1,7 @@
 """Reading splits as changes: rows with their kinds.
 
 What each kind of split means is said at `Split`. Source: documentation pages `primary-key-table/changelog-producer` and
-`concepts/system-tables`; which rows a comparison tells is that of Paimon's IncrementalDiffSplitRead.
+`concepts/system-tables`; which rows a comparison returns is that of Paimon's IncrementalDiffSplitRead.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,7 +40,7 @@ class ChangeRead:
     """Reads splits as batches of the columns asked for (all of the table's when None) and ROW_KIND, filtered exactly.
 
     Rows of the table, which are not changes, are insertions. With `keep_deletes` they have the kinds that they were
-    written with, keys that a record deletes are told by it, and comparisons tell the rows that are gone: so the
+    written with, keys that a record deletes are in it, and comparisons return the rows that are gone: so the
     audit log wants it. `with_sequence` adds `_SEQUENCE_NUMBER` after ROW_KIND, for tables with a primary key.
     May be shared by threads. Raises InvalidInputError for an unknown column and FilterError for a predicate that does
     not fit the table.
@@ -196,14 +196,14 @@ class _Difference:
         firsts = np.flatnonzero(groups.starts)
         pairs = firsts[np.diff(firsts, append=len(order)) == 2]
         old, new = order[pairs], order[pairs + 1]
-        told = np.ones(len(order), np.bool_)
-        told[pairs] = False
-        told[pairs[same_rows(rows, rows, old, new, self.compared)] + 1] = False
-        gone = told & ~after[order]
+        changed = np.ones(len(order), np.bool_)
+        changed[pairs] = False
+        changed[pairs[same_rows(rows, rows, old, new, self.compared)] + 1] = False
+        gone = changed & ~after[order]
         kinds[order[gone]] = RowKind.DELETE
         if not self.keep_deletes:
-            told &= ~gone
-        return take_rows(_with_kinds(rows, kinds), output, order[told])
+            changed &= ~gone
+        return take_rows(_with_kinds(rows, kinds), output, order[changed])
 
     def merge_single(self, rows: pa.RecordBatch, kinds: Kinds | None, output: Sequence[str]) -> pa.RecordBatch:
         """See MergeFunction."""

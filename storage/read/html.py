@@ -6,7 +6,7 @@ from html import escape
 import pyarrow as pa
 
 SHOWN_ROWS = 20
-"""How many rows are shown; one more tells that there are more."""
+"""How many rows are shown; one more is read to know whether there are more."""
 
 _SHOWN_CHARACTERS = 80
 

@@ -1,4 +1,4 @@
-"""Which files tell what a snapshot changed, and the splits of them.
+"""Which files hold what a snapshot changed, and the splits of them.
 
 The rules are those of Paimon's follow-up scanners (ChangelogFollowUpScanner, DeltaFollowUpScanner). Splits are made
 bucket by bucket, each with all of a snapshot's files, so that the changes of a key keep their order; only append tables
@@ -24,7 +24,7 @@ DeletionFiles = Mapping[BucketId, Mapping[str, DeletionFile]]
 
 
 class ChangeFiles(Enum):
-    """What tells the changes of a snapshot."""
+    """Where the changes of a snapshot are read from."""
 
     NOTHING = "nothing"
     DELTA = "delta"
@@ -49,7 +49,7 @@ class ChangedEntries(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotChangeRules:
-    """What tells the changes of one table's snapshots. `overwrites` says whether those of overwrites are told, too."""
+    """Where the changes of a table's snapshots are read from; `overwrites` says whether also those of overwrites."""
 
     keyed: bool
     producer: ChangelogProducer
@@ -66,7 +66,7 @@ class SnapshotChangeRules:
         )
 
     def files_of(self, snapshot: Snapshot) -> ChangeFiles:
-        """What tells the changes of the snapshot."""
+        """Where the changes of the snapshot are read from."""
         if snapshot.commit_kind is CommitKind.OVERWRITE and self.overwrites:
             return ChangeFiles.REPLACED if self.keyed else ChangeFiles.DELTA
         if self.producer is ChangelogProducer.NONE:

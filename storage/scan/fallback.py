@@ -52,7 +52,7 @@ def fallback_of(store: TableStore) -> TableStore | None:
     if name is None or name == store.paths.branch or store.options.startup_mode not in (*OF_ONE_SNAPSHOT, *PINNED):
         return None
     try:
-        # Where the table is read is told by its own snapshot, and how its rows lie by the branch's schema.
+        # The table's own snapshot says at which time it is read, the branch's schema how its rows lie.
         branch = store.plain_branch(name)
     except BranchNotFoundError:
         # As Java Paimon does: the branch may be deleted while the option names it.

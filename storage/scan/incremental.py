@@ -1,9 +1,9 @@
 """Batch reads of what changed between two snapshots: options `incremental-between`,
 `incremental-between-timestamp` and `incremental-to-auto-tag`.
 
-The first snapshot is excluded, the last one included. `incremental-between-scan-mode` says what tells the changes: new
-files (`delta`), changelog files (`changelog`), either by the table's producer (`auto`), or a comparison of the two
-snapshots (`diff`). Source: documentation page `flink/sql-query`, Batch Incremental.
+The first snapshot is excluded, the last one included. `incremental-between-scan-mode` says where the changes are read
+from: new files (`delta`), changelog files (`changelog`), either by the table's producer (`auto`), or a comparison of
+the two snapshots (`diff`). Source: documentation page `flink/sql-query`, Batch Incremental.
 """
 
 from collections.abc import Mapping, Sequence

@@ -28,7 +28,7 @@ class Split:
 
     `raw_convertible` says that the files' rows are the table's rows: no key occurs twice and none is deleted, so
     every file can be read by itself. `bucket_path` is the directory that holds the files (unless a file has an
-    external path). `deletion_files` tells for data files by name which of their rows are gone.
+    external path). `deletion_files` says for data files by name which of their rows are gone.
 
     Splits of changes are of three kinds. With `streaming` alone every record of the files is a row, with its kind, in
     the order of the files. With `streaming` and `before` the rows that the files `before` amount to are taken back, and
@@ -103,7 +103,7 @@ class Split:
         return self.byte_size
 
     def merged_row_count(self) -> int | None:
-        """Rows of the table in the split; None where only reading tells."""
+        """Rows of the table in the split; None where it is known only after reading."""
         if not self.raw_convertible or self.row_ranges or self.deleted_row_count is None:
             return self.row_count if self.raw_convertible and not self.deletion_files else None
         return self.row_count - self.deleted_row_count

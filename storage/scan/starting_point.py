@@ -163,7 +163,7 @@ def _at_watermark(store: TableStore, watermark: int) -> Snapshot:
 
 
 def earliest_changes(store: TableStore) -> int | None:
-    """The first snapshot whose changes can still be told; None while the table has no snapshot."""
+    """The first snapshot whose changes can still be read; None while the table has no snapshot."""
     oldest = store.snapshots.earliest_id()
     found = ChangelogManager(store.file_io, store.paths).earliest_id()
     return oldest if oldest is None or found is None else min(oldest, found)

@@ -72,7 +72,7 @@ def changed_schema(
 
 
 def _named_columns(schema: TableSchema, options: CoreOptions) -> None:
-    """Columns that Java Paimon does not look for; who makes a table is told of a slip all the same."""
+    """Columns that Java Paimon does not look for; a slip is reported all the same when a table is made."""
     key = "changelog-producer.row-deduplicate-ignore-fields"
     _in_table(schema, key, options.changelog_row_deduplicate_ignored)
 
@@ -201,7 +201,7 @@ def _changelog(schema: TableSchema, options: CoreOptions) -> None:
     if options.streaming_read_overwrite and producer in (ChangelogProducer.FULL_COMPACTION, ChangelogProducer.LOOKUP):
         raise InvalidOptionError(
             f"Option 'streaming-read-overwrite' can't be combined with 'changelog-producer' = '{producer}', which "
-            "tells the changes of an overwrite by itself; remove one of them."
+            "produces the changes of an overwrite by itself; remove one of them."
         )
     allowed = (ChangelogProducer.NONE, ChangelogProducer.LOOKUP)
     if options.merge_engine is MergeEngine.FIRST_ROW and producer not in allowed:
@@ -216,7 +216,7 @@ def _tells_input_with_vectors(options: CoreOptions) -> bool:
 
 
 def _no_input_with_vectors(options: CoreOptions) -> None:
-    # Java takes this, but its documentation does not: what is read skips level 0, and the changelog tells it already.
+    # Java takes this, but its documentation does not: what is read skips level 0, and the changelog has it already.
     if _tells_input_with_vectors(options):
         raise InvalidOptionError(
             "Option 'deletion-vectors.enabled' can't be combined with 'changelog-producer' = 'input'; use 'lookup' or "
@@ -248,7 +248,7 @@ def _row_kinds(schema: TableSchema, options: CoreOptions) -> None:
 def _retention(schema: TableSchema, options: CoreOptions) -> None:
     for what in ("snapshot", "changelog"):
         least_key, most_key = f"{what}.num-retained.min", f"{what}.num-retained.max"
-        # A changelog stays as long as the snapshots do, unless it is told otherwise.
+        # A changelog stays as long as the snapshots do by default.
         least = options.integer(least_key, options.snapshot_retain_min)
         most = options.integer(most_key, options.snapshot_retain_max)
         if least < 1:
@@ -354,4 +354,4 @@ _RULES: tuple[Rule, ...] = (
     _key_clustering,
     _of_catalogs,
 )
-"""In the order in which they are told; the first that is broken counts."""
+"""In the order in which they are checked; the first that is broken is reported."""

@@ -454,7 +454,7 @@ def split_kinds(data: pa.Table | pa.RecordBatch, kind_column: str) -> "tuple[pa.
         raise InvalidInputError(f"The changes lack the column {kind_column!r} with the row kinds 0 to 3.")
     kinds = data.column(kind_column)
     array = kinds.combine_chunks() if isinstance(kinds, pa.ChunkedArray) else kinds
-    return data.drop_columns([kind_column]), kinds_of(array, told=f"The column {kind_column!r}")
+    return data.drop_columns([kind_column]), kinds_of(array, source=f"The column {kind_column!r}")
 
 
 def _bound(given: str | Predicate, store: TableStore) -> Predicate:

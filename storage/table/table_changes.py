@@ -35,15 +35,15 @@ class TableChanges:
         """What the snapshots from one to another, both included, changed: rows with a column `_row_kind` (0 insert,
         1 update-before, 2 update-after, 3 delete), as `write_changes` takes them.
 
-        By default all snapshots there are. `mode` says what tells the changes: "changelog" files, new files ("delta"),
-        either as the table has it ("auto"), or a comparison with the snapshot before ("diff"), which tells of each key
-        only what became of it. Overwrites are told by comparisons alone. Raises FilterError, InvalidInputError for an
-        unknown column or mode, and SnapshotNotFoundError for a snapshot that there is not.
+        By default all snapshots there are. `mode` says where the changes are read from: "changelog" files, new files
+        ("delta"), either as the table has it ("auto"), or a comparison with the snapshot before ("diff"), which has of
+        each key only what became of it. Changes of overwrites are in comparisons alone. Raises FilterError,
+        InvalidInputError for an unknown column or mode, and SnapshotNotFoundError for a snapshot that there is not.
         """
         predicate = None if filter is None else self._bound(filter)
         names = None if columns is None else tuple(columns)
         if mode not in list(IncrementalScanMode):
-            raise InvalidInputError(f"Changes are told by {', '.join(IncrementalScanMode)}, not by {mode!r}.")
+            raise InvalidInputError(f"The mode of changes is one of {', '.join(IncrementalScanMode)}, not {mode!r}.")
         told_by = IncrementalScanMode(mode)
         return ChangeQuery(self.store, from_snapshot, to_snapshot, names, predicate, told_by)
 

@@ -39,8 +39,8 @@ class TableUpkeep:
 
         Without `full` only what the universal strategy finds due is done. `partitions` and `bucket` restrict it, and
         `partition_idle_time` to partitions that got nothing new for so long. The rows stay as they are; the result is
-        one COMPACT snapshot, or none when there was nothing to do. `progress` is told after each bucket how many are
-        done, and how many there are.
+        one COMPACT snapshot, or none when there was nothing to do. `progress` is called after each bucket with
+        how many are done, and how many there are.
 
         With `order_strategy` `order`, `zorder` or `hilbert` all rows of the chosen partitions of an append table
         without buckets are written anew in the order of the columns `order_by` (a sequence, or names with commas), so

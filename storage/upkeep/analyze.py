@@ -52,7 +52,7 @@ def analyze_table(store: TableStore, columns: Sequence[str]) -> TableStatistics 
     if snapshot is None:
         return None
     gathered = [_Gathered(field) for field in fields]
-    # Any narrow column tells the number of rows.
+    # Any narrow column has the number of rows.
     names = tuple(columns) or (store.schema.names[0],)
     rows = 0
     for batch in Scan(store, names, None, None, snapshot.id).to_arrow_batch_reader():

@@ -7,7 +7,7 @@ from typing import Any
 from interbed.storage.write.commit_message import CommitMessage
 
 Progress = Callable[[int, int], None]
-"""Told after each bucket how many are done, and how many there are."""
+"""Called after each bucket with how many are done, and how many there are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,7 +29,7 @@ from interbed.storage.write.commit_message import CommitMessage
 from interbed.storage.write.table_write import TableWrite
 
 _REWRITE = {
-    # What is rewritten was told and merged before: it goes to the highest level, and nothing is told again.
+    # What is rewritten was merged before and is in a changelog: it goes to the highest level, without a changelog.
     "write-only": "false",
     "changelog-producer": "none",
     "deletion-vectors.enabled": "false",
@@ -116,7 +116,7 @@ def _rescale(store: TableStore, commit_user: str, target: int, partitions: Parti
         ChangelogProducer.LOOKUP,
         ChangelogProducer.FULL_COMPACTION,
     ):
-        # What was not told yet would not be told any more.
+        # Changes that are in no changelog yet would never be in one.
         compact_table(store.with_options({"write-only": "false"}), commit_user, partition=partitions)
     snapshot = store.snapshots.latest()
     old = [] if snapshot is None else _old_files(store, snapshot.id, target, partitions)

@@ -37,7 +37,7 @@ class PostponedPartition:
 def postponed_partitions(
     store: TableStore, restored: RestoredBuckets, partition: PartitionChoice = None
 ) -> list[PostponedPartition]:
-    """The partitions with waiting rows, all or those chosen; `restored` tells of real buckets.
+    """The partitions with waiting rows, all or those chosen; `restored` knows the real buckets.
 
     Raises InvalidOptionError for an impossible `postpone.default-bucket-num`.
     """

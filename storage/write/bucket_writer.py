@@ -36,7 +36,7 @@ class BucketWriter:
 
     `first_sequence` is the sequence number of the next row. `compaction` keeps the bucket in shape in the background;
     without it nothing but files of level 0 is made. `discard` deletes files of a compaction that nobody needs. `merge`
-    is given for tables with a primary key; where it tells the input, that goes into files of `changelog_names`.
+    is given for tables with a primary key; where the changelog is the input, that goes into files of `changelog_names`.
     `spill` says how rows are put aside on local disk, None that they are not. While `keeps_open` says so, an append
     table's rows go to a file that stays open until it is full or the commit comes.
     """

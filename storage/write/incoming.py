@@ -54,7 +54,7 @@ class IncomingRows:
         array = given.combine_chunks() if isinstance(given, pa.ChunkedArray) else given
         if len(array) != rows:
             raise InvalidInputError(f"Row kinds are one for each row; got {len(array)} for {rows} rows.")
-        kinds = kinds_of(array, told="The array of row kinds")
+        kinds = kinds_of(array, source="The array of row kinds")
         inserted = pa.scalar(int(RowKind.INSERT), pa.int8())
         if not self._schema.has_primary_key and pc.any(pc.not_equal(kinds, inserted)).as_py():
             raise InvalidInputError(

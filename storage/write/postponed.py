@@ -3,9 +3,9 @@
 
 <location>/[<partition column>=<value>/…]bucket-postpone/<prefix>-u-<commit user>-s-<number>-w-<uuid>-<n>.avro
 
-The files hold the rows in order of arrival, unmerged, with their kinds, and no statistics. A name tells the writer, so
-that a compaction can take the files of one writer up in the order in which they were made. Avro, which is the quickest
-to write, takes the place of the table's own format unless it can't hold a column.
+The files hold the rows in order of arrival, unmerged, with their kinds, and no statistics. A name contains the writer,
+so that a compaction can take up the files of one writer in the order in which they were made. Avro, which is the
+quickest to write, takes the place of the table's own format unless it can't hold a column.
 """
 
 import random
@@ -38,7 +38,7 @@ class PostponedRows:
         """The rows of all runs one after the other."""
         return concatenate(runs)
 
-    def write(self, runs: Sequence[Run], write: Write, tell: Write | None = None) -> None:
+    def write(self, runs: Sequence[Run], write: Write, emit_changes: Write | None = None) -> None:
         """Hand the rows in the file's layout to `write`; raises CorruptFileError for a spilled run."""
         for batch in in_batches(runs):
             write(file_batch(batch, self.layout))

@@ -35,7 +35,7 @@ class RowKinds:
         """
         if self._field is not None:
             column = batch.column(self._field).cast(pa.string())
-            kinds = kinds_of(column, told=f"The column {self._field!r} of option 'rowkind.field'")
+            kinds = kinds_of(column, source=f"The column {self._field!r} of option 'rowkind.field'")
         if kinds is None:
             return batch, None
         retracts = pc.equal(pc.bit_wise_and(kinds, pa.scalar(1, pa.int8())), pa.scalar(1, pa.int8()))
@@ -55,8 +55,8 @@ class RowKinds:
         return batch, kinds
 
 
-def kinds_of(column: "pa.Array[Any]", *, told: str) -> Kinds:
-    """Row kinds as int8 of their numbers 0 to 3 or of their short texts; `told` names the column in errors.
+def kinds_of(column: "pa.Array[Any]", *, source: str) -> Kinds:
+    """Row kinds as int8 of their numbers 0 to 3 or of their short texts; `source` names the column in errors.
 
     Raises InvalidInputError for anything else, nulls included.
     """
@@ -68,9 +68,9 @@ def kinds_of(column: "pa.Array[Any]", *, told: str) -> Kinds:
     elif pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         found = pc.index_in(column.cast(pa.string()), pa.array([k.short for k in RowKind], pa.string()))
     else:
-        raise InvalidInputError(f"{told} holds row kinds, 0 to 3 or +I, -U, +U and -D, not values of {column.type}.")
+        raise InvalidInputError(f"{source} holds row kinds, 0 to 3 or +I, -U, +U and -D, not values of {column.type}.")
     if found.null_count:
         wrong = column.filter(pc.is_null(found))[0].as_py()
-        raise InvalidInputError(f"{told} takes +I, -U, +U and -D, or their numbers 0 to 3, not {wrong!r}.")
+        raise InvalidInputError(f"{source} takes +I, -U, +U and -D, or their numbers 0 to 3, not {wrong!r}.")
     kinds: Kinds = found.cast(pa.int8())
     return kinds

@@ -230,13 +230,13 @@ class TableWrite:
         commits = self._options.full_compaction_delta_commits
         if commits is None or self._compactions is None or not self._writers:
             return False
-        told = self._options.changelog_producer is ChangelogProducer.FULL_COMPACTION
+        produced_by_full_compaction = self._options.changelog_producer is ChangelogProducer.FULL_COMPACTION
         count = 1
         for snapshot in self._store.snapshots.descending():
             if count >= commits:
                 break
             if snapshot.commit_kind is CommitKind.COMPACT and (
-                not told or snapshot.changelog_manifest_list is not None
+                not produced_by_full_compaction or snapshot.changelog_manifest_list is not None
             ):
                 # With that producer a minor compaction has no changelog, a full one has.
                 return False

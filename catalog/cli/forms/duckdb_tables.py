@@ -44,7 +44,7 @@ class CatalogTables:
                 raise InvalidInputError(f"The table '{table}' lacks its database; write DATABASE.{table}.")
 
     def _parsed(self, query: str) -> dict[str, Any]:
-        """The syntax tree of a query, as DuckDB tells it."""
+        """The syntax tree of a query, as DuckDB returns it."""
         [(answer,)] = self._connection.execute("SELECT json_serialize_sql(?)", [query]).fetchall()
         parsed: dict[str, Any] = json.loads(answer)
         if not parsed.get("error"):

@@ -1,6 +1,6 @@
 """Merge functions of compactions that must know what each key was before: for changelogs and deletion vectors.
 
-They stand between the streaming merge and the table's own merge function. Every block of merged rows tells its changes
+They stand between the streaming merge and the table's own merge function. Every block of merged rows emits its changes
 to `emit` on the way.
 """
 
@@ -58,14 +58,16 @@ class RowChangeRules:
         """What has to be seen: whole records, and their levels."""
         return tuple(dict.fromkeys((*self.inner.columns(output), *output, *self.keys, *self.ties, VALUE_KIND, LEVEL)))
 
-    def tell(self, rows: pa.RecordBatch, before: Ints, told: Mask, after: pa.RecordBatch, after_of: Ints) -> None:
-        """Emit the changes of the keys `told`: from the rows numbered `before` to `after`; -1 stands for none."""
-        if self.emit is None or not told.any():
+    def emit_changes(
+        self, rows: pa.RecordBatch, before: Ints, keys: Mask, after: pa.RecordBatch, after_of: Ints
+    ) -> None:
+        """Emit the changes of the keys `keys`: from the rows numbered `before` to `after`; -1 stands for none."""
+        if self.emit is None or not keys.any():
             return
         gone_before = _gone(rows)
         gone_after = _gone(after)
-        was = np.where((before >= 0) & ~gone_before[np.maximum(before, 0)], before, -1)[told]
-        is_now = np.where((after_of >= 0) & ~gone_after[np.maximum(after_of, 0)], after_of, -1)[told]
+        was = np.where((before >= 0) & ~gone_before[np.maximum(before, 0)], before, -1)[keys]
+        is_now = np.where((after_of >= 0) & ~gone_after[np.maximum(after_of, 0)], after_of, -1)[keys]
         columns = after.schema.names
         records = change_records(rows.select(columns), after, was, is_now, compared=self.compared)
         if records.num_rows:
@@ -90,7 +92,7 @@ class RowChangeRules:
         keys = len(firsts)
         if result.num_rows == keys:
             return result, np.arange(keys)
-        # Some keys have no row at all; which ones is told by the keys that the result has.
+        # Some keys have no row at all; the keys of the result show which ones.
         columns = [
             pa.concat_arrays([result.column(k), take_rows(groups.rows, [k], firsts).column(0)]) for k in self.keys
         ]
@@ -142,7 +144,7 @@ class LookupChanges(_Changes):
                 lowest = lowest_above_0(levels, groups.starts)
         result, after_of = rules.merged(groups, output)
         before = _numbers_at(groups, levels, lowest)
-        rules.tell(groups.rows, before, has_new, result, after_of)
+        rules.emit_changes(groups.rows, before, has_new, result, after_of)
         return rules.kept(result)
 
     def _with(self, rows: pa.RecordBatch, found: pa.RecordBatch) -> KeyGroups:
@@ -172,7 +174,7 @@ class FullChanges(_Changes):
         firsts = np.flatnonzero(groups.starts)
         has_new = np.logical_or.reduceat(~at_top, firsts)
         top = np.where(np.logical_or.reduceat(at_top, firsts), self.max_level, NO_LEVEL).astype(np.int8)
-        self.rules.tell(groups.rows, _numbers_at(groups, levels, top), has_new, result, after_of)
+        self.rules.emit_changes(groups.rows, _numbers_at(groups, levels, top), has_new, result, after_of)
         return self.rules.kept(result)
 
 
@@ -192,7 +194,7 @@ class FirstRowChanges(_Changes):
         asked = [keys.filter(pa.array(is_new)).column(k) for k in rules.keys]
         known[is_new] = self.older.has(asked)
         result, after_of = rules.merged(groups, output)
-        rules.tell(groups.rows, np.full(len(is_new), -1), is_new & ~known, result, after_of)
+        rules.emit_changes(groups.rows, np.full(len(is_new), -1), is_new & ~known, result, after_of)
         kept = after_of[~known]
         return rules.kept(take_rows(result, result.schema.names, kept[kept >= 0]))
 

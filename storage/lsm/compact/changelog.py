@@ -27,7 +27,7 @@ def change_records(
     """The changelog records of some keys, in the order of the keys; both batches have the same columns.
 
     `before_of[k]` and `after_of[k]` are the numbers of the rows that key k had and has, -1 where it had or has none. An
-    unchanged row is told, too, unless its columns `compared` are all as they were; None compares nothing.
+    unchanged row is in it, too, unless its columns `compared` are all as they were; None compares nothing.
     """
     was, is_now = before_of >= 0, after_of >= 0
     both = was & is_now

@@ -53,7 +53,7 @@ class RecordExpiry:
         return RecordExpiry(store=store, time=store.schema.by_name[name], seconds=millis // 1000, clock=clock)
 
     def is_due(self, file: DataFileMeta) -> bool:
-        """Whether the file holds a row that is too old, as far as its statistics tell."""
+        """Whether the file holds a row that is too old, as far as its statistics show."""
         written = self.store.schema_of(file.schema_id)
         names = written.names if file.value_stats_cols is None else file.value_stats_cols
         then = next((f for f in written.fields if f.id == self.time.id), None)

@@ -34,7 +34,7 @@ class CompactionPlanner:
         return Levels.of(files, self._store.options.num_levels)
 
     def moment(self, levels: Levels, *, last_full_millis: int | None = None, passed_over: int = 0) -> Moment:
-        """Now. A full compaction that nobody noted is told by the newest file of the highest level."""
+        """Now. The time of a full compaction that nobody noted is that of the newest file of the highest level."""
         now = self._clock()
         if last_full_millis is None:
             top = [f.creation_time_millis for r in levels.runs if r.level == levels.max_level for f in r.run.files]

@@ -150,7 +150,7 @@ Emit = Callable[[pa.RecordBatch], None]
 
 
 class ChangelogRules(Protocol):
-    """Which compactions tell changes, and how their rows are merged."""
+    """Which compactions produce changes, and how their rows are merged."""
 
     def upgrade_rule(self, file: DataFileMeta, output_level: int) -> UpgradeRule:
         """See BucketRewriter."""
@@ -186,21 +186,21 @@ class ChangelogRewriter(MergeRewriter):
         with files.writer(output_level) as writer, files.writer(output_level, changelog=True) as changelog:
             for batch in self._merged(sections, output_level, changelog, drop_deletes=drop_deletes, source=source):
                 writer.write(files.in_layout(batch))
-            told = changelog.close()
+            changes = changelog.close()
             try:
                 new = writer.close()
             except BaseException:
-                files.store.file_io.delete_quietly([files.path_of(f) for f in told])
+                files.store.file_io.delete_quietly([files.path_of(f) for f in changes])
                 raise
         self._forget(sections)
-        return RewriteResult(files=tuple(new), changelog=tuple(told))
+        return RewriteResult(files=tuple(new), changelog=tuple(changes))
 
     def upgrade_changelog(self, file: DataFileMeta, output_level: int) -> tuple[DataFileMeta, ...]:
         """See BucketRewriter."""
         sections = [(SortedRun(files=(file,)),)]
         with self._files.writer(output_level, changelog=True) as changelog:
             for _ in self._merged(sections, output_level, changelog, drop_deletes=False):
-                # The merge is done for what it tells, the file stays as it is.
+                # The merge is done for its changelog, the file stays as it is.
                 pass
             return tuple(changelog.close())
 

@@ -72,8 +72,8 @@ def plan_unit(
 
     Large files that meet no other are moved without a rewrite, unless `rule` (of a file and the output level) says
     otherwise or they hold deletes that end at the highest level; files smaller than `small_file_bytes` are rewritten
-    together with their neighbours. `is_expired` tells files with rows that end where nothing older lies below;
-    `rewrite_all` rewrites every file. Follows Paimon's MergeTreeCompactTask.
+    together with their neighbours. `is_expired` says of files whether they have rows that end where nothing
+    older lies below; `rewrite_all` rewrites every file. Follows Paimon's MergeTreeCompactTask.
     """
     level = pick.output_level
     oldest = max(r.level for r in levels.runs)

@@ -278,7 +278,7 @@ def merge_apart(
 ) -> pa.RecordBatch:
     """Merge keys of which no row takes back by `adding`, which is faster but may decline, and others by `other`.
 
-    The latter is told whether to leave out keys that are gone.
+    An argument of the latter says whether to leave out keys that are gone.
     """
     whole = adding(groups, output) if groups.kinds is None else None
     if whole is not None:

@@ -45,13 +45,13 @@ class Aggregate:
 
 
 class _UnknownError(Exception):
-    """Metadata does not tell."""
+    """Metadata has no answer."""
 
 
 def aggregated(
     store: TableStore, splits: Sequence[Split], aggregates: Sequence[Aggregate], group_by: Sequence[str] = ()
 ) -> list[tuple[object, ...]] | None:
-    """A row for each group, of the group's values and those of the aggregates; None when metadata does not tell.
+    """A row for each group, of the group's values and those of the aggregates; None when metadata has no answer.
 
     The splits must hold exactly the rows that are meant. Without `group_by` there is one row. Numbers of dates and
     timestamps come as Python's date and datetime. Only partition columns can be grouped by.

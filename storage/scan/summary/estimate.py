@@ -75,7 +75,7 @@ def estimate_scan(
     """The estimate for a plan that reads `columns`; filters that the plan has not applied are the caller's to estimate.
 
     `statistics` are of the table as of `snapshot`, None for those of neither. `files_too` looks into the planned files'
-    statistics, too, which tell bounds and nulls, and how far pruning has narrowed what ANALYZE has found.
+    statistics, too, which have bounds and nulls, and how far pruning has narrowed what ANALYZE has found.
     """
     planned = sum(split.row_count - (split.deleted_row_count or 0) for split in plan.splits)
     stored = sum(file.file_size for split in plan.splits for file in split.files)
@@ -148,7 +148,7 @@ def _fitted(known: ColumnEstimate, rows: int, total: int) -> ColumnEstimate:
 
 
 def _of_partitions(store: TableStore, plan: Plan, rows: int) -> dict[str, ColumnEstimate]:
-    """Partition columns, which the plan tells exactly."""
+    """Partition columns, which the plan knows exactly."""
     counts: dict[bytes, int] = {}
     for split in plan.splits:
         counts[split.partition] = counts.get(split.partition, 0) + split.row_count

@@ -36,7 +36,7 @@ _BUCKET_MASK = (1 << _BUCKET_BITS) - 1
 
 
 class CrossPartition:
-    """Places rows for one writer, block by block. `restored` tells what the table has, as new as the writer knows it.
+    """Places rows for one writer, block by block. `restored` is what the table has, as new as the writer knows it.
 
     Not for use by several threads; `close` gives memory and local disk back.
     """
@@ -259,7 +259,7 @@ class CrossPartition:
         ttl = self._store.options.cross_partition_index_ttl_millis
         if ttl is None:
             return False
-        # Files tell the wall clock's time without a zone, as this clock does.
+        # Files record local time without a zone, as this clock does.
         now = self._clock()
         return all(now > f.creation_time_millis + ttl for f in split.files)
 

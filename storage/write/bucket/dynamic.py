@@ -176,7 +176,7 @@ class DynamicBuckets:
         restored = self._restored()
         unindexed = set()
         for bucket in restored.buckets_of(partition):
-            # Some writers, pypaimon among them, leave no index; then the keys themselves tell.
+            # Some writers, pypaimon among them, leave no index; then the keys themselves are read.
             bucket_id = BucketId(partition, bucket)
             if bucket not in known and bucket >= 0 and restored.files(bucket_id):
                 known[bucket] = self._read_keys(restored, bucket_id)
