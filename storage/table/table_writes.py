@@ -1,0 +1,228 @@
+"""Writing to a table as its methods: rows, changes, deletions, whole partitions, and changes of its schema."""
+
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from interbed.storage.base.errors import InvalidInputError, NotSupportedError
+from interbed.storage.base.incoming import ArrowRows, IncomingRows, arrow_rows
+from interbed.storage.base.predicate.expr import Predicate
+from interbed.storage.base.predicate.parse import bound_filter
+from interbed.storage.base.row.kind import RowKind
+from interbed.storage.commit.file_store_commit import FileStoreCommit
+from interbed.storage.commit.retry import RetryPolicy
+from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
+from interbed.storage.meta.merge_schema import arrow_fields, merge_into
+from interbed.storage.meta.options.stream import FALLBACK_BRANCH
+from interbed.storage.meta.schema.change import SchemaChange
+from interbed.storage.meta.schema.merge import MergeRules
+from interbed.storage.meta.store import TableStore
+from interbed.storage.read.query import Scan
+from interbed.storage.scan.partition_filter import Partitions, partition_choice, selects_all
+from interbed.storage.scan.scan import TableScan
+from interbed.storage.table.schema_update import SchemaUpdate
+from interbed.storage.upkeep.append_delete import delete_rows
+from interbed.storage.write.replacing import overwriting
+from interbed.storage.write.row_kinds import kinds_of
+from interbed.storage.write.table_write import TableWrite
+
+
+class TableWrites:
+    """What `Table` can do to its rows and columns; `store` is the table's."""
+
+    name: str
+    store: TableStore
+
+    def upsert(self, data: IncomingRows, *, merge_schema: bool | None = None) -> int | None:
+        """Insert rows, replacing those of equal primary key; the last of equal keys in the data wins.
+
+        `data` are Arrow tables, batches, readers or datasets, pandas or Polars frames, DuckDB relations, objects with
+        `__arrow_c_stream__`, or a list of dicts; streams are written batch by batch. Columns are matched by name, and
+        those that are not there get their defaults or null. With `merge_schema` (the table's option
+        `write.merge-schema` unless it is given) see `merge_schema` first. Returns the id of the snapshot made, None
+        when there were no rows. Raises SchemaMismatchError for data that do not fit, InvalidInputError for what holds
+        no rows, NotSupportedError for tables without a primary key, CommitError as documented there.
+        """
+        if not self.store.schema.has_primary_key:
+            raise NotSupportedError(f"The table '{self.name}' has no primary key to upsert by; use append.")
+        return self._write(self._incoming(data, merge_schema))
+
+    def append(self, data: IncomingRows, *, merge_schema: bool | None = None) -> int | None:
+        """Add rows, on a primary-key table an upsert, as an INSERT is in Paimon; arguments are those of upsert."""
+        return self._write(self._incoming(data, merge_schema))
+
+    def write_changes(
+        self, data: IncomingRows, *, kind_column: str = "_row_kind", merge_schema: bool | None = None
+    ) -> int | None:
+        """Apply changes: `kind_column` holds 0 insert, 1 update-before, 2 update-after, 3 delete; or +I, -U, +U, -D.
+
+        The other arguments, and what is raised, are those of upsert.
+        """
+        return self._write(self._incoming(data, merge_schema, kind_column), kind_column=kind_column)
+
+    def update_schema(self) -> SchemaUpdate:
+        """Change columns, options and comment: `with table.update_schema() as update: update.add_column("x", "INT")`.
+
+        All changes become one new schema, which this object has afterwards. Errors are those of SchemaUpdate.commit.
+        """
+        return SchemaUpdate(self._alter)
+
+    def merge_schema(self, rows: pa.Schema, *, explicit_cast: bool | None = None) -> None:
+        """Add the columns and nested fields of such rows that the table lacks, and widen types so that they hold them.
+
+        Nothing else is changed, and nothing at all when they fit. With `explicit_cast` (the table's option
+        `write.merge-schema.explicit-cast` unless it is given) a column takes the rows' type even if its old values may
+        lose something. Raises SchemaMismatchError naming the column, and CommitFailedError.
+        """
+        rules = MergeRules(
+            widens=self.store.options.widens_types,
+            casts=self.store.options.casts_types if explicit_cast is None else explicit_cast,
+        )
+        self.store = merge_into(self.store, arrow_fields(self.store.schema, rows, rules), rules)
+
+    def overwrite(
+        self, data: IncomingRows, partitions: Partitions | None = None, *, merge_schema: bool | None = None
+    ) -> int | None:
+        """Replace rows by the data; `data` and `merge_schema` as in upsert.
+
+        With `partitions` ({} for the whole table) exactly those are replaced, and no row may be of another. Without,
+        the partitions that occur in the data are (the whole table, when it has no partitions or its option
+        `dynamic-partition-overwrite` is false).
+        """
+        rows = self._incoming(data, merge_schema)
+        if isinstance(rows, pa.RecordBatchReader):
+            return self._overwrite_once(rows, partitions)
+        return self._redone(lambda: self._overwrite_once(rows, partitions))
+
+    def delete(self, filter: str | Predicate) -> int | None:  # noqa: A002 - the field's word for it
+        """Delete the rows that the filter selects. Returns the id of the snapshot made, None when no row matched."""
+        predicate = bound_filter(filter, self.store.schema.fields)
+        if not self.store.schema.has_primary_key:
+            # What conflicts with a compaction or another deletion is worked out anew.
+            return RetryPolicy.of(self.store.options).redo(
+                lambda: delete_rows(self.store, predicate, _new_commit_user())
+            )
+        return self._redone(lambda: self._delete_once(predicate))
+
+    def delete_partitions(self, partitions: Partitions) -> int | None:
+        """Delete all rows of the partitions chosen, without reading any; older snapshots keep them.
+
+        Returns the id of the snapshot made, None when there are no such rows. Raises InvalidInputError for a filter or
+        a specification with other columns than the partition columns.
+        """
+        chosen = partition_choice(partitions, self.store.schema.fields)
+        everything = selects_all(chosen)
+        if not TableScan(self.store, partition_filter=None if everything else chosen).plan().splits:
+            return None
+        ids = FileStoreCommit(self.store, _new_commit_user(), new_user=True).overwrite(
+            [], partition=None if everything else chosen
+        )
+        return ids[-1] if ids else None
+
+    def truncate(self, partitions: Partitions | None = None) -> int | None:
+        """Delete all rows, or those of the partitions chosen; older snapshots keep them.
+
+        Returns the id of the snapshot made, which there is also when nothing was there to delete; None for a table
+        without snapshots. Raises as delete_partitions does.
+        """
+        chosen = partition_choice(partitions, self.store.schema.fields)
+        ids = FileStoreCommit(self.store, _new_commit_user(), new_user=True).truncate(chosen)
+        return ids[-1] if ids else None
+
+    def _alter(self, changes: Sequence[SchemaChange]) -> None:
+        self.store.alter(changes)
+        self._follow()
+
+    def _follow(self) -> None:
+        """Take the newest schema, which a method has made."""
+        self.store = self.store.refreshed()
+
+    def _incoming(self, data: IncomingRows, merge_schema: bool | None, kind_column: str | None = None) -> ArrowRows:
+        """The rows as Arrow data, after the table got their columns if that is wanted."""
+        merges = self.store.options.merges_schema if merge_schema is None else merge_schema
+        more = None if merges else [] if kind_column is None else [kind_column]
+        rows = arrow_rows(data, self.store.schema.arrow, what=f"the table '{self.name}'", more=more)
+        if merges:
+            self.merge_schema(pa.schema([f for f in rows.schema if f.name != kind_column]))
+        return rows
+
+    def _overwrite_once(self, data: ArrowRows, partitions: Partitions | None) -> int | None:
+        user = _new_commit_user()
+        chosen = partition_choice({} if partitions is None else partitions, self.store.schema.fields)
+        dynamic = (
+            partitions is None
+            and bool(self.store.schema.partition_keys)
+            and self.store.options.dynamic_partition_overwrite
+        )
+        with overwriting(self.store, user, None if dynamic else chosen) as write:
+            for batch in _batches(data):
+                write.write_arrow(batch)
+            messages = write.prepare_commit()
+        ids = FileStoreCommit(self.store, user, new_user=True).overwrite(messages, partition=chosen, dynamic=dynamic)
+        return ids[-1] if ids else None
+
+    def _write(self, data: ArrowRows, kind_column: str | None = None) -> int | None:
+        if isinstance(data, pa.RecordBatchReader):
+            # It is read once, so that what conflicts with another writer can't be redone here.
+            return self._write_once(data, kind_column)
+        return self._redone(lambda: self._write_once(data, kind_column))
+
+    def _redone(self, work: Callable[[], int | None]) -> int | None:
+        """Do it, and redo it when another writer has given keys their dynamic buckets meanwhile."""
+        if bucket_mode(self.store.schema, self.store.options) not in (BucketMode.DYNAMIC, BucketMode.CROSS_PARTITION):
+            return work()
+        return RetryPolicy.of(self.store.options).redo(work)
+
+    def _write_once(self, data: ArrowRows, kind_column: str | None) -> int | None:
+        user = _new_commit_user()
+        with TableWrite(self.store, user) as write:
+            for batch in _batches(data):
+                if kind_column is None:
+                    write.write_arrow(batch)
+                else:
+                    rows, kinds = split_kinds(batch, kind_column)
+                    write.write_arrow(rows, kinds)
+            messages = write.prepare_commit()
+        if not messages:
+            return None
+        ids = FileStoreCommit(self.store, user, new_user=True).commit(messages)
+        return ids[-1] if ids else None
+
+    def _without_fallback(self) -> TableStore:
+        # What is read from another branch is not this one's to delete.
+        return (
+            self.store if self.store.options.fallback_branch is None else self.store.with_options({FALLBACK_BRANCH: ""})
+        )
+
+    def _delete_once(self, predicate: Predicate) -> int | None:
+        query = Scan(self._without_fallback(), predicate=predicate)
+        user = _new_commit_user()
+        with TableWrite(self.store, user) as write:
+            rows = 0
+            for batch in query.to_arrow_batch_reader():
+                rows += batch.num_rows
+                write.write_arrow(batch, pa.repeat(pa.scalar(int(RowKind.DELETE), pa.int8()), batch.num_rows))
+            messages = write.prepare_commit()
+        if not rows:
+            return None
+        ids = FileStoreCommit(self.store, user, new_user=True).commit(messages)
+        return ids[-1] if ids else None
+
+
+def split_kinds(data: pa.Table | pa.RecordBatch, kind_column: str) -> "tuple[pa.Table | pa.RecordBatch, pa.Array[Any]]":
+    """The rows without their column of row kinds, and the kinds as int8; raises InvalidInputError."""
+    if not isinstance(data, pa.Table | pa.RecordBatch) or kind_column not in data.schema.names:
+        raise InvalidInputError(f"The changes lack the column {kind_column!r} with the row kinds 0 to 3.")
+    kinds = data.column(kind_column)
+    array = kinds.combine_chunks() if isinstance(kinds, pa.ChunkedArray) else kinds
+    return data.drop_columns([kind_column]), kinds_of(array, source=f"The column {kind_column!r}")
+
+
+def _batches(data: ArrowRows) -> Sequence[pa.Table | pa.RecordBatch] | pa.RecordBatchReader:
+    return data if isinstance(data, pa.RecordBatchReader) else [data]
+
+
+def _new_commit_user() -> str:
+    return str(uuid.uuid4())
