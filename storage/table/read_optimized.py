@@ -59,5 +59,5 @@ class ReadOptimizedTable(Table):
     def _refuse(self, *_: object, **__: object) -> NoReturn:
         raise NotSupportedError(f"'{self.name}' is read only; write to the table itself.")
 
-    new_write = new_commit = truncate = compact = rescale = analyze = delete = _refuse
+    upsert = append = write_changes = new_write = new_commit = truncate = compact = rescale = analyze = delete = _refuse
     overwrite = delete_partitions = update_schema = merge_schema = rewrite_file_index = _refuse
