@@ -365,8 +365,9 @@ def test_a_schema_that_makes_no_sense_is_named(
 
 def test_a_warehouse_that_can_not_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
+    catalog = interbed.load_catalog(warehouse=f"file:{tmp_path}/file/lake")
     with pytest.raises(StorageAccessError, match=f"{tmp_path}/file"):
-        interbed.load_catalog(warehouse=f"file:{tmp_path}/file/lake")
+        catalog.create_database("shop")
     with pytest.raises(InvalidInputError, match="magic"):
         interbed.load_catalog(warehouse="magic://bucket/lake")
 

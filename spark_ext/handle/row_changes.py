@@ -129,4 +129,5 @@ def whole_partitions(schema: TableSchema, filters: Sequence[str]) -> Predicate |
     said = [f for f in filters if json.loads(f).get("op") != "ALWAYS_TRUE"]
     if any(handling_of(f, schema.fields, schema.partition_keys) is not Handling.EXACT for f in said):
         return None
-    return conjunction_of(said, schema.partition_fields) or AlwaysTrue()
+    found = conjunction_of(said, schema.partition_fields)
+    return AlwaysTrue() if found is None else found
