@@ -68,7 +68,8 @@ def _content(warehouse: Path) -> tuple[int, int, int]:
     table = interbed.load_catalog("bench", warehouse=f"file:{warehouse}").get_table("b.target")
     rows = table.scan(columns=["amount"]).to_arrow()
     buckets = {split.bucket for split in table.new_scan().plan().splits}
-    return rows.num_rows, sum(rows.column("amount").to_pylist()), len(buckets)
+    amounts: Any = rows.column("amount").to_pylist()
+    return rows.num_rows, sum(amounts), len(buckets)
 
 
 def measure(console: Console, rows: int = 1_000_000) -> dict[str, Pair]:

@@ -6,6 +6,7 @@ a 16-byte and a 64-byte string and a timestamp.
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,8 +17,9 @@ _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 def _hex_strings(random: np.random.Generator, rows: int, width: int) -> pa.StringArray:
     letters = _HEX[random.integers(0, 16, (rows, width), dtype=np.uint8)]
-    offsets = np.arange(rows + 1, dtype=np.int32) * width
-    return pa.StringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(letters)))
+    offsets: Any = np.arange(rows + 1, dtype=np.int32) * width
+    content: Any = np.ascontiguousarray(letters)
+    return pa.StringArray.from_buffers(rows, pa.py_buffer(offsets), pa.py_buffer(content))
 
 
 def rows_for(ids: np.ndarray, seed: int) -> pa.Table:

@@ -136,7 +136,8 @@ def _column(name: str, kind: str, mixed: Numbers) -> "pa.Array[Any]":
     ends = np.arange(len(mixed) + 1, dtype=np.int32) * digits.shape[1]
     texts = pa.StringArray.from_buffers(len(mixed), pa.py_buffer(ends), pa.py_buffer(digits.tobytes()))
     # Nulls take no bytes, as in a column that a file's reader made.
-    return pc.if_else(nulls, pa.scalar(None, pa.string()), texts)
+    found: pa.Array[Any] = pc.if_else(nulls, pa.scalar(None, pa.string()), texts)
+    return found
 
 
 def _inputs(runs: list[pa.RecordBatch]) -> list[RunInput]:

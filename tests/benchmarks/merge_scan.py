@@ -37,16 +37,15 @@ from interbed.storage.table.opening import open_store
 BUCKETS = 4
 UPSERTS = 5
 ROW_GROUP_ROWS = 128 * 1024
-SCHEMA = pa.schema(
-    [
-        pa.field("id", pa.int64(), nullable=False),
-        pa.field("quantity", pa.int64()),
-        pa.field("price", pa.float64()),
-        pa.field("code", pa.string()),
-        pa.field("note", pa.string()),
-        pa.field("at", pa.timestamp("us")),
-    ]
-)
+_FIELDS: list["pa.Field[Any]"] = [
+    pa.field("id", pa.int64(), nullable=False),
+    pa.field("quantity", pa.int64()),
+    pa.field("price", pa.float64()),
+    pa.field("code", pa.string()),
+    pa.field("note", pa.string()),
+    pa.field("at", pa.timestamp("us")),
+]
+SCHEMA = pa.schema(_FIELDS)
 _HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 
@@ -129,7 +128,7 @@ def _records(random: np.random.Generator, keys: "npt.NDArray[np.int64]", sequenc
 
 
 def _text(random: np.random.Generator, count: int, width: int) -> "pa.Array[Any]":
-    offsets = np.arange(count + 1, dtype=np.int32) * width
+    offsets: Any = np.arange(count + 1, dtype=np.int32) * width
     content = _HEX[random.integers(0, 16, (count, width), dtype=np.uint8)]
     return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(content.tobytes()))
 

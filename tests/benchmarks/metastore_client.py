@@ -146,7 +146,11 @@ class Load:
         self._read = 0
         self._made = 0
         self._version = 0
-        self._get = [encoded(lambda client, i=i: client.send_get_table(DATABASE, table_name(i))) for i in range(TABLES)]
+
+        def get(number: int) -> bytes:
+            return encoded(lambda client: client.send_get_table(DATABASE, table_name(number)))
+
+        self._get = [get(number) for number in range(TABLES)]
         self._list = encoded(lambda client: client.send_get_all_tables(DATABASE))
         self._create = _around(
             encoded(

@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +98,7 @@ def _calls(client: Client, values: tuple[list[str], list[str]], made: int) -> Fi
         found[name] = {"ms": best, "result": result if isinstance(result, int) else len(result or ())}
 
     for name, text in filters.items():
-        note(name, lambda text=text: client.get_partitions_by_filter("default", "t", text, -1), 10)
+        note(name, partial(client.get_partitions_by_filter, "default", "t", text, -1), 10)
     note(
         "count: ten days", lambda: client.get_num_partitions_by_filter("default", "t", filters["filter: ten days"]), 10
     )

@@ -11,11 +11,15 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-sys.path.insert(0, str(Path(__file__).parent))
-import data as rows
+if TYPE_CHECKING:
+    from tests.benchmarks import data as rows
+else:
+    sys.path.insert(0, str(Path(__file__).parent))
+    import data as rows
 
 OPTIONS = {"bucket": "4", "file.format": "parquet", "file.compression": "zstd", "write-only": "true"}
 TWO_COLUMNS = ["id", "amount"]
@@ -187,7 +191,7 @@ def run(engine: Any, stage: str, directory: Path) -> dict[str, Any]:
         case "upsert":
             # One figure for a commit of the size of an upsert.
             tables = [rows.read(directory / f"upsert-{i}.arrow") for i in range(rows.UPSERTS)]
-            return least([timed(lambda t=t: engine.write(t)) for t in tables])
+            return least([timed(partial(engine.write, t)) for t in tables])
         case "delete":
             table = rows.read(directory / "delete.arrow")
             return least([timed(lambda: engine.delete(table))])

@@ -7,6 +7,8 @@ prints as JSON what it saw on its way.
 import json
 import pickle
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import pyarrow as pa
 from pypaimon import CatalogFactory, Schema
@@ -31,21 +33,21 @@ FIELDS = [
 ]
 
 
-class Snapshots(CommitCallback):
+class Snapshots(CommitCallback):  # type: ignore[misc]
     """Notes the snapshots that were made."""
 
-    def __init__(self):
-        self.seen = []
+    def __init__(self) -> None:
+        self.seen: list[list[int]] = []
         self.closed = False
 
-    def call(self, context):
+    def call(self, context: Any) -> None:
         self.seen.append([context.snapshot.id, len(context.commit_entries)])
 
-    def close(self):
+    def close(self) -> None:
         self.closed = True
 
 
-def places(*ids):
+def places(*ids: int) -> pa.Table:
     """Rows of the table of places."""
     rows = [
         {
@@ -63,7 +65,7 @@ def places(*ids):
     return pa.Table.from_pylist(rows, schema=pa.schema(fields))
 
 
-def commit(table, data, callback=None):
+def commit(table: Any, data: pa.Table, callback: CommitCallback | None = None) -> None:
     """One batch commit."""
     builder = table.new_batch_write_builder()
     write, committer = builder.new_write(), builder.new_commit()
@@ -75,7 +77,7 @@ def commit(table, data, callback=None):
     committer.close()
 
 
-def refusal(error, call):
+def refusal(error: type[Exception], call: Callable[[], Any]) -> bool:
     """Whether the call raises that error."""
     try:
         call()
@@ -84,9 +86,9 @@ def refusal(error, call):
     return False
 
 
-def main(warehouse):
+def main(warehouse: str) -> dict[str, Any]:
     """What happened, by name."""
-    seen = {}
+    seen: dict[str, Any] = {}
     catalog = CatalogFactory.create({"warehouse": warehouse})
     catalog.create_database("shop", False)
     name = Identifier.create("shop", "places")

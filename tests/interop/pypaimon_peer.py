@@ -102,7 +102,7 @@ def create_table(command: dict[str, Any]) -> dict[str, Any]:
 
 def read_arrow(path: str) -> pa.Table:
     """The table in an Arrow IPC file."""
-    with pa.OSFile(path) as file:
+    with pa.OSFile(path, "r") as file:
         return pa.ipc.open_file(file).read_all()
 
 

@@ -5,28 +5,29 @@ Takes an empty warehouse directory and prints as JSON what it saw on its way.
 
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pypaimon import CatalogFactory, Schema
 
-ORDERS = pa.schema(
-    [
-        pa.field("id", pa.int64(), nullable=False),
-        pa.field("dt", pa.string(), nullable=False),
-        ("customer", pa.string()),
-        ("amount", pa.float64()),
-        ("at", pa.timestamp("ms")),
-    ]
-)
+COLUMNS: list[Any] = [
+    pa.field("id", pa.int64(), nullable=False),
+    pa.field("dt", pa.string(), nullable=False),
+    ("customer", pa.string()),
+    ("amount", pa.float64()),
+    ("at", pa.timestamp("ms")),
+]
+ORDERS = pa.schema(COLUMNS)
 
 
-def orders(*rows):
+def orders(*rows: tuple[Any, ...]) -> pa.Table:
     """Rows of the table of orders."""
     return pa.Table.from_pylist([dict(zip(ORDERS.names, row, strict=True)) for row in rows], schema=ORDERS)
 
 
-def write_batch(table, *tables, overwrite=None):
+def write_batch(table: Any, *tables: pa.Table, overwrite: dict[str, str] | None = None) -> None:
     """One batch commit."""
     builder = table.new_batch_write_builder()
     if overwrite is not None:
@@ -40,7 +41,12 @@ def write_batch(table, *tables, overwrite=None):
     commit.close()
 
 
-def read(table, predicate=None, projection=None, limit=None):
+def read(
+    table: Any,
+    predicate: Callable[[Any], Any] | None = None,
+    projection: list[str] | None = None,
+    limit: int | None = None,
+) -> list[str]:
     """The rows of the newest snapshot, as text in an order of their own."""
     builder = table.new_read_builder()
     if predicate is not None:
@@ -55,9 +61,9 @@ def read(table, predicate=None, projection=None, limit=None):
     return sorted(str(row) for row in found.to_pylist())
 
 
-def main(warehouse):
+def main(warehouse: str) -> dict[str, Any]:
     """What happened, by name."""
-    seen = {}
+    seen: dict[str, Any] = {}
     catalog = CatalogFactory.create({"warehouse": warehouse})
     catalog.create_database("shop", True)
     schema = Schema.from_pyarrow_schema(

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal
 
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
@@ -128,7 +128,7 @@ def _present(of: PeerType) -> SearchStrategy[Any]:
             bits = {"TINYINT": 7, "SMALLINT": 15, "INT": 31, "BIGINT": 63}[of.root]
             return st.integers(-(2**bits), 2**bits - 1)
         case "FLOAT" | "DOUBLE":
-            width = 32 if of.root == "FLOAT" else 64
+            width: Literal[32, 64] = 32 if of.root == "FLOAT" else 64
             return st.floats(width=width).map(float_text)
         case "DECIMAL":
             precision, scale = of.arguments

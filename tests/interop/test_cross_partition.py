@@ -2,6 +2,7 @@
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ def test_java_and_pypaimon_see_each_key_once(
     source = random.Random(9)
     model: dict[int, list[object]] = {}
     for commit in range(5):
-        rows = [[source.choice("abc"), source.randrange(30), f"{commit}-{i}"] for i in range(20)]
+        rows: list[list[Any]] = [[source.choice("abc"), source.randrange(30), f"{commit}-{i}"] for i in range(20)]
         ours.write(rows)
         for dt, key, value in rows:
             moved = engine == "deduplicate" or key not in model

@@ -88,12 +88,12 @@ def test_three_writers_extend_one_index(pypaimon: PyPaimon, java_paimon: JavaPai
         java_paimon.table(tmp_path, "db.t"),
     )
     ours.create(COLUMNS, primary_keys=["dt", "id", "n"], partition_keys=["dt"], options=OPTIONS)
-    first = [["a", f"k{i}", i, "first"] for i in range(20)]
+    first: list[list[Any]] = [["a", f"k{i}", i, "first"] for i in range(20)]
     python.write(first)
     assert sorted(ours.read().rows) == sorted(first)
-    second = [["a", f"k{i}", i, "second"] for i in range(10, 24)]
+    second: list[list[Any]] = [["a", f"k{i}", i, "second"] for i in range(10, 24)]
     ours.write(second)
-    third = [["a", f"k{i}", i, "third"] for i in range(15, 30)]
+    third: list[list[Any]] = [["a", f"k{i}", i, "third"] for i in range(15, 30)]
     java.write(third)
     model = {(str(dt), str(key), int(n)): str(value) for dt, key, n, value in (*first, *second, *third)}
     check_alike(ours, java, model)

@@ -32,19 +32,23 @@ from tests.support.writers import check_every_snapshot, create_orders, finished,
 WRITERS_EACH = 4
 COMMITS_EACH = 15
 
-COLUMNS = [("id", "BIGINT", "the key"), ("name", "STRING"), ("number", "INT"), ("dt", "STRING", "the day")]
-SCHEMA = pa.schema(
-    [
-        pa.field("id", pa.int64(), metadata={"description": "the key"}),
-        pa.field("name", pa.string()),
-        pa.field("number", pa.int32()),
-        pa.field("dt", pa.string(), metadata={"description": "the day"}),
-    ]
-)
+COLUMNS: list[tuple[str, str] | tuple[str, str, str]] = [
+    ("id", "BIGINT", "the key"),
+    ("name", "STRING"),
+    ("number", "INT"),
+    ("dt", "STRING", "the day"),
+]
+FIELDS: list["pa.Field[Any]"] = [
+    pa.field("id", pa.int64(), metadata={"description": "the key"}),
+    pa.field("name", pa.string()),
+    pa.field("number", pa.int32()),
+    pa.field("dt", pa.string(), metadata={"description": "the day"}),
+]
+SCHEMA = pa.schema(FIELDS)
 KEYS: dict[str, Any] = {"primary_keys": ["dt", "id"], "partition_keys": ["dt"]}
 OPTIONS = {"bucket": "2", "write-buffer-size": "8 mb"}
 REGISTERED = {"metastore.partitioned-table": "true"}
-ROWS = [[1, "a", 10, "x"], [2, None, 20, "y/ z"]]
+ROWS: list[list[Any]] = [[1, "a", 10, "x"], [2, None, 20, "y/ z"]]
 
 
 @pytest.fixture(scope="module")

@@ -39,7 +39,8 @@ def seats(java_paimon: JavaPaimon, pypaimon: PyPaimon, tmp_path: Path) -> Seats:
 
 
 def arrow(rows: list[list[Any]]) -> pa.Table:
-    schema = pa.schema([("id", pa.int32()), ("dt", pa.string()), ("v", pa.int64())])
+    columns: list[tuple[str, pa.DataType]] = [("id", pa.int32()), ("dt", pa.string()), ("v", pa.int64())]
+    schema = pa.schema(columns)
     return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema)
 
 
@@ -92,7 +93,7 @@ def test_everybody_goes_on_after_javas_schema_changes(seats: Seats) -> None:
     seats.all_see([[None, 1, 10, "one"], [None, 2, 20, "two"]])
     seats.interbed.write([[19782, 2, 2**40, "zwei"]])
     seats.java.write([[None, 3, 3, "three"]])
-    rows = [[19782, 2, 2**40, "zwei"], [None, 1, 10, "one"], [None, 3, 3, "three"]]
+    rows: list[list[Any]] = [[19782, 2, 2**40, "zwei"], [None, 1, 10, "one"], [None, 3, 3, "three"]]
     seats.all_see(rows)
     seats.interbed.compact()
     seats.all_see(rows)

@@ -21,6 +21,7 @@ class Peers:
     def table(self, peer: Peer, name: str) -> JavaTable | PyPaimonTable:
         if peer == "java":
             return self._java.table(self._warehouse, f"db.{name}")
+        assert peer != "interbed"
         return self._python.table(self._warehouse, f"db.{name}", peer)
 
 

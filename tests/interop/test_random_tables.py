@@ -49,7 +49,7 @@ def held(by: tuple[Peer, ...], holds: Callable[[Peer, TypeJson], bool]) -> Calla
     return lambda of: all(holds(peer, of) for peer in by)
 
 
-def limits(peers: tuple[Peer, ...]) -> dict[str, Callable[[TypeJson], bool]]:
+def limits(peers: tuple[Peer, ...]) -> dict[str, Any]:
     return {"value": held(peers, holds_value), "key": held(peers, holds_key), "partition": held(peers, holds_partition)}
 
 

@@ -224,7 +224,7 @@ def types_of(table: Table | ChangeView) -> tuple[Any, ...]:
 def test_audit_log_and_binlog_are_javas(story: Story, kind: str) -> None:
     java = story.java.peer.table(story.warehouse, f"db.t${kind}")
     with interbed.load_catalog("test", warehouse=f"file:{story.warehouse}") as catalog:
-        view = catalog.get_table(f"db.t${kind}")
+        view: Any = catalog.get_table(f"db.t${kind}")
     assert isinstance(view, ChangeView)
     for options in ({}, {"incremental-between": f"0,{story.last}"}):
         if options and "vectors" in story.name:

@@ -262,13 +262,14 @@ def _call(name: str, value: Any) -> str:
     parameters = [p for p in inspect.signature(_function(value)).parameters.values() if p.name not in ("self", "cls")]
     shown: list[str] = []
     star = False
+    stars: dict[Any, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
     for parameter in parameters:
         if parameter.kind is parameter.KEYWORD_ONLY and not star:
             shown.append("*")
             star = True
         star = star or parameter.kind is parameter.VAR_POSITIONAL
         default = "" if parameter.default is parameter.empty else f"={_default(parameter.default)}"
-        prefix = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
+        prefix = stars.get(parameter.kind, "")
         shown.append(f"{prefix}{parameter.name}{default}")
     return f"{name}({', '.join(shown)})"
 

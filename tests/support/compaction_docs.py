@@ -24,7 +24,8 @@ def two_buckets(warehouse: str) -> TableLevels:
     """A table of which one bucket is in shape, and one waits for its compaction."""
     catalog = interbed.load_catalog(warehouse=warehouse)
     catalog.create_database("shop")
-    schema = pa.schema([("id", pa.int64()), ("amount", pa.float64()), ("dt", pa.string())])
+    columns: list[tuple[str, pa.DataType]] = [("id", pa.int64()), ("amount", pa.float64()), ("dt", pa.string())]
+    schema = pa.schema(columns)
     options = {"bucket": "1", "target-file-size": "60 kb", "compaction.small-file-ratio": "0.1", "write-only": "true"}
     table = catalog.create_table(
         "shop.orders", schema, primary_keys=["dt", "id"], partition_keys=["dt"], options=options

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -26,7 +27,8 @@ def create(warehouse: Path, **options: str) -> Table:
     """A table (id BIGINT, v STRING) with one bucket."""
     catalog = interbed.load_catalog("test", warehouse=f"file:{warehouse}")
     catalog.create_database("db", ignore_if_exists=True)
-    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.string())])
+    columns: list[Any] = [pa.field("id", pa.int64(), nullable=False), ("v", pa.string())]
+    schema = pa.schema(columns)
     return catalog.create_table("db.t", schema, primary_keys=["id"], options={"bucket": "1", **options})
 
 
@@ -68,7 +70,9 @@ def written(*numbers: int) -> Rows:
 
 def values(data: pa.Table) -> Rows:
     """The rows by key."""
-    return dict(zip(data["id"].to_pylist(), data["v"].to_pylist(), strict=True))
+    ids: Any = data["id"]
+    texts: Any = data["v"]
+    return dict(zip(ids.to_pylist(), texts.to_pylist(), strict=True))
 
 
 def state(table: Table, snapshot_id: int | None = None) -> Rows:

@@ -81,7 +81,8 @@ class InterbedTable:
         """What the snapshots from one to another, both included, changed."""
         table = self.load()
         found = table.changes(first, last).to_arrow()
-        kinds = [list(KINDS)[kind] for kind in found.column(KIND_COLUMN).to_pylist()]
+        column: Any = found.column(KIND_COLUMN)
+        kinds = [list(KINDS)[kind] for kind in column.to_pylist()]
         rows = found.drop_columns([KIND_COLUMN])
         types = _types(table, rows.column_names)
         return PeerRows(names=tuple(rows.column_names), types=types, rows=table_to_rows(rows, types), kinds=kinds)
@@ -128,7 +129,10 @@ def _numbered(columns: Sequence[tuple[str, TypeJson]]) -> list[dict[str, Any]]:
     def numbered(of: TypeJson) -> TypeJson:
         if isinstance(of, str):
             return of
-        out = {**of, **{child: numbered(of[child]) for child in ("element", "key", "value") if child in of}}
+        out: dict[str, Any] = {
+            **of,
+            **{child: numbered(of[child]) for child in ("element", "key", "value") if child in of},
+        }
         if "fields" in of:
             inner = [(field["name"], numbered(field["type"]), next(ids)) for field in of["fields"]]
             out["fields"] = [{"id": number, "name": name, "type": type_of} for name, type_of, number in inner]

@@ -33,7 +33,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -125,10 +125,9 @@ def arrow_type(of: PeerType) -> pa.DataType:
             return pa.list_(pa.field("item", arrow_type(of.children[0]), of.children[0].nullable))
         case "MAP" | "MULTISET":
             key, value = of.children
-            return pa.map_(
-                pa.field("key", arrow_type(key), nullable=False),
-                pa.field("value", arrow_type(value), value.nullable),
-            )
+            keys: Any = pa.field("key", arrow_type(key), nullable=False)
+            items: Any = pa.field("value", arrow_type(value), value.nullable)
+            return pa.map_(keys, items)
         case "ROW":
             return pa.struct(
                 [
@@ -140,7 +139,7 @@ def arrow_type(of: PeerType) -> pa.DataType:
             raise ValueError(f"no Arrow type for {of.root}")
 
 
-def _unit(of: PeerType) -> str:
+def _unit(of: PeerType) -> Literal["s", "ms", "us", "ns"]:
     precision = of.arguments[0]
     return "s" if precision == 0 else "ms" if precision <= 3 else "us" if precision <= 6 else "ns"
 
@@ -149,61 +148,62 @@ _NANOS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 _MILLIS_DIVISOR = {"s": None, "ms": 1, "us": 1_000, "ns": 1_000_000}
 
 
-def to_json_values(array: pa.Array | pa.ChunkedArray, of: PeerType) -> list[Any]:
+def to_json_values(array: "pa.Array[Any] | pa.ChunkedArray[Any]", of: PeerType) -> list[Any]:
     """An Arrow column, in any of the Arrow types that can hold the Paimon type, as JSON values."""
     if isinstance(array, pa.ChunkedArray):
         return [value for chunk in array.chunks for value in to_json_values(chunk, of)]
-    if isinstance(array, pa.DictionaryArray):
-        array = array.dictionary_decode()
-    if isinstance(array, pa.ExtensionArray):
-        array = array.storage
-    valid = array.is_valid().to_pylist()
+    column: Any = array
+    if isinstance(column, pa.DictionaryArray):
+        column = column.dictionary_decode()
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    valid = column.is_valid().to_pylist()
 
     def each(values: Iterable[Any]) -> list[Any]:
         return [value if ok else None for value, ok in zip(values, valid, strict=True)]
 
     match of.root:
         case "FLOAT" | "DOUBLE":
-            return [None if value is None else float_text(value) for value in array.to_pylist()]
+            return [None if value is None else float_text(value) for value in column.to_pylist()]
         case "DECIMAL":
             scale = (*of.arguments, 0)[1]
-            return [None if value is None else _decimal_text(value, scale) for value in array.to_pylist()]
+            return [None if value is None else _decimal_text(value, scale) for value in column.to_pylist()]
         case "BINARY" | "VARBINARY" | "BLOB":
-            return [None if value is None else base64.b64encode(value).decode() for value in array.to_pylist()]
+            return [None if value is None else base64.b64encode(value).decode() for value in column.to_pylist()]
         case "DATE":
-            return array.cast(pa.date32()).view(pa.int32()).to_pylist()
+            return list(column.cast(pa.date32()).view(pa.int32()).to_pylist())
         case "TIME":
-            if pa.types.is_time32(array.type):
-                ticks = array.view(pa.int32()).to_pylist()
+            if pa.types.is_time32(column.type):
+                ticks = column.view(pa.int32()).to_pylist()
             else:
-                ticks = array.view(pa.int64()).to_pylist()
-            divisor = _MILLIS_DIVISOR[array.type.unit]
+                ticks = column.view(pa.int64()).to_pylist()
+            divisor = _MILLIS_DIVISOR[column.type.unit]
             return [None if t is None else t * 1000 if divisor is None else t // divisor for t in ticks]
         case "TIMESTAMP" | "TIMESTAMP_LTZ":
-            if (array.type.tz is None) != (of.root == "TIMESTAMP"):
-                raise ValueError(f"{array.type} for a {of.root}")
-            factor = _NANOS[array.type.unit]
-            return [None if t is None else t * factor for t in array.view(pa.int64()).to_pylist()]
+            if (column.type.tz is None) != (of.root == "TIMESTAMP"):
+                raise ValueError(f"{column.type} for a {of.root}")
+            factor = _NANOS[column.type.unit]
+            return [None if t is None else t * factor for t in column.view(pa.int64()).to_pylist()]
         case "ARRAY":
-            if pa.types.is_fixed_size_list(array.type):
-                array = array.cast(pa.list_(array.type.value_type))
-            offsets = array.offsets.to_pylist()
-            elements = to_json_values(array.values, of.children[0])
+            if pa.types.is_fixed_size_list(column.type):
+                column = column.cast(pa.list_(column.type.value_type))
+            offsets = column.offsets.to_pylist()
+            elements = to_json_values(column.values, of.children[0])
             return each(elements[start:end] for start, end in itertools.pairwise(offsets))
         case "MAP" | "MULTISET":
-            offsets = array.offsets.to_pylist()
-            keys = to_json_values(array.keys, of.children[0])
-            items = to_json_values(array.items, of.children[1])
+            offsets = column.offsets.to_pylist()
+            keys = to_json_values(column.keys, of.children[0])
+            items = to_json_values(column.items, of.children[1])
             pairs = [list(pair) for pair in zip(keys, items, strict=True)]
             return each(pairs[start:end] for start, end in itertools.pairwise(offsets))
         case "ROW":
-            columns = [to_json_values(array.field(i), child) for i, child in enumerate(of.children)]
+            columns = [to_json_values(column.field(i), child) for i, child in enumerate(of.children)]
             return each(list(row) for row in zip(*columns, strict=True))
         case _:
-            return array.to_pylist()
+            return list(column.to_pylist())
 
 
-def from_json_values(values: Sequence[Any], of: PeerType) -> pa.Array:
+def from_json_values(values: Sequence[Any], of: PeerType) -> "pa.Array[Any]":
     """The Arrow column of `arrow_type(of)` for JSON values."""
     present = [value is not None for value in values]
     nulls = pa.array([not ok for ok in present], pa.bool_())
@@ -218,6 +218,7 @@ def from_json_values(values: Sequence[Any], of: PeerType) -> pa.Array:
         case "DATE" | "TIME":
             return pa.array(values, pa.int32()).view(target)
         case "TIMESTAMP" | "TIMESTAMP_LTZ":
+            assert isinstance(target, pa.TimestampType)
             factor = _NANOS[target.unit]
             if any(v is not None and v % factor for v in values):
                 raise ValueError(f"more digits than {of.root}({of.arguments[0]}) holds: {values}")
@@ -225,12 +226,16 @@ def from_json_values(values: Sequence[Any], of: PeerType) -> pa.Array:
         case "ARRAY":
             flat = [element for value in values if value is not None for element in value]
             elements = from_json_values(flat, of.children[0])
+            assert isinstance(target, pa.ListType)
             return pa.ListArray.from_arrays(_offsets(values), elements, type=target, mask=nulls)
         case "MAP" | "MULTISET":
             pairs = [pair for value in values if value is not None for pair in value]
             keys = from_json_values([key for key, _ in pairs], of.children[0])
             items = from_json_values([item for _, item in pairs], of.children[1])
-            return pa.MapArray.from_arrays(_offsets(values), keys, items, type=target, mask=nulls)
+            # pyarrow's stubs know no type beside keys and items.
+            maps: Any = pa.MapArray
+            made: pa.Array[Any] = maps.from_arrays(_offsets(values), keys, items, type=target, mask=nulls)
+            return made
         case "ROW":
             columns = [
                 from_json_values([None if v is None else v[i] for v in values], child)
@@ -238,12 +243,13 @@ def from_json_values(values: Sequence[Any], of: PeerType) -> pa.Array:
             ]
             if not columns:
                 return pa.array([None if v is None else {} for v in values], target)
+            assert isinstance(target, pa.StructType)
             return pa.StructArray.from_arrays(columns, fields=list(target), mask=nulls)
         case _:
             return pa.array(values, target)
 
 
-def _offsets(values: Sequence[Any]) -> pa.Array:
+def _offsets(values: Sequence[Any]) -> pa.Int32Array:
     offsets = [0]
     for value in values:
         offsets.append(offsets[-1] + (0 if value is None else len(value)))

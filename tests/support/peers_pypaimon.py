@@ -110,7 +110,7 @@ class PyPaimonTable:
             snapshot_id=snapshot_id,
             options=dict(options or {}),
         )
-        with pa.OSFile(str(path)) as file:
+        with pa.OSFile(str(path), "r") as file:
             return pa.ipc.open_file(file).read_all()
 
     def read(self, *, snapshot_id: int | None = None, **arguments: Any) -> PeerRows:

@@ -17,11 +17,17 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypedDict
 
 START_SECONDS_MAX = 60.0
 STOP_SECONDS_MAX = 30.0
 
 UNPRIVILEGED_USERS = ("postgres", "nobody")
+
+
+class _Identity(TypedDict, total=False):
+    user: int
+    group: int
 
 
 class PostgresServer:
@@ -124,7 +130,7 @@ def _usable(binaries: Path) -> bool:
     return subprocess.run(version, capture_output=True, timeout=60, check=False, **_identity()).returncode == 0
 
 
-def _identity() -> dict[str, int]:
+def _identity() -> _Identity:
     if os.geteuid() != 0:
         return {}
     for name in UNPRIVILEGED_USERS:
@@ -136,7 +142,7 @@ def _identity() -> dict[str, int]:
     raise RuntimeError(f"PostgreSQL does not run as root, and none of the users {UNPRIVILEGED_USERS} exists")
 
 
-def _run(command: list[Path | str], identity: dict[str, int]) -> None:
+def _run(command: list[Path | str], identity: _Identity) -> None:
     result = subprocess.run(
         [str(part) for part in command],
         capture_output=True,

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import interbed
 from tests.catalog.writer_process import SCHEMA, SHARED_KEYS, TABLE, own_key
@@ -64,7 +65,8 @@ def finished(writer: Writer) -> tuple[int, str, list[tuple[int, int]]]:
 
 def own_keys(table: interbed.Table, snapshot_id: int | None = None) -> list[int]:
     """The keys of the writers' own rows, sorted; checks that the shared rows are there once."""
-    keys: list[int] = sorted(table.scan(columns=["id"], snapshot_id=snapshot_id).to_arrow()["id"].to_pylist())
+    column: Any = table.scan(columns=["id"], snapshot_id=snapshot_id).to_arrow()["id"]
+    keys: list[int] = sorted(column.to_pylist())
     assert keys[: len(SHARED_KEYS)] == list(SHARED_KEYS)
     return keys[len(SHARED_KEYS) :]
 
