@@ -21,21 +21,23 @@ ROWS: list[dict[str, Any]] = [
     {"id": 1, "name": "x", "day": dt.date(2026, 1, 1)},
     {"id": 2, "name": None, "day": None},
 ]
-SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("day", pa.date32())])
+SCHEMA = pa.schema((("id", pa.int64()), ("name", pa.string()), ("day", pa.date32())))
 
 
 class Stream:
     """An object of a library that nobody knows."""
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        return pa.Table.from_pylist(ROWS, schema=SCHEMA).__arrow_c_stream__(requested_schema)
+        table: Any = pa.Table.from_pylist(ROWS, schema=SCHEMA)
+        return table.__arrow_c_stream__(requested_schema)
 
 
 class Struct:
     """The same as one array."""
 
     def __arrow_c_array__(self, requested_schema: object = None) -> object:
-        return pa.RecordBatch.from_pylist(ROWS, schema=SCHEMA).__arrow_c_array__(requested_schema)
+        batch: Any = pa.RecordBatch.from_pylist(ROWS, schema=SCHEMA)
+        return batch.__arrow_c_array__(requested_schema)
 
 
 def arrow() -> pa.Table:
@@ -138,14 +140,14 @@ def test_a_stream_is_read_batch_by_batch_while_it_is_written(table: interbed.Tab
 
 def test_dicts_get_the_types_of_the_table(catalog: interbed.Catalog) -> None:
     schema = pa.schema(
-        [
+        (
             ("i", pa.int8()),
             ("price", pa.decimal128(5, 2)),
             ("at", pa.timestamp("us")),
             ("tags", pa.list_(pa.string())),
             ("counts", pa.map_(pa.string(), pa.int32())),
             ("place", pa.struct([("city", pa.string()), ("zip", pa.int32())])),
-        ]
+        )
     )
     table = catalog.create_table("shop.types", schema)
     table.append(
@@ -193,13 +195,13 @@ def test_dicts_that_do_not_fit_are_refused_by_name(
     catalog: interbed.Catalog, row: dict[Any, Any], message: str
 ) -> None:
     schema = pa.schema(
-        [
+        (
             ("id", pa.int64()),
             ("n", pa.int8()),
             ("price", pa.decimal128(5, 2)),
             ("tags", pa.list_(pa.int32())),
             ("place", pa.struct([("city", pa.string())])),
-        ]
+        )
     )
     table = catalog.create_table("shop.t", schema, primary_keys=["id"], options={"bucket": "1"})
     with pytest.raises(SchemaMismatchError, match=message):
@@ -236,7 +238,9 @@ def test_new_keys_become_columns_where_schemas_are_merged(table: interbed.Table)
 def test_whole_numbers_that_pandas_holds_as_floats_are_integers(table: interbed.Table) -> None:
     schema = pa.schema([("id", pa.int64()), ("n", pa.int32())])
     frame = pd.DataFrame({"id": [1, 2], "n": [5.0, None]})
-    assert arrow_rows(frame, schema, what="t").to_pydict() == {"id": [1, 2], "n": [5, None]}
+    found = arrow_rows(frame, schema, what="t")
+    assert not isinstance(found, pa.RecordBatchReader)
+    assert found.to_pydict() == {"id": [1, 2], "n": [5, None]}
     frame["n"] = [5.5, None]
     assert arrow_rows(frame, schema, what="t").schema.field("n").type == pa.float64()
 

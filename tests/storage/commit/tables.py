@@ -33,7 +33,7 @@ def partition(dt: str | None) -> bytes:
 def primary_key_table(location: Path | str, file_io: FileIO | None = None, **options: str) -> TableStore:
     """A table (id BIGINT, dt STRING, v STRING), partitioned by dt, with two buckets."""
     schema = Schema.from_pyarrow_schema(
-        pa.schema([("id", pa.int64()), ("dt", pa.string()), ("v", pa.string())]),
+        pa.schema((("id", pa.int64()), ("dt", pa.string()), ("v", pa.string()))),
         partition_keys=["dt"],
         primary_keys=["id", "dt"],
         options={"bucket": "2", **{k.replace("_", "-"): v for k, v in options.items()}},

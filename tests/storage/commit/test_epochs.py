@@ -3,6 +3,7 @@
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -35,7 +36,8 @@ def _messages(table: Table, *ids: int) -> list[CommitMessage]:
 
 
 def _rows(table: Table) -> list[int]:
-    return sorted(table.scan().to_arrow()["id"].to_pylist())
+    column: Any = table.scan().to_arrow()["id"]
+    return sorted(column.to_pylist())
 
 
 def _note(table: Table) -> Path:

@@ -403,13 +403,13 @@ def test_a_dropped_table_does_not_come_back(tmp_path: Path) -> None:
     ],
 )
 def test_tables_of_other_kinds_are_refused_by_their_option(tmp_path: Path, key: str, value: str) -> None:
-    store = primary_key_table(tmp_path, **{key: value})
+    store = primary_key_table(tmp_path, None, **{key: value})
     with pytest.raises(NotSupportedError, match=key):
         FileStoreCommit(store, "u").commit([message(data_file())])
 
 
 def test_manifests_are_merged_when_they_are_many(tmp_path: Path) -> None:
-    store = primary_key_table(tmp_path, **{"manifest.merge-min-count": "4"})
+    store = primary_key_table(tmp_path, None, **{"manifest.merge-min-count": "4"})
     names = set()
     commit = FileStoreCommit(store, "u")
     for i in range(11):
@@ -424,7 +424,7 @@ def test_manifests_are_merged_when_they_are_many(tmp_path: Path) -> None:
 
 
 def test_deletions_are_resolved_when_manifests_weigh_too_much(tmp_path: Path) -> None:
-    store = primary_key_table(tmp_path, **{"manifest.full-compaction-threshold-size": "1 kb"})
+    store = primary_key_table(tmp_path, None, **{"manifest.full-compaction-threshold-size": "1 kb"})
     commit = FileStoreCommit(store, "u")
     current = data_file()
     commit.commit([message(current)], identifier=0)

@@ -22,7 +22,9 @@ OPTIONS = {
 def table(path: Path, options: dict[str, str]) -> Table:
     with interbed.load_catalog("lake", warehouse=f"file:{path}") as catalog:
         catalog.create_database("db")
-        schema = pa.schema([pa.field("id", pa.int32(), nullable=False), ("v", pa.int32()), ("g", pa.int32())])
+        schema = pa.schema(
+            (pa.field("id", pa.int32(), nullable=False), pa.field("v", pa.int32()), pa.field("g", pa.int32()))
+        )
         return catalog.create_table("db.t", schema, primary_keys=["id"], options={**OPTIONS, **options})
 
 

@@ -26,7 +26,7 @@ from interbed.storage.write.table_write import TableWrite
 from tests.support.examples import examples
 
 INT = AtomicType(TypeRoot.INT, nullable=False)
-COLUMNS = pa.schema([("id", pa.int32()), ("dt", pa.string()), ("v", pa.string())])
+COLUMNS = pa.schema((("id", pa.int32()), ("dt", pa.string()), ("v", pa.string())))
 
 
 # -- the plan ----------------------------------------------------------------------------------------------------------

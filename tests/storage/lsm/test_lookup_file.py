@@ -21,7 +21,7 @@ from interbed.storage.scan.restore import restore_buckets
 from interbed.storage.table.table import Table
 
 _KEY = st.tuples(st.integers(-50, 50), st.text("ab\0ä", max_size=3))
-SCHEMA = pa.schema([("a", pa.int32()), ("b", pa.string()), ("v", pa.int64())])
+SCHEMA = pa.schema((("a", pa.int32()), ("b", pa.string()), ("v", pa.int64())))
 
 
 def columns(keys: list[tuple[int, str]]) -> list["pa.Array[Any]"]:
@@ -57,7 +57,7 @@ def test_every_key_is_found_at_its_position(
 def table_with_files(warehouse: Path, count: int) -> TableStore:
     catalog = interbed.load_catalog("test", warehouse=f"file:{warehouse}")
     catalog.create_database("db")
-    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.string())])
+    schema = pa.schema((pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.string())))
     table = catalog.create_table("db.t", schema, primary_keys=["id"], options={"bucket": "1", "write-only": "true"})
     for number in range(count):
         table.upsert(pa.table({"id": [1, number + 2], "v": [f"x{number}", None]}, schema=schema))
@@ -93,7 +93,7 @@ def test_the_cache_makes_a_file_once_and_drops_what_is_too_much_or_too_old(tmp_p
 def lookup_table(warehouse: Path, **options: str) -> Table:
     catalog = interbed.load_catalog("test", warehouse=f"file:{warehouse}")
     catalog.create_database("db", ignore_if_exists=True)
-    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.string())])
+    schema = pa.schema((pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.string())))
     return catalog.create_table(
         "db.t", schema, primary_keys=["id"], options={"bucket": "1", "changelog-producer": "lookup", **options}
     )

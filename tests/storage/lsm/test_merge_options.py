@@ -1,6 +1,7 @@
 """Options of merge engines that contradict each other or the schema are refused when the table is made."""
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,7 +14,7 @@ from interbed.storage.meta.schema.table_schema import Schema
 from interbed.storage.table.option_rules import changed_schema
 from tests.support.peers_interbed import interbed_table
 
-COLUMNS = [
+COLUMNS: list[tuple[str, str | dict[str, Any]]] = [
     ("id", "INT NOT NULL"),
     ("n", "INT"),
     ("t", "STRING"),

@@ -44,7 +44,8 @@ def write(into: Table, *rows: tuple[object, ...]) -> None:
 
 
 def ids(of: Table) -> list[object]:
-    return sorted(of.scan(columns=["id"]).to_arrow()["id"].to_pylist())
+    column: Any = of.scan(columns=["id"]).to_arrow()["id"]
+    return sorted(column.to_pylist())
 
 
 def files(of: Table) -> list[str]:

@@ -1,6 +1,6 @@
 """The streaming merge equals a dict that takes every record in order of its sequence number."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,11 +77,8 @@ def _merged(
     )
     inputs = [_input(kinds, run, age, sequence=by_sequence) for age, run in enumerate(runs)]
     function = Deduplicate(drop_deletes=drop_deletes, ignore_delete=ignore_delete)
-    return [
-        value
-        for batch in merge_runs(inputs, plan, function, block_rows=block_rows)
-        for value in batch.column("value").to_pylist()
-    ]
+    batches: Iterator[Any] = merge_runs(inputs, plan, function, block_rows=block_rows)
+    return [value for batch in batches for value in batch.column("value").to_pylist()]
 
 
 @st.composite
@@ -172,7 +169,8 @@ def test_rows_that_one_run_alone_covers_are_not_copied() -> None:
     assert pa.Table.from_batches(batches).column("id").to_pylist() == [*range(1000), *range(2000, 2010)]
     base = low.column("value").buffers()[1]
     assert base is not None
-    addresses = [b.column("value").buffers()[1].address for b in batches]
+    columns: list[Any] = [b.column("value") for b in batches]
+    addresses = [column.buffers()[1].address for column in columns]
     assert addresses.count(base.address) == len(batches) - 1
 
 
@@ -215,6 +213,7 @@ def test_an_abandoned_merge_closes_its_runs() -> None:
     merge = merge_runs(
         [run(0), run(1)], MergePlan(keys=("id",), output=("id",)), Deduplicate(drop_deletes=True), block_rows=20
     )
+    assert isinstance(merge, Generator)
     next(merge)
     merge.close()
     assert sorted(closed) == [0, 1]

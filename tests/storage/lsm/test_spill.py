@@ -1,6 +1,7 @@
 """Spilled runs: they come back as they went, within the bytes that they may take, or with an error that helps."""
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -23,7 +24,8 @@ def written(files: SpillFiles, *batches: pa.RecordBatch) -> SpilledRun:
 
 def ids(runs: list[Run]) -> list[int]:
     batches = [b for r in runs for b in (r.batches() if isinstance(r, SpilledRun) else [r])]
-    return [i for b in batches for i in b.column("id").to_pylist()]
+    columns: list[Any] = [b.column("id") for b in batches]
+    return [i for column in columns for i in column.to_pylist()]
 
 
 def in_order(runs: "list[Run] | tuple[Run, ...]") -> "list[pa.RecordBatch]":

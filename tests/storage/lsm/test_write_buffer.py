@@ -1,5 +1,7 @@
 """The write buffer: what it counts, when it flushes, and what it keeps of small batches."""
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
 
@@ -19,7 +21,8 @@ def rows(*ids: int) -> pa.RecordBatch:
 
 
 def taken(buffer: WriteBuffer) -> list[int]:
-    return [i for run in buffer.take() if isinstance(run, pa.RecordBatch) for i in run.column("id").to_pylist()]
+    columns: list[Any] = [run.column("id") for run in buffer.take() if isinstance(run, pa.RecordBatch)]
+    return [i for column in columns for i in column.to_pylist()]
 
 
 def test_the_largest_buffer_is_flushed_when_the_pool_is_full() -> None:
@@ -27,7 +30,11 @@ def test_the_largest_buffer_is_flushed_when_the_pool_is_full() -> None:
     flushed: list[list[int]] = []
     pool = WriteBufferPool(5_000)
     for buffer in (small, large):
-        pool.register(buffer, lambda b=buffer: flushed.append(taken(b)))
+
+        def flush(of: WriteBuffer = buffer) -> None:
+            flushed.append(taken(of))
+
+        pool.register(buffer, flush)
     pool.append(small, rows(1))
     pool.append(large, rows(*range(300)))
     assert flushed == []

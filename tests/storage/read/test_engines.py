@@ -19,7 +19,7 @@ from interbed.storage.read.duckdb_scan import RowsDataset, predicate_of
 from interbed.storage.read.polars_scan import translated
 
 SCHEMA = pa.schema(
-    [
+    (
         ("id", pa.int64()),
         ("s", pa.string()),
         ("f", pa.float64()),
@@ -28,7 +28,7 @@ SCHEMA = pa.schema(
         ("ts", pa.timestamp("us")),
         ("dec", pa.decimal128(6, 2)),
         ("b", pa.bool_()),
-    ]
+    )
 )
 NAN = float("nan")
 
@@ -258,7 +258,7 @@ def test_they_show_themselves_on_a_screen_and_in_notebooks(tmp_path: Path, table
     catalog = interbed.load_catalog("lake", warehouse=str(tmp_path))
     assert repr(catalog) == f"FileSystemCatalog('lake', {str(tmp_path)!r})"
     catalog.create_database("shop")
-    evil = catalog.create_table("shop.e", pa.schema([("<b>", pa.string()), ("n", pa.int64())]))
+    evil = catalog.create_table("shop.e", pa.schema((("<b>", pa.string()), ("n", pa.int64()))))
     evil.append([{"<b>": "<script>" + "a" * 100, "n": i} for i in range(30)])
     shown = evil.scan()._repr_html_()
     assert "<script>" not in shown

@@ -23,7 +23,9 @@ from interbed.storage.read.table_read import TableRead
 from tests.storage.read.kv_table import KeyValueTable, Record, Row
 from tests.support.examples import examples
 
-SCHEMA = pa.schema([pa.field("id", pa.int32(), nullable=False), ("name", pa.string()), ("amount", pa.int64())])
+SCHEMA = pa.schema(
+    (pa.field("id", pa.int32(), nullable=False), pa.field("name", pa.string()), pa.field("amount", pa.int64()))
+)
 FORMATS = ("parquet", "orc", "avro")
 
 

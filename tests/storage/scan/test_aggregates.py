@@ -15,17 +15,17 @@ from interbed.storage.scan.summary.aggregates import Aggregate, AggregateFunctio
 from interbed.storage.table.table import Table
 
 SCHEMA = pa.schema(
-    [
+    (
         pa.field("id", pa.int32(), nullable=False),
-        ("p", pa.string()),
-        ("n", pa.int64()),
-        ("d", pa.decimal128(25, 3)),
-        ("day", pa.date32()),
-        ("at", pa.timestamp("us")),
-        ("flag", pa.bool_()),
-        ("x", pa.float64()),
-        ("s", pa.string()),
-    ]
+        pa.field("p", pa.string()),
+        pa.field("n", pa.int64()),
+        pa.field("d", pa.decimal128(25, 3)),
+        pa.field("day", pa.date32()),
+        pa.field("at", pa.timestamp("us")),
+        pa.field("flag", pa.bool_()),
+        pa.field("x", pa.float64()),
+        pa.field("s", pa.string()),
+    )
 )
 ROWS = st.lists(
     st.fixed_dictionaries(

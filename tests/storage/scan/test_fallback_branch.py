@@ -12,7 +12,7 @@ from interbed.storage.meta.schema.change import AddColumn, SetOption
 from interbed.storage.scan.split import Split
 from interbed.storage.table.table import Table
 
-COLUMNS = pa.schema([pa.field("dt", pa.string()), pa.field("name", pa.string()), pa.field("amount", pa.int64())])
+COLUMNS = pa.schema((pa.field("dt", pa.string()), pa.field("name", pa.string()), pa.field("amount", pa.int64())))
 
 
 @pytest.fixture

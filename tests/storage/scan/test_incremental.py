@@ -19,7 +19,7 @@ from interbed.storage.base.errors import (
 from interbed.storage.scan.split import Split
 from interbed.storage.table.table import Table
 
-SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.string())])
+SCHEMA = pa.schema((pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.string())))
 
 Rows = dict[int, str]
 
@@ -143,7 +143,8 @@ def test_an_automatic_tag_is_compared_with_the_one_before(tmp_path: Path) -> Non
         table.create_tag(tag, number + 1)
 
     def ids(tag: str) -> list[int]:
-        return sorted(table.copy({"incremental-to-auto-tag": tag}).scan().to_arrow()["id"].to_pylist())
+        column: Any = table.copy({"incremental-to-auto-tag": tag}).scan().to_arrow()["id"]
+        return sorted(column.to_pylist())
 
     assert [ids(tag) for tag in ("2026-02-02", "2026-02-01", "2026-01-30", "2026-01-31")] == [[3], [1, 2], [], []]
     with pytest.raises(InvalidOptionError, match=r"an automatic tag, such as '20..-..-..', not 'mine'"):

@@ -143,7 +143,7 @@ def test_value_filters_leave_out_whole_sections_only(tmp_path: Path) -> None:
 
 
 def append_table(location: Path) -> TableStore:
-    schema = Schema.from_pyarrow_schema(pa.schema([("id", pa.int32()), ("v", pa.string())]))
+    schema = Schema.from_pyarrow_schema(pa.schema((("id", pa.int32()), ("v", pa.string()))))
     schema_manager(str(location)).create_table(schema)
     return open_store(str(location))
 
@@ -255,7 +255,7 @@ def test_a_bad_manifest_is_named(tmp_path: Path, prefix: str, content: bytes | N
 )
 def test_tables_that_need_more_are_refused_by_their_option(tmp_path: Path, key: str, value: str) -> None:
     with pytest.raises(NotSupportedError, match=key):
-        TableScan(primary_key_table(tmp_path, **{key: value})).plan()
+        TableScan(primary_key_table(tmp_path, None, **{key: value})).plan()
 
 
 def index_manifest(store: TableStore, kinds: dict[str, str]) -> str:

@@ -13,7 +13,7 @@ from interbed.storage.scan.top import Top, splits_of_top
 from interbed.storage.table.table import Table
 
 SCHEMA = pa.schema(
-    [("p", pa.string()), ("n", pa.int64()), ("day", pa.date32()), ("s", pa.string()), ("x", pa.float64())]
+    (("p", pa.string()), ("n", pa.int64()), ("day", pa.date32()), ("s", pa.string()), ("x", pa.float64()))
 )
 ROW = st.fixed_dictionaries(
     {

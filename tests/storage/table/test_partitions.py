@@ -33,7 +33,8 @@ def table(tmp_path: Path) -> interbed.Table:
 
 
 def ids(table: interbed.Table) -> list[int]:
-    return sorted(table.scan(columns=["id"]).to_arrow()["id"].to_pylist())
+    column: Any = table.scan(columns=["id"]).to_arrow()["id"]
+    return sorted(column.to_pylist())
 
 
 CHOICES = pytest.mark.parametrize(

@@ -10,7 +10,9 @@ from interbed import Move, SchemaChange
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError, SchemaMismatchError
 from interbed.storage.base.types.json import type_to_json
 
-SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.string()), ("n", pa.int32())])
+SCHEMA = pa.schema(
+    (pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string()), pa.field("n", pa.int32()))
+)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.meta.snapshot.tag_period import CreationPeriod, PeriodFormatter, TagPeriod
 from interbed.storage.table.table import Table
 
-SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
+SCHEMA = pa.schema((pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.int64())))
 HOUR = 3_600_000
 NewTable = Callable[..., Table]
 

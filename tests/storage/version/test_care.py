@@ -1,6 +1,7 @@
 """What keeps a table in order besides expiry: going back, manifests, files that are gone, purging, hints."""
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -12,7 +13,7 @@ from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.meta.snapshot.snapshot import CommitKind
 from interbed.storage.table.table import Table
 
-SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
+SCHEMA = pa.schema((pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.int64())))
 
 
 @pytest.fixture
@@ -34,7 +35,8 @@ def filled(table: Table, commits: int) -> Table:
 
 
 def rows(table: Table) -> list[int]:
-    return sorted(table.scan().to_arrow()["v"].to_pylist())
+    column: Any = table.scan().to_arrow()["v"]
+    return sorted(column.to_pylist())
 
 
 def directory(table: Table) -> Path:
@@ -111,7 +113,7 @@ def test_the_earliest_snapshot_is_one_after_a_gap(table: Table) -> None:
 
 
 def test_done_partitions_have_a_success_file_that_keeps_its_first_time(catalog: Catalog) -> None:
-    schema = pa.schema([("dt", pa.string()), ("n", pa.int64())])
+    schema = pa.schema((("dt", pa.string()), ("n", pa.int64())))
     table = catalog.create_table("d.p", schema, partition_keys=["dt"])
     table.append(pa.table({"dt": ["a"], "n": [1]}))
     for _ in range(2):

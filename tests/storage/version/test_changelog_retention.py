@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -16,7 +17,7 @@ from interbed.storage.table.table import Table
 from interbed.storage.version.changelog_expiry import expire_changelogs, first_kept_changelog
 from interbed.storage.version.orphans import remove_orphan_files
 
-SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
+SCHEMA = pa.schema((pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.int64())))
 _ONE_SNAPSHOT = {"snapshot.num-retained.min": "1", "snapshot.num-retained.max": "1"}
 LATER = 4_102_444_800
 NewTable = Callable[..., Table]
@@ -48,7 +49,8 @@ def kept(table: Table) -> list[int]:
 
 
 def changed(table: Table, first: int, last: int) -> list[int]:
-    return table.changes(first, last).to_arrow()["v"].to_pylist()
+    found: list[Any] = table.changes(first, last).to_arrow()["v"].to_pylist()
+    return found
 
 
 def test_changes_of_expired_snapshots_are_read_from_their_changelogs(new_table: NewTable) -> None:
@@ -57,7 +59,8 @@ def test_changes_of_expired_snapshots_are_read_from_their_changelogs(new_table: 
     assert kept(table) == [1, 2, 3, 4]
     assert changed(table, 2, 5) == [1, 2, 3, 4]
     between = table.copy({"incremental-between": "1,4"})
-    assert sorted(between.scan().to_arrow()["v"].to_pylist()) == [1, 2, 3]
+    column: Any = between.scan().to_arrow()["v"]
+    assert sorted(column.to_pylist()) == [1, 2, 3]
     scan = table.copy({"scan.mode": "from-snapshot", "scan.snapshot-id": "2"}).new_stream_scan()
     plans = [scan.plan() for _ in range(5)]
     assert [None if plan is None else plan.snapshot_id for plan in plans] == [2, 3, 4, 5, None]

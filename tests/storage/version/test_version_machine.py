@@ -20,7 +20,7 @@ from tests.support.examples import examples
 LATER = 4_102_444_800
 """Seconds since the epoch: long after every file of the test was written."""
 
-SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
+SCHEMA = pa.schema((pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.int64())))
 Rows = dict[int, int]
 
 

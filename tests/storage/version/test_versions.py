@@ -28,7 +28,7 @@ from interbed.storage.upkeep.maintenance import maintain
 from interbed.storage.version.expire import Retention, first_kept
 
 LATER = 4_102_444_800
-SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())])
+SCHEMA = pa.schema((pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.int64())))
 
 
 @pytest.fixture
@@ -190,7 +190,8 @@ def test_a_branch_needs_no_changelog_that_expired_with_the_snapshot_it_began_wit
     before = value(branch)
     branch.upsert(pa.table({"id": [2], "v": [7]}, schema=SCHEMA))
     table.remove_orphan_files(older_than=int(datetime.now().timestamp() * 1000) - 1)
-    assert sorted(branch.scan().to_arrow()["v"].to_pylist()) == sorted([before, 7])
+    column: Any = branch.scan().to_arrow()["v"]
+    assert sorted(column.to_pylist()) == sorted([before, 7])
     assert value(table) == 3
 
 

@@ -11,7 +11,7 @@ import interbed
 from interbed.storage.base.errors import InvalidInputError, SnapshotNotFoundError
 from interbed.storage.table.table import Table
 
-SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.string())])
+SCHEMA = pa.schema((pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.string())))
 
 
 def create(warehouse: Path, name: str = "t", keys: tuple[str, ...] = ("id",), **options: str) -> Table:
@@ -59,7 +59,7 @@ def test_a_copy_made_of_changes_is_the_table(tmp_path: Path, producer: str) -> N
 @pytest.mark.parametrize("order", ["ascending", "descending"])
 def test_changes_follow_the_sequence_field(tmp_path: Path, order: str) -> None:
     named = {"sequence.field": "v", "sequence.field.sort-order": order, "changelog-producer": "lookup"}
-    table, copy = create(tmp_path, **named), create(tmp_path, "copy")
+    table, copy = create(tmp_path, "t", ("id",), **named), create(tmp_path, "copy")
     model: dict[int, str] = {}
     source = random.Random(5)
     better = max if order == "ascending" else min

@@ -27,7 +27,7 @@ def create(warehouse: Path, **options: str) -> Table:
     """A table (id BIGINT, v STRING) with one bucket."""
     catalog = interbed.load_catalog("test", warehouse=f"file:{warehouse}")
     catalog.create_database("db", ignore_if_exists=True)
-    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.string())])
+    schema = pa.schema((pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.string())))
     return catalog.create_table(
         "db.t",
         schema,

@@ -1,5 +1,6 @@
 """Full write buffers: what is spilled comes back at the flush, in order and merged once, and no file is left."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,12 @@ from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.table.table import Table
 
 SCHEMA = pa.schema(
-    [pa.field("id", pa.int64(), nullable=False), ("s", pa.int64()), ("v", pa.string()), ("n", pa.int64())]
+    (
+        pa.field("id", pa.int64(), nullable=False),
+        pa.field("s", pa.int64()),
+        pa.field("v", pa.string()),
+        pa.field("n", pa.int64()),
+    )
 )
 ENGINES: list[dict[str, str]] = [
     {},
@@ -27,7 +33,9 @@ ENGINES: list[dict[str, str]] = [
 ]
 
 
-def create(warehouse: Path, *, keys: bool = True, partitioned: bool = False, **options: str) -> Table:
+def create(
+    warehouse: Path, options: Mapping[str, str], *, bucket: str, keys: bool = True, partitioned: bool = False
+) -> Table:
     catalog = interbed.load_catalog("test", warehouse=f"file:{warehouse}")
     catalog.create_database("db", ignore_if_exists=True)
     return catalog.create_table(
@@ -35,7 +43,7 @@ def create(warehouse: Path, *, keys: bool = True, partitioned: bool = False, **o
         SCHEMA,
         primary_keys=["id"] if keys else [],
         partition_keys=["s"] if partitioned else [],
-        options={"write-only": "true", **options},
+        options={"write-only": "true", "bucket": bucket, **options},
     )
 
 
@@ -71,8 +79,8 @@ def test_a_spilled_commit_is_the_same_as_one_that_fitted_into_memory(
     for size in ("1 kb", "64 mb"):
         table = create(
             tmp_path_factory.mktemp("lake"),
+            {**ENGINES[engine], "write-buffer-size": size, "local-sort.max-num-file-handles": "2"},
             bucket="1",
-            **{**ENGINES[engine], "write-buffer-size": size, "local-sort.max-num-file-handles": "2"},
         )
         with table.new_write("tester") as write:
             for rows, with_kinds in batches:
@@ -88,7 +96,7 @@ def test_a_spilled_commit_is_the_same_as_one_that_fitted_into_memory(
 
 
 def test_one_commit_is_one_sorted_run_however_small_the_buffer(tmp_path: Path) -> None:
-    table = create(tmp_path, bucket="1", **{"write-buffer-size": "64 kb"})
+    table = create(tmp_path, {"write-buffer-size": "64 kb"}, bucket="1")
     with table.new_write("tester") as write:
         for i in range(20):
             write.write_arrow(rows(1000 * i, 1000))
@@ -101,11 +109,12 @@ def test_one_commit_is_one_sorted_run_however_small_the_buffer(tmp_path: Path) -
     assert file.row_count == 20_000
     assert home is not None
     assert not home.exists()
-    assert sorted(table.scan().to_arrow()["id"].to_pylist()) == sorted(i * 7919 % 100_003 for i in range(20_000))
+    column: Any = table.scan().to_arrow()["id"]
+    assert sorted(column.to_pylist()) == sorted(i * 7919 % 100_003 for i in range(20_000))
 
 
 def test_without_spilling_a_full_buffer_is_a_file(tmp_path: Path) -> None:
-    table = create(tmp_path, bucket="1", **{"write-buffer-size": "64 kb", "write-buffer-spillable": "false"})
+    table = create(tmp_path, {"write-buffer-size": "64 kb", "write-buffer-spillable": "false"}, bucket="1")
     with table.new_write("tester") as write:
         for i in range(5):
             write.write_arrow(rows(1000 * i, 1000))
@@ -115,7 +124,7 @@ def test_without_spilling_a_full_buffer_is_a_file(tmp_path: Path) -> None:
 
 
 def test_rows_that_make_a_large_file_are_not_spilled(tmp_path: Path) -> None:
-    table = create(tmp_path, bucket="1", **{"write-buffer-size": "64 kb", "target-file-size": "64 kb"})
+    table = create(tmp_path, {"write-buffer-size": "64 kb", "target-file-size": "64 kb"}, bucket="1")
     with table.new_write("tester") as write:
         write.write_arrow(rows(0, 5000))
         assert scratch_files(write) == []
@@ -123,7 +132,7 @@ def test_rows_that_make_a_large_file_are_not_spilled(tmp_path: Path) -> None:
 
 
 def test_where_spilling_has_no_more_room_the_buffer_is_flushed(tmp_path: Path) -> None:
-    table = create(tmp_path, bucket="1", **{"write-buffer-size": "64 kb", "write-buffer-spill.max-disk-size": "20 kb"})
+    table = create(tmp_path, {"write-buffer-size": "64 kb", "write-buffer-spill.max-disk-size": "20 kb"}, bucket="1")
     with table.new_write("tester") as write:
         for i in range(20):
             write.write_arrow(rows(1000 * i, 1000))
@@ -134,7 +143,7 @@ def test_where_spilling_has_no_more_room_the_buffer_is_flushed(tmp_path: Path) -
 
 
 def test_a_writer_that_ends_without_a_commit_leaves_nothing_on_local_disk(tmp_path: Path) -> None:
-    table = create(tmp_path, bucket="2", **{"write-buffer-size": "64 kb"})
+    table = create(tmp_path, {"write-buffer-size": "64 kb"}, bucket="2")
     write = table.new_write("tester")
     for i in range(5):
         write.write_arrow(rows(1000 * i, 1000))
@@ -145,7 +154,7 @@ def test_a_writer_that_ends_without_a_commit_leaves_nothing_on_local_disk(tmp_pa
 
 
 def test_a_damaged_spilled_run_ends_the_writer_and_leaves_the_table_as_it_was(tmp_path: Path) -> None:
-    table = create(tmp_path, bucket="1", **{"write-buffer-size": "64 kb"})
+    table = create(tmp_path, {"write-buffer-size": "64 kb"}, bucket="1")
     table.upsert(rows(0, 10))
     before = set(Path(table.location).rglob("*"))
     with table.new_write("tester") as write:
@@ -161,7 +170,7 @@ def test_a_damaged_spilled_run_ends_the_writer_and_leaves_the_table_as_it_was(tm
 
 
 def test_a_stream_spills_anew_after_each_commit(tmp_path: Path) -> None:
-    table = create(tmp_path, bucket="1", **{"write-buffer-size": "64 kb", "write-only": "false"})
+    table = create(tmp_path, {"write-buffer-size": "64 kb", "write-only": "false"}, bucket="1")
     builder = table.new_stream_write_builder()
     with builder.new_write() as write, builder.new_commit() as commit:
         for identifier in range(3):
@@ -178,7 +187,7 @@ def test_a_stream_spills_anew_after_each_commit(tmp_path: Path) -> None:
 def test_append_tables_write_one_file_a_bucket_in_order(tmp_path: Path, options: dict[str, str], bucket: str) -> None:
     keyed = {"bucket-key": "id"} if bucket == "1" else {}
     table = create(
-        tmp_path, keys=False, partitioned=True, bucket=bucket, **{"write-buffer-size": "64 kb", **options, **keyed}
+        tmp_path, {"write-buffer-size": "64 kb", **options, **keyed}, bucket=bucket, keys=False, partitioned=True
     )
     with table.new_write("tester") as write:
         for i in range(10):
@@ -205,7 +214,7 @@ def test_append_tables_write_one_file_a_bucket_in_order(tmp_path: Path, options:
 
 
 def test_an_append_table_of_few_partitions_goes_to_open_files(tmp_path: Path) -> None:
-    table = create(tmp_path, keys=False, bucket="-1", **{"write-buffer-size": "64 kb"})
+    table = create(tmp_path, {"write-buffer-size": "64 kb"}, bucket="-1", keys=False)
     with table.new_write("tester") as write:
         for i in range(10):
             write.write_arrow(rows(1000 * i, 1000))
@@ -221,7 +230,7 @@ def test_an_append_table_of_few_partitions_goes_to_open_files(tmp_path: Path) ->
 
 def test_an_append_table_with_a_buffer_that_is_not_spilled_flushes(tmp_path: Path) -> None:
     options = {"write-buffer-size": "64 kb", "write-buffer-for-append": "true", "write-buffer-spillable": "false"}
-    table = create(tmp_path, keys=False, bucket="-1", **options)
+    table = create(tmp_path, options, bucket="-1", keys=False)
     table.append(rows(0, 10))
     with table.new_write("tester") as write:
         for i in range(10):

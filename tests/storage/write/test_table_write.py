@@ -31,7 +31,7 @@ from interbed.storage.table.opening import open_store, schema_manager
 from interbed.storage.write.commit_message import CommitMessage
 from interbed.storage.write.table_write import TableWrite
 
-COLUMNS = pa.schema([("id", pa.int64()), ("dt", pa.string()), ("v", pa.string()), ("n", pa.float64())])
+COLUMNS = pa.schema((("id", pa.int64()), ("dt", pa.string()), ("v", pa.string()), ("n", pa.float64())))
 Kinds = Sequence[int]
 
 
@@ -135,6 +135,7 @@ def test_a_flush_holds_the_last_row_of_each_key_in_order(
 
     for message in messages:
         (dt,) = decode_row(message.partition, store.schema.partition_types)
+        assert isinstance(dt, str)
         assert message.total_buckets == 2
         for file, rows in rows_of(store, message):
             keys = [r["_KEY_id"] for r in rows]
@@ -198,7 +199,7 @@ def test_files_roll_at_the_target_size_without_losing_a_row(tmp_path: Path) -> N
     assert all(f.file_size < 3 * 65536 for f in files)
     found = [r["id"] for _, rows in rows_of(store, message) for r in rows]
     assert found == sorted(ids.tolist())
-    bounds = [decode_row(b, store.schema.key_types)[0] for f in files for b in (f.min_key, f.max_key)]
+    bounds: list[Any] = [decode_row(b, store.schema.key_types)[0] for f in files for b in (f.min_key, f.max_key)]
     assert bounds == sorted(bounds)
 
 
@@ -289,7 +290,7 @@ def test_thin_files_leave_the_key_columns_out_but_keep_their_statistics(tmp_path
     ],
 )
 def test_wrong_rows_are_refused_and_change_nothing(
-    data: pa.Table, kinds: pa.Array | None, error: type[Exception], part: str, tmp_path: Path
+    data: pa.Table, kinds: "pa.Array[Any] | None", error: type[Exception], part: str, tmp_path: Path
 ) -> None:
     store = create(tmp_path, bucket="1")
     with TableWrite(store, "tester", Existing) as writer:
@@ -324,7 +325,7 @@ def test_tables_that_are_not_written_yet_are_refused_by_name(
     options: dict[str, str], error: type[Exception], part: str, tmp_path: Path
 ) -> None:
     with pytest.raises(error, match=part):
-        TableWrite(create(tmp_path, **options), "tester", Existing)
+        TableWrite(create(tmp_path, COLUMNS, **options), "tester", Existing)
 
 
 def test_abort_and_close_leave_no_file_but_those_handed_out(tmp_path: Path) -> None:

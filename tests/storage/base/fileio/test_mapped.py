@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +29,7 @@ def test_pages_that_were_read_leave_the_memory_of_the_process(tmp_path: Path) ->
     np.arange(FILE_BYTES // 8).tofile(path)
     with LocalFileIO().open_input(str(path)) as source:
         pages = MappedPages(source)
-        content = np.frombuffer(source.read_buffer(), np.int64)
+        content = np.frombuffer(cast(Any, source.read_buffer()), np.int64)
         total = content.sum()
         touched = mapped_bytes(path)
         pages.read(RELEASE_BYTES - 1)

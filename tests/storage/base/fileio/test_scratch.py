@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 from pathlib import Path
 
@@ -98,7 +99,7 @@ def test_a_directory_for_temporary_files_that_is_not_there_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scratch, "_own", None)
-    monkeypatch.setattr(scratch.tempfile, "tempdir", str(tmp_path / "gone"))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
     with pytest.raises(StorageAccessError, match=r"gone.*TMPDIR"):
         new_scratch_directory("spill")
 

@@ -24,7 +24,7 @@ INT = type_from_json("INT")
 STRING = type_from_json("STRING")
 
 
-def columns_of(types: list[AtomicType], rows: list[list[Any]]) -> list[pa.Array]:
+def columns_of(types: list[AtomicType], rows: list[list[Any]]) -> "list[pa.Array[Any]]":
     """The rows as Arrow columns."""
     return [pa.array([row[i] for row in rows], type_to_arrow(t)) for i, t in enumerate(types)]
 

@@ -22,14 +22,14 @@ def _types(case: CodecCase | BucketCase) -> list[DataType]:
     return [type_from_json(t) for t in case.types]
 
 
-def _columns(case: CodecCase | BucketCase) -> list[pa.Array]:
+def _columns(case: CodecCase | BucketCase) -> "list[pa.Array[Any]]":
     return [
         from_json_values([row[i] for row in case.rows], parse_type(t)).cast(type_to_arrow(type_from_json(t)))
         for i, t in enumerate(case.types)
     ]
 
 
-def _comparable(case: CodecCase, columns: list[pa.Array]) -> list[list[Any]]:
+def _comparable(case: CodecCase, columns: "list[pa.Array[Any]]") -> list[list[Any]]:
     types = [parse_type(t) for t in case.types]
     values = [to_json_values(c, t) for c, t in zip(columns, types, strict=True)]
     return [[normalised(v, t) for v, t in zip(row, types, strict=True)] for row in zip(*values, strict=True)]

@@ -13,13 +13,15 @@ from interbed.storage.base.types.not_null import NullInsideError, nullable_insid
 REQUIRED_INT = pa.field("n", pa.int32(), nullable=False)
 REQUIRED_TEXT = pa.field("s", pa.string(), nullable=False)
 INNER = pa.struct([REQUIRED_INT, REQUIRED_TEXT])
+INNER_VALUE: Any = pa.field("value", INNER)
+REQUIRED_VALUE: Any = pa.field("value", pa.int32(), nullable=False)
 TYPES: list[tuple[pa.DataType, list[Any]]] = [
     (INNER, [{"n": 1, "s": "a"}, None, {"n": 2, "s": ""}]),
     (pa.struct([pa.field("r", INNER, nullable=False)]), [None, {"r": {"n": 1, "s": "a"}}, None]),
     (pa.list_(pa.field("element", pa.int32(), nullable=False)), [[1, 2], None, [], [3]]),
     (pa.list_(pa.field("element", INNER)), [[None, {"n": 1, "s": "a"}], None, []]),
-    (pa.map_(pa.string(), pa.field("value", INNER)), [[("k", None)], None, [("l", {"n": 1, "s": "a"})]]),
-    (pa.map_(pa.string(), pa.field("value", pa.int32(), nullable=False)), [None, [("l", 1), ("m", 2)]]),
+    (pa.map_(pa.string(), INNER_VALUE), [[("k", None)], None, [("l", {"n": 1, "s": "a"})]]),
+    (pa.map_(pa.string(), REQUIRED_VALUE), [None, [("l", 1), ("m", 2)]]),
     (
         pa.struct([pa.field("t", pa.timestamp("ms"), nullable=False), pa.field("r", INNER)]),
         [{"t": datetime(2024, 2, 29), "r": None}, None],
@@ -41,7 +43,8 @@ def _retyped(array: Any, arrow: pa.DataType) -> Any:
         return pa.StructArray.from_arrays(parts, fields=list(arrow), mask=nothing)
     if isinstance(arrow, pa.MapType):
         items = _retyped(array.items, arrow.item_type)
-        return pa.MapArray.from_arrays(array.offsets, array.keys, items, type=arrow, mask=array.is_null())
+        maps: Any = pa.MapArray
+        return maps.from_arrays(array.offsets, array.keys, items, type=arrow, mask=array.is_null())
     if isinstance(arrow, pa.ListType):
         values = _retyped(array.values, arrow.value_type)
         return pa.ListArray.from_arrays(array.offsets, values, type=arrow, mask=array.is_null())
@@ -78,7 +81,7 @@ def _nulls_refused(array: Any) -> int:
         (INNER, [None, {"n": None, "s": "a"}], "c.n"),
         (pa.list_(pa.field("element", pa.int32(), nullable=False)), [None, [1, None]], "c.element"),
         (pa.struct([pa.field("r", INNER)]), [{"r": {"n": 1, "s": None}}], "c.r.s"),
-        (pa.map_(pa.string(), pa.field("value", pa.int32(), nullable=False)), [[("k", None)]], "c.value"),
+        (pa.map_(pa.string(), REQUIRED_VALUE), [[("k", None)]], "c.value"),
     ],
 )
 def test_a_null_that_can_be_seen_is_refused_by_its_place(arrow: pa.DataType, values: list[Any], place: str) -> None:
@@ -108,4 +111,5 @@ def test_rows_are_cast_beside_hidden_nulls() -> None:
     given = pa.StructArray.from_arrays([pa.array([1, 2], pa.timestamp("s")), inner], fields=fields)
     target = pa.struct([pa.field("t", pa.timestamp("ms"), nullable=False), pa.field("r", INNER)])
     (batch,) = cast_to_schema(pa.table({"c": given}), pa.schema([pa.field("c", target)]), what="table t")
-    assert [row["r"] for row in batch.column(0).to_pylist()] == [None, {"n": 1, "s": "a"}]
+    cast_rows: Any = batch.column(0)
+    assert [row["r"] for row in cast_rows.to_pylist()] == [None, {"n": 1, "s": "a"}]

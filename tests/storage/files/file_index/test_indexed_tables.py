@@ -19,7 +19,9 @@ from interbed.storage.scan.scan import TableScan
 from interbed.storage.table.table import Table
 from tests.support.examples import examples
 
-SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), ("city", pa.string()), ("amount", pa.int32())])
+SCHEMA = pa.schema(
+    (pa.field("id", pa.int64(), nullable=False), pa.field("city", pa.string()), pa.field("amount", pa.int32()))
+)
 BOTH = {
     "file-index.bloom-filter.columns": "id",
     "file-index.bloom-filter.id.items": "1000",
@@ -49,7 +51,8 @@ def spoil(table: Table, which: int) -> None:
 
 
 def found(table: Table, text: str) -> list[int]:
-    return sorted(table.scan(columns=["id"], filter=text).to_arrow().column("id").to_pylist())
+    column: Any = table.scan(columns=["id"], filter=text).to_arrow().column("id")
+    return sorted(column.to_pylist())
 
 
 @pytest.mark.parametrize("threshold", ["1 mb", "0 b"])

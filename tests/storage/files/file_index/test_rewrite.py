@@ -8,8 +8,8 @@ import pytest
 from interbed import load_catalog
 from interbed.storage.base.errors import CommitConflictError, NotSupportedError
 from interbed.storage.meta.schema.change import RemoveOption, SetOption
+from interbed.storage.scan.scan import TableScan
 from interbed.storage.table.table import Table
-from interbed.storage.upkeep import rewrite_indexes as rewrite
 
 ROWS = pa.table({"id": pa.array(range(100), pa.int64()), "name": [f"n{i}" for i in range(100)], "p": ["a", "b"] * 50})
 
@@ -24,7 +24,7 @@ def make(tmp_path: Path, **options: str) -> Table:
 
 def indexed(table: Table, kind: str | None, threshold: str = "1 mb") -> Table:
     catalog = load_catalog(warehouse=table.location.rpartition("/db.db")[0])
-    change = RemoveOption("file-index.bloom-filter.columns")
+    change: RemoveOption | SetOption = RemoveOption("file-index.bloom-filter.columns")
     if kind is not None:
         change = SetOption(f"file-index.{kind}.columns", "name")
     catalog.alter_table("db.t", [change, SetOption("file-index.in-manifest-threshold", threshold)])
@@ -76,16 +76,16 @@ def test_a_file_that_another_writer_replaces_is_a_conflict_and_nothing_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = indexed(make(tmp_path), "bloom-filter", "1 b")
-    entries = rewrite.TableScan.entries
+    entries = TableScan.entries
 
-    def then_rewritten(scan: rewrite.TableScan) -> object:
+    def then_rewritten(scan: TableScan) -> object:
         found = entries(scan)
         monkeypatch.undo()
         table.append(ROWS)
         table.compact()
         return found
 
-    monkeypatch.setattr(rewrite.TableScan, "entries", then_rewritten)
+    monkeypatch.setattr(TableScan, "entries", then_rewritten)
     with pytest.raises(CommitConflictError):
         table.rewrite_file_index()
     assert table.scan().to_arrow().num_rows == 200

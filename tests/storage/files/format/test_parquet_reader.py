@@ -22,7 +22,7 @@ class _BufferedFileIO(LocalFileIO):
     """Local files as an object store gives them: without a memory map."""
 
     def open_input(self, path: str) -> pa.NativeFile:
-        return pa.OSFile(path)
+        return pa.OSFile(path, "r")
 
 
 def _field(name: str, kind: str) -> DataField:

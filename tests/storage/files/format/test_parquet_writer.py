@@ -90,14 +90,14 @@ def test_pages_are_indexed_and_of_bounded_length() -> None:
 
 
 NANOS_AND_OTHERS = pa.schema(
-    [
+    (
         pa.field("nanos", pa.timestamp("ns")),
         pa.field("millis", pa.timestamp("ms"), nullable=False),
         pa.field("micros", pa.timestamp("us", "UTC")),
         pa.field("number", pa.int64()),
         pa.field("list", pa.list_(pa.field("element", pa.timestamp("us")))),
         pa.field("map", pa.map_(pa.string(), pa.struct([("t", pa.timestamp("ms"))]))),
-    ]
+    )
 )
 
 

@@ -152,7 +152,7 @@ FIELDS = tuple(
 
 
 def sample(rows: int) -> pa.RecordBatch:
-    columns = {
+    columns: dict[str, pa.Array[Any]] = {
         "id": pa.array(range(rows), pa.int64()),
         "name": pa.array([f"name {i}" if i % 3 else None for i in range(rows)]),
         "ts": pa.array([i * 1_000_003 for i in range(rows)], pa.timestamp("us")),

@@ -30,7 +30,7 @@ def collect(of: DataType, mode: str, *batches: list[Any]) -> tuple[Any, Any, int
 
 
 def test_each_mode_keeps_what_it_says() -> None:
-    batches = [["b" * 20, None], ["a" * 20]]
+    batches: list[list[str | None]] = [["b" * 20, None], ["a" * 20]]
     assert collect(STRING, "none", *batches) == (None, None, None)
     assert collect(STRING, "counts", *batches) == (None, None, 1)
     assert collect(STRING, "full", *batches) == ("a" * 20, "b" * 20, 1)

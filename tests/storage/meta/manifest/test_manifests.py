@@ -304,7 +304,7 @@ def test_a_list_is_no_manifest() -> None:
 
 def test_partition_statistics_span_the_entries_and_count_nulls() -> None:
     types = [type_from_json(t) for t in ("STRING", "DOUBLE", "DATE")]
-    rows = [["b", 1.0, None], [None, float("nan"), None], ["a", -0.0, None], ["ä", 0.0, None]]
+    rows: list[list[object]] = [["b", 1.0, None], [None, float("nan"), None], ["a", -0.0, None], ["ä", 0.0, None]]
     entries = [replace(_ENTRY_VALUE, partition=encode_row(row, types)) for row in rows]
     stats = make_meta("m", 1, entries, 0, types).partition_stats
     assert decode_row(stats.min_values, types)[0] == "a"

@@ -33,7 +33,7 @@ def test_columns_are_matched_by_id_whatever_their_names() -> None:
     assert [f.name for f in mapping.file_fields] == ["old name", "id"]
     batch = pa.record_batch({"id": pa.array([1, 2], pa.int32()), "old name": pa.array(["a", None])})
     rows = mapping.apply(batch)
-    assert rows.schema == pa.schema([("new name", pa.string()), ("dropped", pa.int32()), ("id", pa.int64())])
+    assert rows.schema == pa.schema((("new name", pa.string()), ("dropped", pa.int32()), ("id", pa.int64())))
     assert rows.to_pylist() == [
         {"new name": "a", "dropped": None, "id": 1},
         {"new name": None, "dropped": None, "id": 2},
@@ -48,7 +48,10 @@ def test_a_batch_of_the_same_schema_is_not_copied() -> None:
     )
     rows = mapping.apply(batch)
     assert rows.equals(batch)
-    assert rows.column(0).buffers()[1].address == batch.column(0).buffers()[1].address
+    found, given = rows.column(0).buffers()[1], batch.column(0).buffers()[1]
+    assert found is not None
+    assert given is not None
+    assert found.address == given.address
 
 
 def test_rows_are_matched_field_by_field_inside_arrays_and_maps() -> None:
@@ -56,13 +59,13 @@ def test_rows_are_matched_field_by_field_inside_arrays_and_maps() -> None:
     new = RowType((_field(3, "b2", "STRING"), _field(4, "added", "DATE"), _field(1, "a", "BIGINT")))
     text = AtomicType(parse_atomic("STRING").root, length=20, nullable=False)
     source, target = MapType(text, ArrayType(old)), MapType(text, ArrayType(new))
-    rows = [[("k", [{"a": 1, "gone": 9, "b": "x"}, None])], None, [], [("l", None), ("m", [])]]
+    rows: list[Any] = [[("k", [{"a": 1, "gone": 9, "b": "x"}, None])], None, [], [("l", None), ("m", [])]]
     for offset in (0, 1, 3):
         array = pa.array(rows, type_to_arrow(source)).slice(offset)
         result = conform(array, source, target, column="c")
         result.validate(full=True)
         assert result.type == type_to_arrow(target)
-        expected = [[("k", [{"b2": "x", "added": None, "a": 1}, None])], None, [], [("l", None), ("m", [])]]
+        expected: list[Any] = [[("k", [{"b2": "x", "added": None, "a": 1}, None])], None, [], [("l", None), ("m", [])]]
         assert result.to_pylist() == expected[offset:]
 
 
@@ -70,7 +73,7 @@ def test_rows_are_matched_field_by_field_inside_arrays_and_maps() -> None:
 def test_nested_types_of_other_field_names_and_nullability_are_the_same_values(offset: int) -> None:
     logical = ArrayType(ArrayType(AtomicType(parse_atomic("INT").root, nullable=False)))
     stored = pa.list_(pa.field("item", pa.list_(pa.field("array", pa.int32()))))
-    array = pa.array([[[1], [2, 3]], None, [], [None, [4]]], stored).slice(offset)
+    array: Any = pa.array([[[1], [2, 3]], None, [], [None, [4]]], stored).slice(offset)
     result = conform(array, logical, logical, column="c")
     result.validate(full=True)
     assert result.type == type_to_arrow(logical)

@@ -126,7 +126,7 @@ def test_options_allow_what_may_lose_something() -> None:
 
 def test_new_columns_go_before_the_partition_when_told_so() -> None:
     schema = Schema.from_pyarrow_schema(
-        pa.schema([("id", pa.int32()), ("dt", pa.string())]),
+        pa.schema((("id", pa.int32()), ("dt", pa.string()))),
         partition_keys=["dt"],
         options={"add-column-before-partition": "true"},
     ).to_table_schema()

@@ -96,7 +96,7 @@ def test_a_table_without_files_and_keys_may_be_given_some() -> None:
 def test_dynamic_options_follow_the_rules_and_leave_the_table_as_it_is(tmp_path: Path) -> None:
     with interbed.load_catalog("lake", warehouse=f"file:{tmp_path}") as catalog:
         catalog.create_database("db")
-        rows = pa.schema([pa.field("id", pa.int32(), nullable=False), ("v", pa.int32())])
+        rows = pa.schema((pa.field("id", pa.int32(), nullable=False), pa.field("v", pa.int32())))
         table = catalog.create_table("db.t", rows, primary_keys=["id"], options={"changelog-producer": "lookup"})
         for options, part in (
             ({"streaming-read-overwrite": "true"}, "'streaming-read-overwrite' can't be combined"),

@@ -36,7 +36,7 @@ BIGINT = AtomicType(TypeRoot.BIGINT)
 
 def orders() -> TableSchema:
     return Schema.from_pyarrow_schema(
-        pa.schema([("dt", pa.string()), ("id", pa.int32()), ("amount", pa.float32())]),
+        pa.schema((("dt", pa.string()), ("id", pa.int32()), ("amount", pa.float32()))),
         partition_keys=["dt"],
         primary_keys=["dt", "id"],
         options={"bucket": "2", "sequence.field": "amount", "fields.amount.ignore-retract": "true"},

@@ -167,7 +167,7 @@ def test_ages_are_those_of_the_local_clock(tmp_path: Path) -> None:
 def test_levels_can_be_had_of_a_partition_and_of_a_bucket(tmp_path: Path) -> None:
     catalog = interbed.load_catalog(warehouse=tmp_path)
     catalog.create_database("shop")
-    schema = pa.schema([("id", pa.int64()), ("dt", pa.string())])
+    schema = pa.schema((("id", pa.int64()), ("dt", pa.string())))
     table = catalog.create_table(
         "shop.orders", schema, primary_keys=["dt", "id"], partition_keys=["dt"], options={"bucket": "2"}
     )

@@ -21,13 +21,13 @@ from interbed.storage.views.point.cache import CACHE
 from tests.support.examples import examples
 
 SCHEMA = pa.schema(
-    [
+    (
         pa.field("dt", pa.string(), nullable=False),
         pa.field("id", pa.int32(), nullable=False),
         pa.field("name", pa.string(), nullable=False),
-        ("amount", pa.int64()),
-        ("note", pa.string()),
-    ]
+        pa.field("amount", pa.int64()),
+        pa.field("note", pa.string()),
+    )
 )
 BUCKETS = {"bucket": "2"}
 
@@ -39,7 +39,7 @@ def make(warehouse: Path, schema: pa.Schema = SCHEMA, *, keys: list[str], **argu
 
 
 def simple(warehouse: Path, **options: str) -> Table:
-    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("v", pa.string())])
+    schema = pa.schema((pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.string())))
     return make(warehouse, schema, keys=["id"], options={"bucket": "1", **options})
 
 
@@ -132,7 +132,7 @@ def test_lookups_find_what_a_scan_finds(
     ],
 )
 def test_keys_of_any_type_are_found(tmp_path: Path, kind: Any, values: list[Any]) -> None:
-    schema = pa.schema([pa.field("k", kind, nullable=False), ("v", pa.int64())])
+    schema = pa.schema((pa.field("k", kind, nullable=False), pa.field("v", pa.int64())))
     table = make(tmp_path, schema, keys=["k"], options=BUCKETS)
     table.upsert(pa.table({"k": pa.array(values[1:], kind), "v": range(1, len(values))}))
     assert table.get(values[0]) is None
@@ -216,7 +216,9 @@ def test_rows_of_older_schemas_have_the_columns_of_today(tmp_path: Path) -> None
 
 
 def test_a_key_without_its_partition_is_found_in_any(tmp_path: Path) -> None:
-    schema = pa.schema([pa.field("id", pa.int64(), nullable=False), ("dt", pa.string()), ("v", pa.int64())])
+    schema = pa.schema(
+        (pa.field("id", pa.int64(), nullable=False), pa.field("dt", pa.string()), pa.field("v", pa.int64()))
+    )
     table = make(tmp_path, schema, keys=["id"], partition_keys=["dt"], options={"bucket": "-1"})
     table.upsert(pa.table({"id": [1, 2], "dt": ["a", "b"], "v": [1, 2]}))
     assert table.get_many([2, 1, 3]).to_pylist() == [{"id": 2, "dt": "b", "v": 2}, {"id": 1, "dt": "a", "v": 1}]

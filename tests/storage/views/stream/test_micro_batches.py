@@ -1,6 +1,7 @@
 """Micro-batches of a stream: every row in exactly one, whatever the limits and however they change."""
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -16,7 +17,7 @@ from interbed.storage.views.stream.micro_batches import BatchLimits, MicroBatche
 from interbed.storage.views.stream.position import StreamPosition
 from tests.support.examples import examples
 
-SCHEMA = pa.schema([("id", pa.int64()), ("p", pa.string())])
+SCHEMA = pa.schema((("id", pa.int64()), ("p", pa.string())))
 
 
 def _new(path: Path, *, keyed: bool = False, **options: str) -> Table:
@@ -35,7 +36,8 @@ def _write(table: Table, *ids: int) -> None:
 def _read(table: Table, after: StreamPosition, end: StreamPosition) -> list[int]:
     splits = MicroBatches(table.store).splits(after, end)
     reader = table.new_read()
-    return [i for split in splits for batch in reader.to_batches(split) for i in batch["id"].to_pylist()]
+    columns: list[Any] = [batch["id"] for split in splits for batch in reader.to_batches(split)]
+    return [i for column in columns for i in column.to_pylist()]
 
 
 def _limits() -> st.SearchStrategy[BatchLimits]:
@@ -106,7 +108,7 @@ def test_a_batch_ends_where_it_is_told_to(tmp_path: Path) -> None:
 
 
 def test_a_position_in_an_expired_snapshot_says_what_to_do(tmp_path: Path) -> None:
-    table = _new(tmp_path, **{"snapshot.num-retained.min": "1", "snapshot.num-retained.max": "1"})
+    table = _new(tmp_path, keyed=False, **{"snapshot.num-retained.min": "1", "snapshot.num-retained.max": "1"})
     _write(table, 1)
     start = StreamPosition(snapshot_id=1)
     for number in (2, 3):

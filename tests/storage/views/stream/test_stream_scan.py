@@ -23,7 +23,7 @@ from interbed.storage.views.stream.stream_scan import StreamScan
 from interbed.storage.views.stream.table_stream import StreamLimits, TableStream
 from tests.support.examples import examples
 
-SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.string())])
+SCHEMA = pa.schema((pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.string())))
 
 
 def create(warehouse: Path, *, keyed: bool = True, **options: str) -> Table:

@@ -1,6 +1,7 @@
 """Compaction of append tables: fewer files, the same rows, and their order where there is one."""
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -54,11 +55,12 @@ def append(store: TableStore, ids: range) -> None:
 
 def ids_of(store: TableStore) -> list[int]:
     read = TableRead(store)
-    return [i for s in TableScan(store).plan().splits for b in read.to_batches(s) for i in b.column("id").to_pylist()]
+    columns: list[Any] = [b.column("id") for s in TableScan(store).plan().splits for b in read.to_batches(s)]
+    return [i for column in columns for i in column.to_pylist()]
 
 
 def create(path: Path, **options: str) -> TableStore:
-    columns = pa.schema([("id", pa.int32()), ("v", pa.string())])
+    columns = pa.schema((("id", pa.int32()), ("v", pa.string())))
     schema_manager(str(path)).create_table(Schema.from_pyarrow_schema(columns, options=options))
     return open_store(str(path))
 

@@ -1,6 +1,7 @@
 """Rows of append tables deleted by deletion vectors, and what compaction and other writers make of them."""
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -18,7 +19,7 @@ from interbed.storage.write.commit_message import CommitMessage
 def _table(tmp_path: Path, **options: str) -> Table:
     catalog = load_catalog(warehouse=str(tmp_path))
     catalog.create_database("db")
-    fields = pa.schema([("id", pa.int64()), ("v", pa.string())])
+    fields = pa.schema((("id", pa.int64()), ("v", pa.string())))
     own = {"deletion-vectors.enabled": "true", "deletion-vectors.modifiable": "true"}
     made = catalog.create_table("db.t", fields, options={**own, **options})
     for start in (0, 10, 20):
@@ -27,7 +28,8 @@ def _table(tmp_path: Path, **options: str) -> Table:
 
 
 def _ids(table: Table) -> list[int]:
-    return sorted(table.scan().to_arrow()["id"].to_pylist())
+    column: Any = table.scan().to_arrow()["id"]
+    return sorted(column.to_pylist())
 
 
 def _data_files(table: Table) -> set[str]:

@@ -10,7 +10,7 @@ from interbed.storage.meta.manifest.index_file import HASH_INDEX
 from interbed.storage.scan.restore import RestoredBuckets, restore_buckets
 from interbed.storage.table.table import Table
 
-SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string()), ("dt", pa.string())])
+SCHEMA = pa.schema((("id", pa.int64()), ("v", pa.string()), ("dt", pa.string())))
 
 
 def make_table(

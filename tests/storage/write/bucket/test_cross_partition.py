@@ -229,7 +229,11 @@ def test_keys_of_old_files_are_forgotten_when_asked_to(tmp_path: Path) -> None:
     (file,) = (e.file for e in TableScan(table.store).entries())
     for hours, found in ((0, True), (2, False)):
         later = file.creation_time_millis + hours * 3_600_000
-        index = CrossPartition(table.store, "user", lambda: restore_buckets(table.store), clock=lambda now=later: now)
+
+        def clock(now: int = later) -> int:
+            return now
+
+        index = CrossPartition(table.store, "user", lambda: restore_buckets(table.store), clock=clock)
         placed = index.place(rows([1], "2", "b").combine_chunks().to_batches()[0], None)
         assert (placed.batch.num_rows == 2) is found
         index.close()

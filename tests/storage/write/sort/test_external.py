@@ -51,7 +51,7 @@ def test_rows_of_any_type_are_ordered_as_keys_are_with_nulls_first(data: st.Data
         parts = zip(kinds, drawn[row], strict=True)
         return [(0, ()) if value is None else (1, key_order((kind,), (value,))) for kind, value in parts]
 
-    found = externally_sorted(key, GivenRows(rows), memory).column("row").to_pylist()
+    found: list[Any] = externally_sorted(key, GivenRows(rows), memory).column("row").to_pylist()
     assert sorted(found) == list(range(len(drawn)))
     assert [rank(row) for row in found] == sorted(rank(row) for row in range(len(drawn)))
 
@@ -67,6 +67,7 @@ def test_a_curve_orders_the_same_rows_in_little_memory_and_in_much(
     key = SortKey.of(SortOrder(strategy=strategy, columns=("a", "b")), sample)
     assert SortKey.from_text(key.to_text()) == key
     little, much = externally_sorted(key, rows, 1), externally_sorted(key, rows, 1 << 20)
-    indexes = [key.columns(t.combine_chunks().to_batches()[0])[0].to_pylist() for t in (little, much)]
+    indexes: list[list[Any]] = [key.columns(t.combine_chunks().to_batches()[0])[0].to_pylist() for t in (little, much)]
     assert indexes[0] == indexes[1] == sorted(indexes[0])
-    assert sorted(little.column("row").to_pylist()) == list(range(len(points)))
+    numbers: Any = little.column("row")
+    assert sorted(numbers.to_pylist()) == list(range(len(points)))

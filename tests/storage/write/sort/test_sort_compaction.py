@@ -1,5 +1,6 @@
 """A sort compaction keeps the rows, lets filters leave more files out, and heeds what others do meanwhile."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from interbed.storage.upkeep.sort_compact import sort_unit, sort_units
 from interbed.storage.write.commit_message import CommitMessage, DataIncrement
 from interbed.storage.write.sort.order import SortOrder
 
-COLUMNS = pa.schema([("a", pa.int64()), ("b", pa.string()), ("c", pa.float64()), ("dt", pa.string())])
+COLUMNS = pa.schema((("a", pa.int64()), ("b", pa.string()), ("c", pa.float64()), ("dt", pa.string())))
 SMALL_FILES = {"target-file-size": "10 kb", "file.compression": "none", "write-buffer-size": "1 mb"}
 ROWS = 10_000
 
@@ -37,7 +38,13 @@ def rows(seed: int, *, dt: str = "1", count: int = ROWS) -> pa.Table:
     )
 
 
-def create(tmp_path: Path, *, partitioned: bool = False, primary_keys: list[str] | None = None, **given: str) -> Table:
+def create(
+    tmp_path: Path,
+    options: Mapping[str, str] | None = None,
+    *,
+    partitioned: bool = False,
+    primary_keys: list[str] | None = None,
+) -> Table:
     catalog = interbed.load_catalog("lake", warehouse=f"file:{tmp_path}")
     catalog.create_database("db", ignore_if_exists=True)
     return catalog.create_table(
@@ -45,7 +52,7 @@ def create(tmp_path: Path, *, partitioned: bool = False, primary_keys: list[str]
         COLUMNS,
         primary_keys=primary_keys,
         partition_keys=["dt"] if partitioned else None,
-        options={**SMALL_FILES, **{k.replace("_", "-"): v for k, v in given.items()}},
+        options={**SMALL_FILES, **(options or {})},
     )
 
 
@@ -138,7 +145,7 @@ def mark_deleted(table: Table, position: int) -> None:
 
 @pytest.mark.parametrize("how", [{}, {"order_strategy": "order", "order_by": "c"}], ids=["concatenate", "sort"])
 def test_rows_that_deletion_vectors_mark_do_not_come_back(tmp_path: Path, how: dict[str, str]) -> None:
-    table = create(tmp_path, **{"deletion-vectors.enabled": "true"})
+    table = create(tmp_path, {"deletion-vectors.enabled": "true"})
     table.append(rows(1, count=100))
     table.append(rows(2, count=100))
     mark_deleted(table, 3)
@@ -151,7 +158,7 @@ def test_rows_that_deletion_vectors_mark_do_not_come_back(tmp_path: Path, how: d
 
 
 def test_rows_deleted_while_they_are_sorted_make_a_conflict(tmp_path: Path) -> None:
-    table = create(tmp_path, **{"deletion-vectors.enabled": "true"})
+    table = create(tmp_path, {"deletion-vectors.enabled": "true"})
     table.append(rows(1, count=100))
     order = SortOrder.of(table.schema, "order", "a")
     assert order is not None
@@ -184,7 +191,7 @@ def test_an_order_that_can_not_be_is_refused(
 
 @pytest.mark.parametrize("options", [{"bucket": "2", "bucket-key": "a"}, {}], ids=["bucketed", "primary key"])
 def test_tables_with_buckets_are_not_sorted(tmp_path: Path, options: dict[str, str]) -> None:
-    table = create(tmp_path, primary_keys=None if options else ["a"], **options)
+    table = create(tmp_path, options, primary_keys=None if options else ["a"])
     with pytest.raises(NotSupportedError, match="takes append tables with 'bucket' = '-1'"):
         table.compact(order_strategy="order", order_by="b")
 
