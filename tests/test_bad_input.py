@@ -41,14 +41,14 @@ from interbed.testing import metastore
 from tests.support.metastore import table as hive_table
 
 SCHEMA = pa.schema(
-    [
+    (
         pa.field("id", pa.int64()),
         pa.field("small", pa.int8()),
         pa.field("name", pa.string()),
         pa.field("price", pa.decimal128(5, 2)),
         pa.field("due", pa.date32()),
         pa.field("flag", pa.bool_()),
-    ]
+    )
 )
 GOOD = pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"], "small": [1, 2, 3]})
 
@@ -127,7 +127,8 @@ def test_the_rows_before_a_bad_batch_are_not_written_either(orders: interbed.Tab
     batches = [pa.record_batch([pa.array(ids, pa.int64())], schema=schema) for ids in ([7, 8], [9, None])]
     with unchanged(orders), pytest.raises(SchemaMismatchError, match="'id'"):
         orders.upsert(pa.RecordBatchReader.from_batches(schema, iter(batches)))
-    assert sorted(orders.scan().to_arrow()["id"].to_pylist()) == [1, 2, 3]
+    ids: Any = orders.scan().to_arrow()["id"]
+    assert sorted(ids.to_pylist()) == [1, 2, 3]
 
 
 @pytest.mark.parametrize("data", [{"id": [1]}, [1], None, "id", 7, object()])
@@ -168,7 +169,8 @@ def test_writing_with_another_number_of_buckets_needs_a_rescale(
     # Whoever wrote for the old number may still come before the rescale, but not after.
     messages = early.prepare_commit()
     altered.overwrite(GOOD.slice(0, 2))
-    assert sorted(altered.scan().to_arrow()["id"].to_pylist()) == [1, 2]
+    ids: Any = altered.scan().to_arrow()["id"]
+    assert sorted(ids.to_pylist()) == [1, 2]
     snapshots = [s.id for s in altered.snapshots()]
     with pytest.raises(CommitError, match="bucket"):
         orders.new_commit("early").commit(messages)
@@ -287,7 +289,9 @@ def test_a_damaged_file_is_named(
         "schema": root / "schema" / "schema-0",
     }[kind]
     damage(victim)
-    expected = (CorruptFileError, SnapshotNotFoundError) if kind == "snapshot" else CorruptFileError
+    expected: type[Exception] | tuple[type[Exception], ...] = CorruptFileError
+    if kind == "snapshot":
+        expected = (CorruptFileError, SnapshotNotFoundError)
     name = "snapshot 1" if (kind, damage) == ("snapshot", deleted) else victim.name
 
     def read() -> None:

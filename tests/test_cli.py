@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 import pyarrow as pa
@@ -17,7 +18,7 @@ from interbed.catalog.cli.simulate import compaction
 from interbed.cli import main
 from interbed.storage.views.simulate.workload import InsertOrder, KeyDistribution
 
-SCHEMA = pa.schema([("id", pa.int64()), ("amount", pa.float64()), ("dt", pa.string())])
+SCHEMA = pa.schema((("id", pa.int64()), ("amount", pa.float64()), ("dt", pa.string())))
 
 
 @pytest.fixture
@@ -78,7 +79,8 @@ def test_a_partition_and_then_the_table_is_compacted(warehouse: Path) -> None:
     everything = run(warehouse, "compact", "shop.orders")
     assert everything.exit_code == 0, everything.output
     assert {level.level for level in table.levels().levels if level.files} == {5}
-    assert sorted(table.scan().to_arrow()["amount"].to_pylist()) == [2.0, 3.0, 9.0]
+    amounts: Any = table.scan().to_arrow()["amount"]
+    assert sorted(amounts.to_pylist()) == [2.0, 3.0, 9.0]
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def table(tmp_path: Path) -> interbed.Table:
 def sketches(table: interbed.Table) -> Any:
     options = {"merge-engine": "aggregation", "fields.s.aggregate-function": "hll_sketch", "bucket": "1"}
     catalog = interbed.load_catalog("lake", warehouse=str(Path(table.location).parents[1]))
-    schema = pa.schema([("id", pa.int64()), ("s", pa.binary())])
+    schema = pa.schema((("id", pa.int64()), ("s", pa.binary())))
     return catalog.create_table("shop.s", schema, primary_keys=["id"], options=options).append(
         [{"id": 1, "s": b""}] * 2
     )

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import pickle
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,9 @@ from interbed.storage.base.errors import (
 )
 from tests.support.pages import Page
 
-ORDERS = pa.schema([pa.field("id", pa.int64(), nullable=False), ("name", pa.string()), ("amount", pa.float64())])
+ORDERS = pa.schema(
+    (pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string()), pa.field("amount", pa.float64()))
+)
 PLACES = pa.schema([("id", pa.int64()), ("at", pa.struct([("city", pa.string()), ("no", pa.int32())]))])
 
 
@@ -69,7 +72,8 @@ def written(table: interbed.Table, data: pa.Table, *callbacks: pp.CommitCallback
 
 
 def numbers(read: pp.TableRead, splits: Any) -> list[int]:
-    found: list[int] = read.to_arrow(splits)["n"].to_pylist()
+    column: Any = read.to_arrow(splits)["n"]
+    found: list[int] = column.to_pylist()
     return found
 
 
@@ -144,7 +148,8 @@ def test_a_field_has_the_form_of_a_schema_file() -> None:
 def test_a_schema_of_fields_numbers_those_anew_that_share_an_id(catalog: interbed.Catalog) -> None:
     inside = pp.RowType(True, [pp.DataField(0, "x", pp.AtomicType("INT")), pp.DataField(1, "y", pp.AtomicType("INT"))])
     fields = [pp.DataField(0, "id", pp.AtomicType("BIGINT")), pp.DataField(1, "at", inside)]
-    schema = pp.Schema(fields, [], ["id"], {"bucket": 2}, "places")
+    options: dict[str, Any] = {"bucket": 2}
+    schema = pp.Schema(fields, [], ["id"], options, "places")
     made = catalog.create_table("shop.places", schema, False)
     assert [f.id for f in made.fields] == [0, 1]
     nested = made.fields[1].type
@@ -352,7 +357,7 @@ def test_parallel_reads_keep_the_order_of_the_splits(catalog: interbed.Catalog) 
 
 
 def test_a_partition_filter_is_of_partition_columns_alone(catalog: interbed.Catalog) -> None:
-    schema = pa.schema([("n", pa.int64()), ("dt", pa.string())])
+    schema = pa.schema((("n", pa.int64()), ("dt", pa.string())))
     table = catalog.create_table("shop.days", schema, partition_keys=["dt"])
     table.append(pa.table({"n": [1, 2, 3], "dt": ["a", "a", "b"]}))
     builder = table.new_read_builder()
@@ -406,7 +411,8 @@ def test_system_tables_have_pypaimons_builders(catalog: interbed.Catalog, lines:
     builder.with_filter(predicate).with_projection(["commit_kind", "snapshot_id"]).with_limit(5)
     read, splits = builder.new_read(), builder.new_scan().plan().splits()
     assert [split.row_count for split in splits] == [1]
-    assert list(read.to_iterator(splits)) == [{"commit_kind": "APPEND", "snapshot_id": 2}]
+    built: list[Any] = list(read.to_iterator(splits))
+    assert built == [{"commit_kind": "APPEND", "snapshot_id": 2}]
     assert read.to_arrow(splits).schema.names == [f.name for f in builder.read_type()] == ["commit_kind", "snapshot_id"]
     assert read.to_arrow([]).num_rows == 0
     assert read.to_pandas(splits)["snapshot_id"].tolist() == [2]
@@ -528,7 +534,7 @@ def test_what_is_made_for_one_batch_is_not_used_twice(orders: interbed.Table) ->
 def test_what_interbed_has_not_is_refused_by_name(orders: interbed.Table) -> None:
     reads, writes = orders.new_read_builder(), orders.new_batch_write_builder()
     scan, read, write = reads.new_scan(), reads.new_read(), writes.new_write()
-    for refused, words in (
+    refusals: list[tuple[Callable[[], object], str]] = [
         (lambda: read.to_ray([]), "ray.data.from_arrow"),
         (lambda: read.to_torch([]), "PyTorch"),
         (lambda: write.write_ray(None), "write_arrow"),
@@ -538,7 +544,8 @@ def test_what_interbed_has_not_is_refused_by_name(orders: interbed.Table) -> Non
         (lambda: scan.with_chunk_shuffle(1, 2), "with_slice"),
         (lambda: scan.with_global_index_result(None), "with_filter"),
         (lambda: orders.new_postpone_fixed_bucket_write_builder(), "Table.compact"),
-    ):
+    ]
+    for refused, words in refusals:
         with pytest.raises(NotSupportedError, match=words):
             refused()
     write.close()

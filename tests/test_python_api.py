@@ -19,7 +19,7 @@ from tests.support.pages import check_command
 
 README = Path(__file__).resolve().parents[1] / "README.md"
 
-SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("amount", pa.float64()), ("dt", pa.string())])
+SCHEMA = pa.schema((("id", pa.int64()), ("name", pa.string()), ("amount", pa.float64()), ("dt", pa.string())))
 
 
 def rows(*values: tuple[int, str | None, float | None, str]) -> pa.Table:
@@ -27,8 +27,8 @@ def rows(*values: tuple[int, str | None, float | None, str]) -> pa.Table:
 
 
 def ids(table: interbed.Table, **scan: Any) -> list[int]:
-    found: list[int] = table.scan(columns=["id"], **scan).to_arrow()["id"].to_pylist()
-    return sorted(found)
+    rows: Any = table.scan(columns=["id"], **scan).to_arrow()
+    return sorted(rows["id"].to_pylist())
 
 
 @pytest.fixture(scope="module")
@@ -165,8 +165,10 @@ def test_an_overwrite_replaces_a_partition_those_of_the_data_or_everything(order
 def test_a_scan_is_had_in_many_forms(orders: interbed.Table) -> None:
     orders.upsert(rows(*((i, "xy"[i % 2], float(i), "a") for i in range(10))))
     query = orders.scan(columns=["id"], filter="amount > 5 and name = 'x'", limit=10)
-    assert sorted(query.to_arrow()["id"].to_pylist()) == [6, 8]
-    assert sorted(query.to_arrow_batch_reader().read_all()["id"].to_pylist()) == [6, 8]
+    table: Any = query.to_arrow()
+    assert sorted(table["id"].to_pylist()) == [6, 8]
+    batches: Any = query.to_arrow_batch_reader().read_all()
+    assert sorted(batches["id"].to_pylist()) == [6, 8]
     assert sorted(query.to_pandas()["id"]) == [6, 8]
     assert sorted(query.to_polars()["id"].to_list()) == [6, 8]
     assert query.to_duckdb("t").execute("select sum(id) from t").fetchall() == [(14,)]
@@ -266,12 +268,14 @@ def test_a_program_written_for_pypaimon_runs(tmp_path: Path) -> None:
     ).with_projection(["id", "name"])
     splits = read_builder.new_scan().plan().splits()
     read = read_builder.new_read()
-    assert sorted(read.to_arrow(splits)["id"].to_pylist()) == [2, 3, 4]
+    found: Any = read.to_arrow(splits)
+    assert sorted(found["id"].to_pylist()) == [2, 3, 4]
     assert sorted(read.to_pandas(splits)["id"]) == [2, 3, 4]
     assert sorted(read.to_iterator(splits)) == [(2, "y"), (3, "z"), (4, "w")]
     assert read.to_duckdb(splits, "t").execute("select count(*) from t").fetchall() == [(3,)]
     parts = [read.to_arrow(read_builder.new_scan().with_shard(i, 2).plan().splits()) for i in range(2)]
-    assert sorted(pa.concat_tables(parts)["id"].to_pylist()) == [2, 3, 4]
+    together: Any = pa.concat_tables(parts)
+    assert sorted(together["id"].to_pylist()) == [2, 3, 4]
 
     overwrite = table.new_batch_write_builder().overwrite()
     with overwrite.new_write() as new_write, overwrite.new_commit() as new_commit:

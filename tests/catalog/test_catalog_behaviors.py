@@ -24,7 +24,7 @@ from interbed.testing import metastore
 from tests.support.java_metastore import java_metastore
 from tests.support.shares import each_run
 
-SCHEMA = pa.schema([pa.field("id", pa.int64()), pa.field("name", pa.string()), pa.field("dt", pa.string())])
+SCHEMA = pa.schema((pa.field("id", pa.int64()), pa.field("name", pa.string()), pa.field("dt", pa.string())))
 ROWS = pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"], "dt": ["x", "x", "y"]})
 
 
@@ -187,7 +187,7 @@ def test_a_table_name_without_database_is_refused(shop: Catalog) -> None:
 
 
 def test_partitions_expire_by_the_time_that_they_name(shop: Catalog) -> None:
-    schema = pa.schema([("dt", pa.string()), ("n", pa.int64())])
+    schema = pa.schema((("dt", pa.string()), ("n", pa.int64())))
     shop.create_table("shop.days", schema, partition_keys=["dt"], options={"metastore.partitioned-table": "true"})
     shop.get_table("shop.days").append(pa.table({"dt": ["20260101", "20260201", "x"], "n": [1, 2, 3]}))
     arguments: dict[str, Any] = {"timestamp_formatter": "yyyyMMdd", "clock": lambda: 1_771_000_000}
@@ -197,7 +197,8 @@ def test_partitions_expire_by_the_time_that_they_name(shop: Catalog) -> None:
         gone = shop.expire_partitions("shop.days", expiration_time="30 d", dry_run=dry_run, **arguments)
         assert gone == [{"dt": "20260101"}]
     assert [p.spec["dt"] for p in shop.list_partitions("shop.days")] == ["20260201", "x"]
-    assert sorted(shop.get_table("shop.days").scan().to_arrow()["n"].to_pylist()) == [2, 3]
+    numbers: Any = shop.get_table("shop.days").scan().to_arrow()["n"]
+    assert sorted(numbers.to_pylist()) == [2, 3]
     shop.drop_table("shop.days")
 
 

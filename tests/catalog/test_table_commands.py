@@ -12,7 +12,7 @@ from interbed.catalog.table_compaction import CompactionScope, TablePatterns, co
 from interbed.cli import main
 from interbed.storage.base.errors import InvalidInputError
 
-SCHEMA = pa.schema([("id", pa.int64()), ("amount", pa.float64()), ("dt", pa.string())])
+SCHEMA = pa.schema((("id", pa.int64()), ("amount", pa.float64()), ("dt", pa.string())))
 
 
 @pytest.fixture
@@ -79,7 +79,7 @@ def test_changes_are_shown_for_people_and_for_programs(catalog: interbed.Catalog
 def test_values_that_json_has_no_type_for_are_text(tmp_path: Path) -> None:
     catalog = interbed.load_catalog(warehouse=tmp_path)
     catalog.create_database("shop")
-    schema = pa.schema([("id", pa.int64()), ("b", pa.binary()), ("d", pa.decimal128(5, 2)), ("n", pa.string())])
+    schema = pa.schema((("id", pa.int64()), ("b", pa.binary()), ("d", pa.decimal128(5, 2)), ("n", pa.string())))
     table = catalog.create_table("shop.t", schema, primary_keys=["id"], options={"bucket": "1"})
     table.upsert(pa.Table.from_pylist([{"id": 1, "b": b"ab", "d": 1, "n": None}], schema=schema))
     [line] = run(catalog, "table", "changes", "shop.t", "--json").output.splitlines()
@@ -166,7 +166,7 @@ def test_partitions_that_are_still_written_are_left_alone(catalog: interbed.Cata
 
 
 def test_a_table_without_buckets_is_sorted(catalog: interbed.Catalog) -> None:
-    columns = pa.schema([("id", pa.int64()), ("dt", pa.string())])
+    columns = pa.schema((("id", pa.int64()), ("dt", pa.string())))
     table = catalog.create_table("shop.clicks", columns, partition_keys=["dt"])
     table.append(pa.table({"id": [3, 1, 2], "dt": ["a", "a", "b"]}, schema=columns))
     order = ["--order-strategy", "order", "--order-by", "id", "--where", "dt < 'b'"]

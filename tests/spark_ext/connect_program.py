@@ -36,7 +36,8 @@ def main(what: str, url: str, warehouse: str) -> None:
 def connected(url: str) -> SparkSession:
     """A new session."""
     if url.startswith("sc://"):
-        return SparkSession.builder.remote(url).create()
+        session: SparkSession = SparkSession.builder.remote(url).create()
+        return session
     builder = SparkSession.builder.remote(url).config("spark.ui.enabled", "false")
     return spark_ext.configure(builder).getOrCreate()
 
@@ -156,7 +157,7 @@ def started(writer: Any) -> Any:
 
 def keeps_sessions_apart(url: str, spark: SparkSession) -> None:
     """A session's catalog is its own; another one makes its own by the same name."""
-    other = connected(url)
+    other: Any = connected(url)
     try:
         refused("lake", lambda: other.table(TABLE).collect())
         assert spark.table(TABLE).count() > 0

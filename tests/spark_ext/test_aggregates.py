@@ -12,15 +12,15 @@ from interbed.storage.table.table import Table
 from tests.spark_ext.conftest import Lake
 
 SCHEMA = pa.schema(
-    [
+    (
         pa.field("id", pa.int64(), nullable=False),
-        ("p", pa.string()),
-        ("n", pa.int32()),
-        ("d", pa.decimal128(20, 2)),
-        ("day", pa.date32()),
-        ("x", pa.float64()),
-        ("s", pa.string()),
-    ]
+        pa.field("p", pa.string()),
+        pa.field("n", pa.int32()),
+        pa.field("d", pa.decimal128(20, 2)),
+        pa.field("day", pa.date32()),
+        pa.field("x", pa.float64()),
+        pa.field("s", pa.string()),
+    )
 )
 ROWS = pa.table(
     {

@@ -2,6 +2,7 @@
 
 import shutil
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -151,7 +152,11 @@ def test_a_build_without_the_jar_needs_neither_a_jdk_nor_pyspark(
 def test_an_unknown_value_of_the_variable_is_refused_by_name(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(WITHOUT_JAR, "yes")
 
-    for step in (lambda hook: hook.dependencies(), lambda hook: hook.initialize("standard", {})):
+    steps: list[Callable[[SparkJarHook], object]] = [
+        lambda hook: hook.dependencies(),
+        lambda hook: hook.initialize("standard", {}),
+    ]
+    for step in steps:
         with pytest.raises(SystemExit, match="INTERBED_BUILD_WITHOUT_JAR is 'yes'; it takes 1"):
             step(_hook(project))
 

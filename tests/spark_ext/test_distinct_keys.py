@@ -10,7 +10,7 @@ from interbed.spark_ext.write.distinct_keys import REPEATED, DistinctKeys
 from interbed.spark_ext.write.writer import check_distinct
 from interbed.storage.meta.schema.table_schema import Schema
 
-SCHEMA = pa.schema([pa.field("name", pa.string()), pa.field("id", pa.int64()), pa.field("v", pa.int32())])
+SCHEMA = pa.schema((pa.field("name", pa.string()), pa.field("id", pa.int64()), pa.field("v", pa.int32())))
 KEYS = st.tuples(st.sampled_from(["", "a", "b", "a longer key of a row"]), st.integers(-2, 2))
 
 

@@ -9,7 +9,7 @@ B = Appends("b", {1: 2, 2: 2})
 
 
 def test_a_serial_history_has_its_order() -> None:
-    reads = [{1: [], 2: []}, {1: [2], 2: [2]}, {1: [2, 1], 2: [2, 1]}]
+    reads: list[dict[int, list[int]]] = [{1: [], 2: []}, {1: [2], 2: [2]}, {1: [2, 1], 2: [2, 1]}]
     assert serial_order(History([A, B], reads)) == ["b", "a"]
 
 

@@ -57,8 +57,8 @@ def tables(tmp_path: Path) -> dict[str, Table]:
     """An append table, one with deletion vectors, one with a primary key, and one where a row that came twice shows."""
     catalog = load_catalog(warehouse=str(tmp_path / "lake"))
     catalog.create_database("db")
-    rows = pa.schema([("id", pa.int32()), ("v", pa.string())])
-    keyed = pa.schema([pa.field("id", pa.int32(), nullable=False), ("v", pa.string())])
+    rows = pa.schema((("id", pa.int32()), ("v", pa.string())))
+    keyed = pa.schema((pa.field("id", pa.int32(), nullable=False), pa.field("v", pa.string())))
     made = {
         "log": catalog.create_table("db.log", rows),
         "marked": catalog.create_table("db.marked", rows, options=MARKED),

@@ -10,7 +10,7 @@ import pytest
 from interbed import load_catalog
 from tests.spark_ext.conftest import Lake
 
-SCHEMA = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("p", pa.int32()), ("v", pa.string())])
+SCHEMA = pa.schema((pa.field("id", pa.int64(), nullable=False), pa.field("p", pa.int32()), pa.field("v", pa.string())))
 ROWS = pa.table(
     {"id": range(200), "p": [i % 5 for i in range(200)], "v": [f"v{i % 7}" for i in range(200)]}, schema=SCHEMA
 )

@@ -3,6 +3,7 @@
 import re
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -12,7 +13,7 @@ from interbed import load_catalog
 from interbed.storage.table.table import Table
 from tests.spark_ext.conftest import Lake
 
-ROWS = [
+ROWS: list[dict[str, Any]] = [
     {
         "id": 1,
         "flag": True,
@@ -32,22 +33,22 @@ ROWS = [
     {"id": 2, "list": [], "bag": [], "pair": {"x": None, "y": None}},
 ]
 SCHEMA = pa.schema(
-    [
+    (
         pa.field("id", pa.int32(), nullable=False),
-        ("flag", pa.bool_()),
-        ("tiny", pa.int8()),
-        ("amount", pa.decimal128(38, 10)),
-        ("ratio", pa.float32()),
-        ("name", pa.string()),
-        ("raw", pa.binary()),
-        ("day", pa.date32()),
-        ("at", pa.timestamp("us")),
-        ("instant", pa.timestamp("us", tz="UTC")),
-        ("clock", pa.time32("ms")),
-        ("list", pa.list_(pa.int32())),
-        ("bag", pa.map_(pa.string(), pa.list_(pa.float64()))),
-        ("pair", pa.struct([("x", pa.int64()), ("y", pa.struct([("z", pa.string())]))])),
-    ]
+        pa.field("flag", pa.bool_()),
+        pa.field("tiny", pa.int8()),
+        pa.field("amount", pa.decimal128(38, 10)),
+        pa.field("ratio", pa.float32()),
+        pa.field("name", pa.string()),
+        pa.field("raw", pa.binary()),
+        pa.field("day", pa.date32()),
+        pa.field("at", pa.timestamp("us")),
+        pa.field("instant", pa.timestamp("us", tz="UTC")),
+        pa.field("clock", pa.time32("ms")),
+        pa.field("list", pa.list_(pa.int32())),
+        pa.field("bag", pa.map_(pa.string(), pa.list_(pa.float64()))),
+        pa.field("pair", pa.struct([("x", pa.int64()), ("y", pa.struct([("z", pa.string())]))])),
+    )
 )
 
 
@@ -94,7 +95,7 @@ def test_time_is_read_as_milliseconds_even_where_spark_could_read_the_rest(lake:
 
 
 def test_updates_are_merged_in_every_projection(lake: Lake) -> None:
-    schema = pa.schema([("id", pa.int64()), ("v", pa.string()), ("w", pa.int32())])
+    schema = pa.schema((("id", pa.int64()), ("v", pa.string()), ("w", pa.int32())))
     table = _table(lake, "db.t", schema, primary_keys=["id"], options={"bucket": "2"})
     table.upsert(pa.table({"id": range(100), "v": ["old"] * 100, "w": range(100)}, schema=schema))
     table.upsert(pa.table({"id": range(50, 150), "v": ["new"] * 100, "w": range(100)}, schema=schema))
@@ -106,7 +107,7 @@ def test_updates_are_merged_in_every_projection(lake: Lake) -> None:
 
 
 def test_a_compacted_table_is_read_by_spark_and_an_unmerged_one_by_python(lake: Lake) -> None:
-    schema = pa.schema([("id", pa.int64()), ("v", pa.string())])
+    schema = pa.schema((("id", pa.int64()), ("v", pa.string())))
     table = _table(lake, "db.t", schema, primary_keys=["id"], options={"bucket": "1"})
     table.upsert(pa.table({"id": range(10), "v": ["old"] * 10}, schema=schema))
     table.upsert(pa.table({"id": range(5), "v": ["new"] * 5}, schema=schema))
@@ -120,7 +121,7 @@ def test_a_compacted_table_is_read_by_spark_and_an_unmerged_one_by_python(lake: 
 
 
 def test_filters_give_the_same_rows_as_without_pushing_them_down(lake: Lake) -> None:
-    schema = pa.schema([("id", pa.int64()), ("s", pa.string()), ("d", pa.float64()), ("p", pa.int32())])
+    schema = pa.schema((("id", pa.int64()), ("s", pa.string()), ("d", pa.float64()), ("p", pa.int32())))
     table = _table(lake, "db.t", schema, partition_keys=["p"])
     table.append(
         pa.table(
@@ -185,7 +186,7 @@ def test_filters_give_the_same_rows_as_without_pushing_them_down(lake: Lake) -> 
 
 
 def test_partitions_and_statistics_prune_splits(lake: Lake) -> None:
-    schema = pa.schema([("id", pa.int64()), ("p", pa.string())])
+    schema = pa.schema((("id", pa.int64()), ("p", pa.string())))
     table = _table(lake, "db.t", schema, partition_keys=["p"])
     table.append(pa.table({"id": range(300), "p": ["a", "b", "c"] * 100}, schema=schema))
 
@@ -197,7 +198,7 @@ def test_partitions_and_statistics_prune_splits(lake: Lake) -> None:
 
 
 def test_a_limit_reaches_the_plan_unless_a_filter_remains(lake: Lake) -> None:
-    schema = pa.schema([("id", pa.int64()), ("p", pa.string())])
+    schema = pa.schema((("id", pa.int64()), ("p", pa.string())))
     table = _table(lake, "db.t", schema, partition_keys=["p"])
     table.append(pa.table({"id": range(300), "p": ["a", "b", "c"] * 100}, schema=schema))
 

@@ -59,7 +59,7 @@ def catalog(tmp_path: Path) -> Catalog:
     """A catalog with the append table `db.t` of three files."""
     catalog = load_catalog(warehouse=str(tmp_path / "lake"))
     catalog.create_database("db")
-    columns = pa.schema([("id", pa.int32()), ("v", pa.string())])
+    columns = pa.schema((("id", pa.int32()), ("v", pa.string())))
     table = catalog.create_table("db.t", columns)
     for number, text in BEFORE:
         table.append(pa.table({"id": [number], "v": [text]}, schema=columns))

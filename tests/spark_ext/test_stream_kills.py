@@ -5,6 +5,7 @@
 
 import signal
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -45,7 +46,7 @@ def tables(tmp_path: Path) -> dict[str, Table]:
     catalog.create_database("db")
     rows = pa.schema([("id", pa.int64()), ("p", pa.int64())])
     counts = pa.schema([("p", pa.int64()), ("n", pa.int64())])
-    sums = pa.schema([pa.field("id", pa.int64(), nullable=False), ("n", pa.int64())])
+    sums = pa.schema((pa.field("id", pa.int64(), nullable=False), pa.field("n", pa.int64())))
     adding = {"bucket": "1", "merge-engine": "aggregation", "fields.n.aggregate-function": "sum"}
     return {
         "s": catalog.create_table("db.s", rows),
@@ -67,7 +68,8 @@ def test_streams_that_are_killed_lose_nothing_and_repeat_nothing(tables: dict[st
     assert _run(tmp_path, None) == 0
 
     ids = list(range(written))
-    assert sorted(tables["log"].scan().to_arrow()["id"].to_pylist()) == ids
+    logged: Any = tables["log"].scan().to_arrow()["id"]
+    assert sorted(logged.to_pylist()) == ids
     assert sorted(map(tuple, _rows(tables["sums"]))) == [(i, 1) for i in ids]
     by_rest = [(p, len([i for i in ids if i % 3 == p])) for p in range(3)]
     assert sorted(map(tuple, _rows(tables["counts"]))) == by_rest

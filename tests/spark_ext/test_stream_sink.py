@@ -2,11 +2,12 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
-from pyspark.sql.streaming import DataStreamWriter
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from interbed import load_catalog
 from interbed.storage.table.table import Table
@@ -163,5 +164,5 @@ def test_dynamic_buckets_and_partitions_take_streams(lake: Lake, checkpoint: Pat
     _run(lake, _source(lake), checkpoint, "db.t")
 
     assert lake.tuples("SELECT * FROM {lake}.db.t ORDER BY id") == [(1, "x"), (2, "y"), (3, "y")]
-    changes = _table(lake, "db.t").changes(columns=["id", "p"]).to_arrow()
+    changes: Any = _table(lake, "db.t").changes(columns=["id", "p"]).to_arrow()
     assert sorted(changes["_row_kind"].to_pylist()) == [0, 0, 0, 1, 2]

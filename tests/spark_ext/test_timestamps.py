@@ -1,5 +1,7 @@
 """Timestamps of fewer digits."""
 
+from typing import Any
+
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,12 +31,12 @@ def test_nested_timestamps_are_rounded_down(lists: list[list[int | None] | None]
     expected = [None if value is None else [None if t is None else t // 1000 for t in value] for value in lists][start:]
 
     to_lists = pa.list_(pa.field("element", MICROS))
-    found = rounded_down(in_lists.slice(start), to_lists, safe=False)
+    found: Any = rounded_down(in_lists.slice(start), to_lists, safe=False)
     assert (found.type, found.cast(plain.type).to_pylist()) == (to_lists, expected)
-    rows = rounded_down(in_rows.slice(start), pa.struct([("at", to_lists), ("n", plain.type)]), safe=False)
+    rows: Any = rounded_down(in_rows.slice(start), pa.struct([("at", to_lists), ("n", plain.type)]), safe=False)
     assert rows.field("at").cast(plain.type).to_pylist() == expected
     assert rows.field("n").to_pylist() == lists[start:]
-    of_maps = rounded_down(in_maps.slice(start), pa.map_(pa.string(), to_lists), safe=False)
+    of_maps: Any = rounded_down(in_maps.slice(start), pa.map_(pa.string(), to_lists), safe=False)
     of_maps.validate(full=True)
     assert of_maps.items.slice(0, 0).type == to_lists
     assert [None if m is None else m[0][0] for m in of_maps.cast(pa.map_(pa.string(), plain.type)).to_pylist()] == [

@@ -25,7 +25,7 @@ from interbed.thrift_idl.planner.ttypes import ErrorKind
 from tests.spark_ext.test_writer import Request
 
 TIMEOUT_SECONDS = 60
-SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.string())])
+SCHEMA = pa.schema((("id", pa.int64()), ("v", pa.string())))
 ROWS = pa.RecordBatch.from_pydict({"id": [1, 2], "v": ["a", "b"]}, schema=SCHEMA)
 
 PROGRAM = """
@@ -116,7 +116,8 @@ def _files(table: Table) -> list[Path]:
 def _start_write(conversation: Conversation, table: Table) -> Any:
     conversation.request(worker.WRITE, plan_write(_handle(table), Request()).task)
     conversation.send_int(worker.BATCH)
-    stream = pa.ipc.new_stream(conversation.output, SCHEMA)
+    output: Any = conversation.output
+    stream = pa.ipc.new_stream(output, SCHEMA)
     stream.write_batch(ROWS)
     conversation.output.flush()
     assert conversation.read_int() == worker.BATCH
@@ -164,7 +165,8 @@ def test_a_worker_serves_one_request_after_the_other(conversation: Conversation,
     for _ in range(2):
         conversation.request(worker.READ, task, split.to_bytes())
         assert conversation.read_int() == worker.BATCH
-        batch = pa.ipc.open_stream(conversation.input).read_next_batch()
+        answer: Any = conversation.input
+        batch = pa.ipc.open_stream(answer).read_next_batch()
         assert batch.to_pydict() == {"v": ["a", "b"]}
         assert conversation.read_int() == worker.END
 

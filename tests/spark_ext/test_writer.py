@@ -16,7 +16,7 @@ from interbed.storage.table.table import Table
 from interbed.storage.version.orphans import named_files, remove_orphan_files
 from interbed.thrift_idl.planner.ttypes import WriteMode
 
-SCHEMA = pa.schema([("id", pa.int64()), ("p", pa.string())])
+SCHEMA = pa.schema((("id", pa.int64()), ("p", pa.string())))
 
 
 @dataclass(frozen=True)

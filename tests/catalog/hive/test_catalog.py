@@ -4,6 +4,7 @@ import json
 import shutil
 import threading
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -29,7 +30,7 @@ from interbed.testing import metastore
 from tests.support.metastore import table as hive_table
 
 SCHEMA = pa.schema(
-    [
+    (
         pa.field("id", pa.int64(), metadata={"description": "the key"}),
         pa.field("name", pa.string()),
         pa.field("price", pa.decimal128(10, 2)),
@@ -40,9 +41,9 @@ SCHEMA = pa.schema(
         pa.field("tags", pa.map_(pa.string(), pa.list_(pa.int32()))),
         pa.field("place", pa.struct([("city", pa.string()), ("flat", pa.int8())])),
         pa.field("dt", pa.date32()),
-    ]
+    )
 )
-SMALL = pa.schema([("id", pa.int64()), ("name", pa.string())])
+SMALL = pa.schema((("id", pa.int64()), ("name", pa.string())))
 ROWS = pa.table({"id": [1, 2], "name": ["a", "b"]})
 
 
@@ -51,7 +52,8 @@ def create(catalog: HiveCatalog, name: str = "shop.t", **arguments: object) -> i
 
 
 def ids(table: interbed.Table) -> list[int]:
-    return sorted(table.scan(columns=["id"]).to_arrow()["id"].to_pylist())
+    rows: Any = table.scan(columns=["id"]).to_arrow()
+    return sorted(rows["id"].to_pylist())
 
 
 # -- registration ------------------------------------------------------------------------------------------------------
@@ -389,7 +391,7 @@ def test_an_external_table_is_not_registered_with_another_schema(catalog: HiveCa
     path = tmp_path / "elsewhere" / "t"
     catalog.create_table("shop.t", SMALL, primary_keys=["id"], options={"bucket": "1", "path": str(path)})
     before = (path / "schema" / "schema-0").read_bytes()
-    other = pa.schema([("id", pa.int64()), ("colour", pa.string())])
+    other = pa.schema((("id", pa.int64()), ("colour", pa.string())))
     for schema, keys in ((other, ["id"]), (SMALL, None)):
         with pytest.raises(InvalidOptionError, match="id, name"):
             catalog.create_table("shop.u", schema, primary_keys=keys, options={"path": str(path)})

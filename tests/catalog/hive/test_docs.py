@@ -64,7 +64,7 @@ def test_every_property_of_hive_site_is_read(tmp_path: Path) -> None:
 
 
 def test_a_table_is_registered_as_the_page_says(catalog: HiveCatalog) -> None:
-    schema = pa.schema([("id", pa.int64()), ("dt", pa.string())])
+    schema = pa.schema((("id", pa.int64()), ("dt", pa.string())))
     catalog.create_table("shop.t", schema, primary_keys=["dt", "id"], partition_keys=["dt"], options={"bucket": "1"})
     catalog.get_table("shop.t").upsert(pa.table({"id": [1], "dt": ["x"]}))
     entry = catalog.client.get_table("shop", "t")
@@ -89,7 +89,7 @@ def test_the_examples_run(catalog: HiveCatalog, options: dict[str, str], monkeyp
     exec(told, names)
     opened = names["catalog"]
     assert isinstance(opened, interbed.Catalog)
-    schema = pa.schema([("id", pa.int64()), ("dt", pa.string())])
+    schema = pa.schema((("id", pa.int64()), ("dt", pa.string())))
     opened.create_table(
         "shop.orders", schema, partition_keys=["dt"], options={"metastore.partitioned-table": "true"}
     ).append(pa.table({"id": [1, 2], "dt": ["2026-01-31", "2026-02-01"]}))

@@ -18,7 +18,7 @@ from tests.support.java_metastore import java_metastore
 from tests.support.relay import Relay
 from tests.support.shares import each_run
 
-SCHEMA = pa.schema([("id", pa.int64()), ("dt", pa.string())])
+SCHEMA = pa.schema((("id", pa.int64()), ("dt", pa.string())))
 ROWS = pa.table({"id": [1, 2], "dt": ["x", "y/ z"]})
 PARTITIONED = {"bucket": "1", "metastore.partitioned-table": "true"}
 CHANGES = (
@@ -106,13 +106,13 @@ def test_a_renamed_table_takes_its_partitions_along(catalog: HiveCatalog, tmp_pa
 
 def test_every_type_is_registered(catalog: HiveCatalog) -> None:
     schema = pa.schema(
-        [
+        (
             ("a", pa.timestamp("us", tz="UTC")),
             ("b", pa.decimal128(38, 18)),
             ("c", pa.map_(pa.string(), pa.list_(pa.struct([("x", pa.int8()), ("y", pa.binary())])))),
             ("d", pa.time32("ms")),
             ("e", pa.date32()),
-        ]
+        )
     )
     catalog.create_table("shop.t", schema)
     types = [c.type for c in catalog.client.get_table("shop", "t").sd.cols]

@@ -13,7 +13,11 @@ from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.meta.schema.change import AddColumn, RenameColumn, SetOption, UpdateColumnComment
 
 SCHEMA = pa.schema(
-    [pa.field("dt", pa.string(), metadata={"description": "the day"}), ("id", pa.int64()), ("H", pa.int32())]
+    (
+        pa.field("dt", pa.string(), metadata={"description": "the day"}),
+        pa.field("id", pa.int64()),
+        pa.field("H", pa.int32()),
+    )
 )
 
 

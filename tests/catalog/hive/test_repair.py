@@ -1,6 +1,7 @@
 """Repairs of a metastore: what lies in the warehouse gets registered, what is registered is brought up to date."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,7 +19,7 @@ from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.meta.schema.change import AddColumn, SetOption, UpdateComment
 from tests.support.metastore import table as foreign_table
 
-SCHEMA = pa.schema([("id", pa.int64()), ("dt", pa.string())])
+SCHEMA = pa.schema((("id", pa.int64()), ("dt", pa.string())))
 ROWS = pa.table({"id": [1, 2], "dt": ["x", "y"]})
 
 
@@ -174,11 +175,12 @@ def test_what_is_not_there_is_named(catalog: HiveCatalog, tmp_path: Path) -> Non
 
 
 def test_files_need_no_repair(lake: interbed.Catalog) -> None:
-    for call in (
+    calls: list[Callable[[], object]] = [
         lambda: lake.repair_catalog(),
         lambda: lake.repair_database("shop"),
         lambda: lake.repair_table("shop.t"),
-    ):
+    ]
+    for call in calls:
         with pytest.raises(NotSupportedError, match="nothing to repair"):
             call()
 

@@ -8,7 +8,7 @@ import os
 import signal
 import sys
 
-from interbed.catalog.metastore import moves, warehouse
+from interbed.catalog.metastore import warehouse
 from interbed.catalog.metastore.service import Metastore
 from interbed.catalog.repository.session import SqlStore
 
@@ -26,7 +26,7 @@ def main() -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return result
 
-    moves.files.rename_directory = dying
+    warehouse.rename_directory = dying
     metastore = Metastore(SqlStore(db), root)
     table = metastore.tables.get("hive", "default", "old")
     metastore.tables.alter("hive", "default", "old", dataclasses.replace(table, name="new"))

@@ -163,7 +163,7 @@ def test_a_server_that_settles_too_early_does_not_disturb_a_rename(
             return store.read(function)  # type: ignore[arg-type]
 
         def write(self, function: object) -> object:
-            result = store.write(function)  # type: ignore[arg-type]
+            result: object = store.write(function)  # type: ignore[arg-type]
             if len(runs) == 1 and not self.settled:
                 self.settled = settle_all(store)
             return result

@@ -45,6 +45,9 @@ def test_units_of_many_threads_are_each_whole_or_nothing(store: SqlStore) -> Non
 
         return work
 
+    def found(name: str) -> object:
+        return store.read(lambda transaction: transaction.catalogs.find(f"{name}_b"))
+
     def write(thread: int) -> None:
         for number in range(UNITS):
             name = f"c_{thread}_{number}"
@@ -52,7 +55,7 @@ def test_units_of_many_threads_are_each_whole_or_nothing(store: SqlStore) -> Non
                 store.write(unit(name, number % 3 == 0))
                 outcomes[name] = "kept"
                 # What is acknowledged is there, for whoever looks.
-                assert store.read(lambda transaction, n=name: transaction.catalogs.find(f"{n}_b")) is not None
+                assert found(name) is not None
             except (MetastoreError, _EndError) as error:
                 outcomes[name] = str(error)
 
@@ -122,11 +125,14 @@ def test_a_full_disk_is_told_to_whoever_met_it(store: SqlStore) -> None:
 
     store.write(limit)
 
+    def add(name: str) -> None:
+        store.write(lambda transaction: transaction.catalogs.add(_catalog(name, "x" * 5000)))
+
     def write(thread: int) -> None:
         for number in range(10):
             name = f"c_{thread}_{number}"
             try:
-                store.write(lambda transaction, n=name: transaction.catalogs.add(_catalog(n, "x" * 5000)))
+                add(name)
                 outcomes[name] = "kept"
             except DatabaseError as error:
                 outcomes[name] = str(error)

@@ -8,6 +8,7 @@ import struct
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -161,6 +162,10 @@ def test_a_client_that_does_not_read_its_replies_is_dropped_and_nobody_waits_for
         client.create_table(table("default", "big", parameters={"text": "x" * REPLY_BYTES}))
         process = psutil.Process(running.running.process.pid)
         sizes = []
+
+        def timed_out(count: int) -> bool:
+            return log.read_text().count("timed out") >= count
+
         for turn in range(1, 4):
             with ExitStack() as stack:
                 slow = [stack.enter_context(_reluctant(running.port)) for _ in range(SLOW_CLIENTS)]
@@ -170,7 +175,7 @@ def test_a_client_that_does_not_read_its_replies_is_dropped_and_nobody_waits_for
                 for _ in range(10):
                     assert len(client.get_table("default", "big").parameters["text"]) == REPLY_BYTES
                 # Others have been served meanwhile; now the server hangs up on all that have not read a byte.
-                _wait_until(lambda turn=turn: log.read_text().count("timed out") >= turn * SLOW_CLIENTS)
+                _wait_until(partial(timed_out, turn * SLOW_CLIENTS))
                 for connection in slow:
                     assert _received_until_the_end(connection) < 20 * REPLY_BYTES
             sizes.append(process.memory_info().rss)

@@ -24,6 +24,10 @@ CHANGES = 1000
 STEPS = 160
 
 
+# A method and its arguments.
+Call = tuple[str, dict[str, Any]]
+
+
 # The cache by itself
 
 
@@ -34,20 +38,21 @@ def test_an_answer_is_found_again_until_its_table_is_touched() -> None:
     assert entry is not None
     cache.apply(_changes(6, _touch(EventType.ALTER_TABLE, "sales", "other")))
     assert cache.find(b"key") is entry
-    assert entry.valid
+    valid = entry.valid
+    assert valid
     cache.apply(_changes(7, _touch(EventType.ALTER_TABLE, "sales", "orders")))
     assert cache.find(b"key") is None
     assert not entry.valid
     assert cache.size == len(cache) == 0
 
 
-TABLE = ("get_table", {"dbname": "d", "tbl_name": "t"})
-NAMES = ("get_all_tables", {"db_name": "@hive#d"})
-TYPES = ("get_tables_by_type", {"db_name": "d", "pattern": "*", "tableType": "VIEW"})
-DATABASE = ("get_database", {"name": "d"})
-DATABASES = ("get_all_databases", {})
-SEVERAL = ("get_table_objects_by_name", {"dbname": "d", "tbl_names": ["t", "u"]})
-FUNCTIONS = ("get_all_functions", {})
+TABLE: Call = ("get_table", {"dbname": "d", "tbl_name": "t"})
+NAMES: Call = ("get_all_tables", {"db_name": "@hive#d"})
+TYPES: Call = ("get_tables_by_type", {"db_name": "d", "pattern": "*", "tableType": "VIEW"})
+DATABASE: Call = ("get_database", {"name": "d"})
+DATABASES: Call = ("get_all_databases", {})
+SEVERAL: Call = ("get_table_objects_by_name", {"dbname": "d", "tbl_names": ["t", "u"]})
+FUNCTIONS: Call = ("get_all_functions", {})
 EVERYTHING = (TABLE, NAMES, TYPES, DATABASE, DATABASES, SEVERAL, FUNCTIONS)
 
 
@@ -267,26 +272,34 @@ def _reads(source: random.Random) -> list[Callable[[Any], Any]]:
     ]
     for database in ("default", "d", "e"):
         for name in ("t", "u", "v"):
-            reads += [
-                lambda client, d=database, n=name: client.get_table(d, n),
-                lambda client, d=database, n=name: client.get_fields(d, n),
-                lambda client, d=database, n=name: client.get_partition_names(d, n, -1),
-                lambda client, d=database, n=name: client.get_partitions(d, n, -1),
-                lambda client, d=database, n=name: client.get_partitions_by_filter(d, n, 'p = "appended"', -1),
-                lambda client, d=database, n=name: client.get_partition(d, n, ["appended"]),
-                lambda client, d=database, n=name: client.get_table_column_statistics(d, n, "a"),
-                lambda client, d=database, n=name: client.get_schema(f"@hive#{d}", n),
-                lambda client, d=database, n=name: client.get_table_req(ttypes.GetTableRequest(dbName=d, tblName=n)),
-            ]
-        reads += [
-            lambda client, d=database: client.get_database(d),
-            lambda client, d=database: client.get_all_tables(d),
-            lambda client, d=database: client.get_tables(d, "t|v"),
-            lambda client, d=database: client.get_tables_by_type(d, "*", "VIRTUAL_VIEW"),
-            lambda client, d=database: client.get_table_objects_by_name(d, ["t", "u"]),
-            lambda client, d=database: client.get_functions(d, "*"),
-        ]
+            reads += _reads_of_table(database, name)
+        reads += _reads_of_database(database)
     return source.sample(reads, 20)
+
+
+def _reads_of_table(database: str, name: str) -> list[Callable[[Any], Any]]:
+    return [
+        lambda client: client.get_table(database, name),
+        lambda client: client.get_fields(database, name),
+        lambda client: client.get_partition_names(database, name, -1),
+        lambda client: client.get_partitions(database, name, -1),
+        lambda client: client.get_partitions_by_filter(database, name, 'p = "appended"', -1),
+        lambda client: client.get_partition(database, name, ["appended"]),
+        lambda client: client.get_table_column_statistics(database, name, "a"),
+        lambda client: client.get_schema(f"@hive#{database}", name),
+        lambda client: client.get_table_req(ttypes.GetTableRequest(dbName=database, tblName=name)),
+    ]
+
+
+def _reads_of_database(database: str) -> list[Callable[[Any], Any]]:
+    return [
+        lambda client: client.get_database(database),
+        lambda client: client.get_all_tables(database),
+        lambda client: client.get_tables(database, "t|v"),
+        lambda client: client.get_tables_by_type(database, "*", "VIRTUAL_VIEW"),
+        lambda client: client.get_table_objects_by_name(database, ["t", "u"]),
+        lambda client: client.get_functions(database, "*"),
+    ]
 
 
 def _outcome(call: Callable[[Any], Any], client: Any) -> Any:

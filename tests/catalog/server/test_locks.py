@@ -4,6 +4,7 @@ import itertools
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -110,7 +111,7 @@ def test_eight_clients_hold_one_lock_in_turn(metastore: MetastoreUnderTest, data
                     turns.append(number)
                     holders.remove(number)
 
-    _in_threads([lambda number=number: work(number) for number in range(8)])
+    _in_threads([partial(work, number) for number in range(8)])
     assert collisions == []
     assert sorted(turns) == sorted(list(range(8)) * 5)
 
@@ -139,7 +140,7 @@ def test_of_eight_swaps_of_one_value_exactly_one_wins_each_round(metastore: Meta
                 assert own.get_table(database, "t").parameters["winner"] == str(winners[turn][0])
                 barrier.wait()
 
-    _in_threads([lambda number=number: work(number) for number in range(8)])
+    _in_threads([partial(work, number) for number in range(8)])
     assert [len(each) for each in winners] == [1] * rounds
     assert len(lost) == 7 * rounds
     assert all("The table has been modified" in message for message in lost)

@@ -82,7 +82,12 @@ def poll(condition: Callable[[], bool], what: str) -> None:
 def health_address(log: Path) -> tuple[str, int]:
     """Where the second port is, which the server writes into its log."""
     found: list[re.Match[str]] = []
-    poll(lambda: bool(found.extend(re.finditer(r"http://([\d.]+):(\d+)/health", log.read_text())) or found), "the port")
+
+    def is_told() -> bool:
+        found.extend(re.finditer(r"http://([\d.]+):(\d+)/health", log.read_text()))
+        return bool(found)
+
+    poll(is_told, "the port")
     return found[0][1], int(found[0][2])
 
 

@@ -6,7 +6,8 @@ import resource
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -120,15 +121,18 @@ def test_a_database_that_crashes_under_load_loses_nothing_that_was_acknowledged(
                 except CatalogError as error:
                     refused.append(str(error))
 
+        def has_more_than(names: Collection[str], count: int) -> bool:
+            return len(names) > count
+
         threads = threading.Thread(target=_in_threads, args=(running, 4, work))
         threads.start()
         try:
             for _ in range(2):
                 before = len(acknowledged)
-                _wait_until(lambda before=before: len(acknowledged) > before + 20)
+                _wait_until(partial(has_more_than, acknowledged, before + 20))
                 known = len(refused)
                 postgres.stop(signal.SIGQUIT)
-                _wait_until(lambda known=known: len(refused) > known)
+                _wait_until(partial(has_more_than, refused, known))
                 postgres.start()
         finally:
             done.set()

@@ -3,7 +3,7 @@
 What is expected is what Hive's own metastore 2.3.10 answers to the same, but where a test says otherwise.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -451,11 +451,12 @@ def test_a_nul_character_is_in_no_partition(raw: Client, days: str) -> None:
     assert raw.get_partitions_by_names(days, "t", ["dt=\0/n=3"]) == []
     with pytest.raises(ttypes.NoSuchObjectException):
         raw.get_partition(days, "t", ["\0", "3"])
-    for call in (
+    calls: list[Callable[[], object]] = [
         lambda: raw.append_partition(days, "t", ["\0", "3"]),
         lambda: raw.get_partitions_ps(days, "t", ["\0"], -1),
         lambda: raw.get_partitions_by_filter(days, "t", "dt = '\0'", -1),
-    ):
+    ]
+    for call in calls:
         with pytest.raises(ttypes.MetaException, match="NUL character"):
             call()
 

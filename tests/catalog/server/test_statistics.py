@@ -82,7 +82,8 @@ def accurate(parameters: dict[str, str]) -> set[str]:
 def of_table(raw: Client, database: str, *columns: str, name: str = "s") -> list[ttypes.ColumnStatisticsObj]:
     """What is known of the table's columns."""
     request = ttypes.TableStatsRequest(database, name, list(columns or NAMES))
-    return raw.get_table_statistics_req(request).tableStats
+    found: list[ttypes.ColumnStatisticsObj] = raw.get_table_statistics_req(request).tableStats
+    return found
 
 
 def of_partitions(raw: Client, database: str, *names: str, columns: list[str] | None = None) -> dict[str, list[str]]:

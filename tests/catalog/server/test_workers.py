@@ -10,6 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -98,7 +99,7 @@ def test_killing_a_worker_under_load_loses_no_acknowledged_change(server: Metast
             workers = _workers(server)
             os.kill(workers[0], signal.SIGKILL)
             # It is started again.
-            _until(lambda dead=workers[0]: dead not in _workers(server) and len(_workers(server)) == WORKERS)
+            _until(partial(_is_replaced, server, workers[0], WORKERS))
     finally:
         ending.set()
         for thread in threads:
@@ -166,7 +167,7 @@ def test_a_worker_that_dies_again_and_again_does_not_keep_the_machine_busy(tmp_p
             # The other one serves meanwhile.
             with raw_client(running.port) as client:
                 assert client.get_all_databases() == ["default"]
-            _until(lambda dead=workers[-1]: dead not in _workers(running) and len(_workers(running)) == 2)
+            _until(partial(_is_replaced, running, workers[-1], 2))
     assert (tmp_path / "server.log").read_text().count("by signal SIGKILL; it is started again") == 3
 
 
@@ -194,6 +195,11 @@ def _connections(running: MetastoreUnderTest) -> dict[int, int]:
             for each in child.net_connections()
         )
     return counts
+
+
+def _is_replaced(running: MetastoreUnderTest, dead: int, workers: int) -> bool:
+    """Whether as many workers serve again, and that one is none of them."""
+    return dead not in _workers(running) and len(_workers(running)) == workers
 
 
 def _until(holds: Callable[[], bool]) -> None:

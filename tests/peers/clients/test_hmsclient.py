@@ -3,6 +3,7 @@ locks, events, and the service itself. test_hmsclient_partitions.py has the rest
 """
 
 import ast
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -249,14 +250,14 @@ def test_roles_privileges_and_types_are_not_kept(hms: HMSClient, database: str) 
     assert hms.grant_privileges(bag) is True
     assert hms.revoke_privileges(bag) is True
     assert hms.grant_revoke_privileges(ttypes.GrantRevokePrivilegeRequest(requestType=1, privileges=bag)).success
-    refusals = (
+    refusals: list[Callable[[], object]] = [
         lambda: hms.create_role(ttypes.Role(roleName="r")),
         lambda: hms.drop_role("r"),
         lambda: hms.grant_role("r", "alice", user, "bob", user, False),
         lambda: hms.revoke_role("r", "alice", user),
         lambda: hms.grant_revoke_role(ttypes.GrantRevokeRoleRequest(roleName="r")),
         lambda: hms.create_type(ttypes.Type(name="point")),
-    )
+    ]
     for call in refusals:
         with pytest.raises(ttypes.MetaException, match="not kept"):
             call()

@@ -51,8 +51,8 @@ def test_partitions_are_added_and_appended_in_every_way(hms: HMSClient, days: tt
 
 def test_partitions_are_read_in_every_way(hms: HMSClient, days: ttypes.Table) -> None:
     database = days.dbName
-    for values in (["a", "1"], ["a", "2"], ["b", "10"]):
-        hms.add_partition(days, values)
+    for each in (["a", "1"], ["a", "2"], ["b", "10"]):
+        hms.add_partition(days, each)
 
     def values(found: list[ttypes.Partition]) -> list[list[str]]:
         return [each.values for each in found]

@@ -33,7 +33,7 @@ PROCESSES = 2
 THREADS = 2
 COMMITS = 4
 
-ORDERS = pa.schema([("id", pa.int64()), ("who", pa.string())])
+ORDERS = pa.schema((("id", pa.int64()), ("who", pa.string())))
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ import random
 from pathlib import Path
 
 import pytest
+from pyspark.sql import DataFrame
 
 from tests.spark_ext.witness.witness import Witness
 from tests.support.peers_json import TypeJson
@@ -51,10 +52,14 @@ def test_a_stream_of_a_table_of_javas_tells_what_javas_does(witness: Witness, na
     location = str(witness.lake.warehouse / "db.db" / "t")
     for number, start in enumerate(STARTS):
         told: list[tuple[str, ...]] = []
+
+        def tell(frame: DataFrame, _: int, told: list[tuple[str, ...]] = told) -> None:
+            told.extend(map(tuple, frame.collect()))
+
         stream = witness.lake.spark.readStream.format("interbed").options(**start).option("read.changelog", "true")
         query = (
             stream.load(location)
-            .writeStream.foreachBatch(lambda frame, _, told=told: told.extend(map(tuple, frame.collect())))
+            .writeStream.foreachBatch(tell)
             .option("checkpointLocation", str(tmp_path / str(number)))
             .trigger(availableNow=True)
             .start()

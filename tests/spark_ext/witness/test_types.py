@@ -13,7 +13,9 @@ from tests.support.shares import each_run
 ALL: list[tuple[TypeJson, list[Any]]] = [
     (of, values) for of, values in (*SCALARS.items(), *NESTED) if holds_value("java", of)
 ]
-PARTITIONS = [(of, SCALARS[of]) for of in SCALARS if holds_partition("java", of) and not of.startswith("TIMESTAMP(9)")]
+PARTITIONS: list[tuple[TypeJson, list[Any]]] = [
+    (of, SCALARS[of]) for of in SCALARS if holds_partition("java", of) and not of.startswith("TIMESTAMP(9)")
+]
 
 
 def _rows(columns: list[tuple[TypeJson, list[Any]]]) -> list[list[Any]]:

@@ -108,7 +108,7 @@ def spark_rows(table: pa.Table, types: Sequence[PeerType]) -> Rows:
     return sorted((spark_row(row, types) for row in zip(*columns, strict=True)), key=_text)
 
 
-def _as_paimon(column: pa.ChunkedArray, of: PeerType) -> pa.ChunkedArray:
+def _as_paimon(column: Any, of: PeerType) -> Any:
     if of.root == "TIME":
         return pa.chunked_array([chunk.view(pa.time32("ms")) for chunk in column.chunks], pa.time32("ms"))
     return column
