@@ -34,6 +34,7 @@ check: $(READY) ## Lint, types, layers, and the documentation's links.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy tests
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports --no-cache
 	$(MAKE) --no-print-directory docs

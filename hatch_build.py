@@ -63,7 +63,7 @@ class JarBuildError(RuntimeError):
     """The jar cannot be built here; the message names what is missing or what javac said."""
 
 
-class SparkJarHook(BuildHookInterface):
+class SparkJarHook(BuildHookInterface[Any]):
     """Builds the jar before hatchling collects a wheel's files."""
 
     PLUGIN_NAME = "custom"

@@ -6,6 +6,7 @@ from typing import Any
 
 from interbed.catalog.api import Catalog
 from interbed.catalog.factory import open_catalog
+from interbed.catalog.filesystem import FileSystemCatalog
 from interbed.spark_ext.handle.table_handle import NO_CATALOG, TableHandle
 from interbed.storage.base.errors import InvalidInputError, InvalidOptionError
 from interbed.storage.table.table import Table
@@ -22,7 +23,7 @@ class CatalogPool:
         self._open: OrderedDict[tuple[str, frozenset[tuple[str, str]]], Catalog] = OrderedDict()
 
     def get(self, name: str, options: Mapping[str, str]) -> Catalog:
-        """The catalog, opened if need be; raises InvalidOptionError and CatalogUnavailableError."""
+        """The catalog, opened if need be; raises InvalidOptionError, CatalogUnavailableError, StorageAccessError."""
         key = (name, frozenset(options.items()))
         catalog = self._open.get(key)
         if catalog is None:
@@ -46,7 +47,11 @@ def _open_catalog(name: str, options: Mapping[str, str]) -> Catalog:
         raise InvalidOptionError(
             f"Option 'type' of the catalog '{name}' takes one of {', '.join(TYPES)}, not '{kind}'."
         )
-    return open_catalog(name, options)
+    catalog = open_catalog(name, options)
+    if isinstance(catalog, FileSystemCatalog):
+        # A warehouse that can't be written is refused with the statement that names it, not with the first table.
+        catalog.file_io.make_directories(catalog.warehouse)
+    return catalog
 
 
 class Calls:

@@ -130,3 +130,8 @@ def test_a_catalog_takes_one_partition_or_a_list(tmp_path: Path, table: interbed
     assert ids(table) == [5]
     with pytest.raises(InvalidInputError, match="'dt=c' names no partition"):
         catalog.drop_partitions("shop.t", ["dt=c"])  # type: ignore[list-item]
+
+
+def test_no_rows_at_all_replace_what_is_chosen(table: interbed.Table) -> None:
+    table.overwrite([], {"dt": "a"})
+    assert ids(table) == [2, 3, 4, 5]
