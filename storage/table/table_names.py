@@ -3,7 +3,6 @@
 from typing import NoReturn
 
 from interbed.storage.base.errors import NotSupportedError
-from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode, crosses_partitions
 from interbed.storage.meta.schema.manager import SchemaManager
@@ -57,11 +56,6 @@ class PypaimonNames:
     def table_path(self) -> str:
         """The table's directory."""
         return self.store.location
-
-    @property
-    def file_io(self) -> FileIO:
-        """Access to the table's files."""
-        return self.store.file_io
 
     @property
     def schema_manager(self) -> SchemaManager:
