@@ -16,7 +16,7 @@ $(READY): pyproject.toml constraints.txt hatch_build.py thrift_idl/planner.thrif
 	touch $@
 
 demo: $(READY) ## The main job on embedded defaults and real data.
-	$(BIN)/python demo/flights.py --peer-python "$$($(BIN)/python -m tests.support.peers_cache)" $(ARGS)
+	$(BIN)/python demo/flights.py --peer-python "$$($(BIN)/python -m tests.support.peers.cache)" $(ARGS)
 
 # Every process of the tests finds the modules compiled, whatever the environment says: a server starts in half the time.
 test test-long: export PYTHONDONTWRITEBYTECODE :=

@@ -38,7 +38,7 @@ from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.meta.schema.change import AddColumn, SetOption
 from interbed.storage.table.opening import open_store
 from interbed.testing import metastore
-from tests.support.metastore import table as hive_table
+from tests.support.servers.metastore import table as hive_table
 
 SCHEMA = pa.schema(
     (

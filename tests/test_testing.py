@@ -13,8 +13,8 @@ import pytest
 from interbed import testing
 from interbed.catalog.hive.client import HiveMetastoreClient
 from interbed.catalog.metastore.errors import MetastoreError
-from tests.support.metastore import table
-from tests.support.postgres import postgres_server
+from tests.support.servers.metastore import table
+from tests.support.servers.postgres import postgres_server
 
 
 @pytest.fixture

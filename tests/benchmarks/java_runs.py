@@ -15,7 +15,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from tests.support.peers_cache import built_once, fingerprint, java_jars, run
+from tests.support.peers.cache import built_once, fingerprint, java_jars, run
 
 REPEATS = 4
 TIMEOUT_SECONDS = 1_800

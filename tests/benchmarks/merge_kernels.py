@@ -31,7 +31,7 @@ from interbed.storage.lsm.merge_function.factory import merge_function_for
 from interbed.storage.lsm.sort_merge import MergePlan, RunBatch, RunInput, merge_runs
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.schema.table_schema import Schema
-from tests.support.peers_cache import built_once, fingerprint, java_jars, run
+from tests.support.peers.cache import built_once, fingerprint, java_jars, run
 
 GOAL = 3.0
 JAVA = Path(__file__).parent / "java" / "MergeBench.java"

@@ -29,9 +29,9 @@ from rich.table import Table
 from interbed.catalog.server.start.embedded import RunningServer, start_server, stop_server
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.benchmarks import metastore_client as load
-from tests.support.java_metastore import metastore_client, running_java_metastore
-from tests.support.metastore import new_database
-from tests.support.postgres import postgres_server
+from tests.support.servers.java_metastore import metastore_client, running_java_metastore
+from tests.support.servers.metastore import new_database
+from tests.support.servers.postgres import postgres_server
 
 JAVA, SQLITE, POSTGRESQL = "Java 2.3.10", "SQLite", "PostgreSQL"
 OPERATIONS = ("get_table", "get_all_tables", "create_table", "alter_table", "lock + unlock")

@@ -26,9 +26,9 @@ from interbed.catalog.server.start.embedded import start_server, stop_server
 from interbed.thrift_idl.hive_metastore import ttypes
 from interbed.thrift_idl.hive_metastore.ThriftHiveMetastore import Client
 from tests.catalog.server.raw_client import raw_client
-from tests.support.metastore import new_database, storage, table
 from tests.support.partitions import KEYS, days_and_regions, fill
-from tests.support.postgres import postgres_server
+from tests.support.servers.metastore import new_database, storage, table
+from tests.support.servers.postgres import postgres_server
 
 PARTITIONS = 1_000_000
 NAMES_AT_ONCE = 30_000

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tests.support.peers_cache import pypaimon_python
+from tests.support.peers.cache import pypaimon_python
 
 STAGE = Path(__file__).parent / "stage.py"
 TIMEOUT_SECONDS = 1800

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from interbed.spark_ext import spark_settings
-from tests.support.peers_spark import maven_jars
+from tests.support.peers.spark import maven_jars
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

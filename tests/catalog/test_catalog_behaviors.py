@@ -21,7 +21,7 @@ from interbed.storage.base.errors import BranchNotFoundError, InvalidInputError,
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.meta.schema.change import AddColumn, RemoveOption, SetOption, UpdateComment
 from interbed.testing import metastore
-from tests.support.java_metastore import java_metastore
+from tests.support.servers.java_metastore import java_metastore
 from tests.support.shares import each_run
 
 SCHEMA = pa.schema((pa.field("id", pa.int64()), pa.field("name", pa.string()), pa.field("dt", pa.string())))

@@ -13,7 +13,7 @@ from interbed.catalog.hive.catalog import HiveCatalog
 from interbed.catalog.hive.registration import CURRENT_SNAPSHOT
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.catalog.writer_process import own_key
-from tests.support.metastore import lock_component, lock_request, metastore_under_test
+from tests.support.servers.metastore import lock_component, lock_request, metastore_under_test
 from tests.support.shares import each_run
 from tests.support.writers import check_every_snapshot, create_orders, finished, keys_of, own_keys, writers
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support.peers_json import PeerType, TypeJson, parse_type
+from tests.support.peers.json import PeerType, TypeJson, parse_type
 
 GOLDEN = Path(__file__).resolve().parent
 WAREHOUSE = GOLDEN / "paimon-1.4.2"

@@ -11,8 +11,8 @@ from typing import Any
 
 from tests.golden.tables import TABLES, Recipe
 from tests.golden.values import COMPOSITES, NESTED, SCALARS
-from tests.support.peers_java import JavaPaimon, JavaTable
-from tests.support.peers_json import TypeJson, comparable
+from tests.support.peers.java import JavaPaimon, JavaTable
+from tests.support.peers.json import TypeJson, comparable
 
 GOLDEN = Path(__file__).resolve().parent
 WAREHOUSE = GOLDEN / "paimon-1.4.2"

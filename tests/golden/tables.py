@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.golden.values import LEAP, NESTED, SCALARS, b64
-from tests.support.peers_java import JavaTable
-from tests.support.peers_json import TypeJson
+from tests.support.peers.java import JavaTable
+from tests.support.peers.json import TypeJson
 
 Columns = list[tuple[str, TypeJson]]
 Step = Callable[[JavaTable], object]

@@ -1,12 +1,12 @@
 """Types and values that the golden files are made of: for each type the ordinary, the extreme and the odd.
 
-Types and values are in the JSON of tests/support/peers_json.py.
+Types and values are in the JSON of tests/support/peers/json.py.
 """
 
 import base64
 from typing import Any
 
-from tests.support.peers_json import TypeJson
+from tests.support.peers.json import TypeJson
 
 
 def b64(data: bytes) -> str:

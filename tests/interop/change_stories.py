@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 from hypothesis import strategies as st
 
-from tests.interop.merge_cases import CASES, Case, changes
-from tests.support.peers_json import TypeJson
+from tests.interop.lsm.merge_cases import CASES, Case, changes
+from tests.support.peers.json import TypeJson
 
 Hand = Literal["interbed", "java"]
 HANDS: tuple[Hand, ...] = ("interbed", "java")

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.peers_java import JavaPaimon
-from tests.support.peers_pypaimon import PyPaimon
+from tests.support.peers.java import JavaPaimon
+from tests.support.peers.pypaimon import PyPaimon
 
 
 @pytest.fixture(scope="session")

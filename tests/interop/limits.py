@@ -3,7 +3,7 @@
 from typing import Literal
 
 from tests.golden.values import NESTED, SCALARS
-from tests.support.peers_json import PeerType, TypeJson, parse_type
+from tests.support.peers.json import PeerType, TypeJson, parse_type
 
 # interbed itself is meant to hold everything.
 Peer = Literal["interbed", "java", "python", "rust"]

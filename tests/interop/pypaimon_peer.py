@@ -1,6 +1,6 @@
 """pypaimon and pypaimon-rust behind a pipe: one JSON command a line on stdin, one JSON answer a line on stdout.
 
-Runs in the environment of pypaimon-requirements.txt; tests/support/peers_pypaimon.py is its face and documents the
+Runs in the environment of pypaimon-requirements.txt; tests/support/peers/pypaimon.py is its face and documents the
 commands. Tables come and go as Arrow IPC files. The engine is `python` (pypaimon, with nothing native) or `rust`
 (pypaimon-rust through its own API).
 """
@@ -15,7 +15,7 @@ from pypaimon import CatalogFactory, Schema
 from pypaimon.schema.data_types import AtomicInteger, DataField, DataTypeParser, reassign_field_id
 from pypaimon_rust.datafusion import PaimonCatalog
 
-from tests.support.peers_json import from_json_values, parse_type
+from tests.support.peers.json import from_json_values, parse_type
 
 # The names of comparisons: of the command, of pypaimon's predicate builder, of pypaimon-rust's filter.
 COMPARISONS = {

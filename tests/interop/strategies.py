@@ -1,4 +1,4 @@
-"""Random tables for Hypothesis: types, rows, and commits of changes, in the JSON of tests/support/peers_json.py."""
+"""Random tables for Hypothesis: types, rows, and commits of changes, in the JSON of tests/support/peers/json.py."""
 
 import base64
 import json
@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 from tests.support.examples import examples
-from tests.support.peers_json import PeerType, TypeJson, float_text, parse_type
+from tests.support.peers.json import PeerType, TypeJson, float_text, parse_type
 
 _EXPLORED = os.environ.get("INTERBED_TEST_RANDOM_EXAMPLES")
 

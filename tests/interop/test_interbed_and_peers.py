@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from tests.interop.limits import PEERS, Peer
-from tests.support.peers_interbed import InterbedTable, interbed_table
-from tests.support.peers_java import JavaPaimon, JavaTable
-from tests.support.peers_pypaimon import PyPaimon, PyPaimonTable
+from tests.support.peers.interbed import InterbedTable, interbed_table
+from tests.support.peers.java import JavaPaimon, JavaTable
+from tests.support.peers.pypaimon import PyPaimon, PyPaimonTable
 
 PARTITIONED: list[tuple[str, Any]] = [("id", "INT NOT NULL"), ("dt", "STRING NOT NULL"), ("v", "BIGINT")]
 

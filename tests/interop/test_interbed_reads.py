@@ -3,7 +3,7 @@
 import pytest
 
 from tests.golden.load import DATABASE, TABLE_NAMES, WAREHOUSE, expected
-from tests.support.peers_interbed import interbed_table
+from tests.support.peers.interbed import interbed_table
 
 
 @pytest.mark.parametrize("name", TABLE_NAMES)

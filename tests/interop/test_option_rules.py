@@ -13,9 +13,9 @@ import pytest
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.meta.schema.change import RemoveOption, RenameColumn, SetOption
 from tests.storage.meta.schema.option_cases import CASES, COLUMNS, OptionCase
-from tests.support.peers_interbed import InterbedTable, interbed_table
-from tests.support.peers_java import JavaPaimon, JavaTable
-from tests.support.peers_process import PeerError
+from tests.support.peers.interbed import InterbedTable, interbed_table
+from tests.support.peers.java import JavaPaimon, JavaTable
+from tests.support.peers.process import PeerError
 
 ROW = [1, "p", 1, "+I", 1, 1, "1.0", True, 0, "AAAA", [1], [["k", 1]], [[1, 1]]]
 

@@ -7,9 +7,9 @@ import pytest
 
 from tests.golden.values import SCALARS
 from tests.interop.limits import PEERS, Peer, holds_key, holds_partition, values_held_by
-from tests.support.peers_java import JavaPaimon, JavaTable
-from tests.support.peers_json import comparable, parse_type
-from tests.support.peers_pypaimon import PyPaimon, PyPaimonTable
+from tests.support.peers.java import JavaPaimon, JavaTable
+from tests.support.peers.json import comparable, parse_type
+from tests.support.peers.pypaimon import PyPaimon, PyPaimonTable
 
 
 class Peers:

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.golden.regenerate import cases
-from tests.support.peers_json import (
+from tests.support.peers.json import (
     TypeJson,
     comparable,
     from_json_values,

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 
 from tests.interop.change_stories import ChangeStory, Commit, Step, change_stories
-from tests.interop.merge_cases import in_order, seen
+from tests.interop.lsm.merge_cases import in_order, seen
 from tests.interop.strategies import random_examples
-from tests.support.peers_interbed import InterbedTable, interbed_table
-from tests.support.peers_java import JavaPaimon, JavaTable
-from tests.support.peers_json import normalised
-from tests.support.peers_pypaimon import PyPaimon
+from tests.support.peers.interbed import InterbedTable, interbed_table
+from tests.support.peers.java import JavaPaimon, JavaTable
+from tests.support.peers.json import normalised
+from tests.support.peers.pypaimon import PyPaimon
 
 Told = list[tuple[str, str]]
 """Changes as kinds and rows in JSON; those of one key stay in their order."""

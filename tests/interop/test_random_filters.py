@@ -25,9 +25,9 @@ from interbed.storage.base.predicate.expr import (
 )
 from tests.interop.limits import holds_key, holds_partition, holds_value
 from tests.interop.strategies import RANDOM, Story, append_stories, keyed_stories
-from tests.support.peers_interbed import interbed_table
-from tests.support.peers_java import JavaPaimon
-from tests.support.peers_json import from_json_values
+from tests.support.peers.interbed import interbed_table
+from tests.support.peers.java import JavaPaimon
+from tests.support.peers.json import from_json_values
 
 LIMITS: Any = {
     "value": lambda of: holds_value("java", of),

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from tests.interop.limits import PEERS, Peer, holds_key, holds_partition, holds_value
 from tests.interop.strategies import RANDOM, Story, append_stories, keyed_stories
-from tests.support.peers_interbed import interbed_table
-from tests.support.peers_java import JavaPaimon
-from tests.support.peers_json import TypeJson, comparable
-from tests.support.peers_pypaimon import PyPaimon
+from tests.support.peers.interbed import interbed_table
+from tests.support.peers.java import JavaPaimon
+from tests.support.peers.json import TypeJson, comparable
+from tests.support.peers.pypaimon import PyPaimon
 
 # Java Paimon holds nearly every type, all four together fewer; limits.py knows.
 CIRCLES: list[tuple[Peer, ...]] = [("interbed", "java"), ("interbed", *PEERS)]

@@ -18,9 +18,9 @@ import interbed
 from interbed.storage.base.types.json import type_to_json
 from interbed.storage.table.table import Table
 from interbed.storage.views.change_view import ChangeView
-from tests.support.peers_interbed import interbed_table
-from tests.support.peers_java import JavaPaimon, JavaTable
-from tests.support.peers_json import parse_type, table_to_rows
+from tests.support.peers.interbed import interbed_table
+from tests.support.peers.java import JavaPaimon, JavaTable
+from tests.support.peers.json import parse_type, table_to_rows
 
 COLUMNS = [("id", "INT NOT NULL"), ("dt", "STRING NOT NULL"), ("v", "INT"), ("s", "STRING")]
 KIND_TEXTS = ["+I", "-U", "+U", "-D"]

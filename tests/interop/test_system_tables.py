@@ -8,9 +8,9 @@ import pytest
 
 import interbed
 from interbed.storage.base.types.json import type_to_json
-from tests.support.peers_interbed import interbed_table
-from tests.support.peers_java import JavaPaimon
-from tests.support.peers_json import parse_type, table_to_rows
+from tests.support.peers.interbed import interbed_table
+from tests.support.peers.java import JavaPaimon
+from tests.support.peers.json import parse_type, table_to_rows
 
 NEWER = {
     "partitions": ("total_buckets", "done", "deleted_record_count"),

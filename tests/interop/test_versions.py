@@ -12,8 +12,8 @@ from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.meta.snapshot.changelog import ChangelogManager
 from interbed.storage.meta.snapshot.snapshot import CommitKind
 from interbed.storage.version.orphans import remove_orphan_files
-from tests.support.peers_interbed import interbed_table
-from tests.support.peers_java import JavaPaimon, JavaTable
+from tests.support.peers.interbed import interbed_table
+from tests.support.peers.java import JavaPaimon, JavaTable
 
 LATER = 4_102_444_800
 """Seconds since the epoch: long after every file of the test was written."""

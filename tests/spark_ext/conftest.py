@@ -13,7 +13,7 @@ from hatch_build import INTERFACE, JAR_PATH, SOURCE_FOLDERS, build_jar
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from interbed.spark_ext import configure
-from tests.support.spark_process import QUICK_JVM
+from tests.support.spark.spark_process import QUICK_JVM
 
 ROOT = Path(__file__).resolve().parents[2]
 _NUMBERS = itertools.count()

@@ -11,8 +11,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.support.pyspark_versions import VERSIONS, version_variables
-from tests.support.spark_process import clean_environment
+from tests.support.spark.pyspark_versions import VERSIONS, version_variables
+from tests.support.spark.spark_process import clean_environment
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD_TIMEOUT_SECONDS = 600

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from interbed.spark_ext import spark_settings
-from tests.support.spark_connect import connect_server
-from tests.support.spark_process import run_program
+from tests.support.spark.spark_connect import connect_server
+from tests.support.spark.spark_process import run_program
 
 PROGRAM = Path(__file__).with_name("connect_program.py")
 TIMEOUT_SECONDS = 600

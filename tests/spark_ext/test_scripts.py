@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.spark_ext.script.runs import CATALOGS, ON_METASTORES, differences, script_names
-from tests.support.pyspark_versions import INSTALLED, VERSIONS
 from tests.support.shares import each_run
+from tests.support.spark.pyspark_versions import INSTALLED, VERSIONS
 
 RUNS = [(version, catalog) for version in (INSTALLED, *VERSIONS) for catalog in CATALOGS]
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from hatch_build import INTERFACE, SOURCE_FOLDERS
 
-from tests.support.pyspark_versions import VERSIONS, version_variables
 from tests.support.shares import each_run
-from tests.support.spark_process import run_program
+from tests.support.spark.pyspark_versions import VERSIONS, version_variables
+from tests.support.spark.spark_process import run_program
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = Path(__file__).with_name("version_program.py")

@@ -15,8 +15,8 @@ from tests.catalog.differential.machine_locks import LocksMachine
 from tests.catalog.differential.machine_tables import TablesMachine
 from tests.catalog.differential.sides import Side, Sides
 from tests.support.examples import EXPLORING, examples
-from tests.support.java_metastore import QUICK_START, running_java_metastore
-from tests.support.metastore import metastore_under_test
+from tests.support.servers.java_metastore import QUICK_START, running_java_metastore
+from tests.support.servers.metastore import metastore_under_test
 
 STEPS = 25
 

@@ -27,7 +27,7 @@ from interbed.storage.base.errors import CommitConflictError, CommitError, Inval
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.meta.schema.change import AddColumn, RemoveOption, SetOption, UpdateComment
 from interbed.testing import metastore
-from tests.support.metastore import table as hive_table
+from tests.support.servers.metastore import table as hive_table
 
 SCHEMA = pa.schema(
     (

@@ -24,8 +24,14 @@ from interbed.catalog.hive.lock import HiveCatalogLock
 from interbed.catalog.server.start.embedded import metastore
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.thrift_idl.hive_metastore import ttypes
-from tests.support.metastore import MetastoreUnderTest, lock_component, lock_request, metastore_under_test, table
-from tests.support.relay import Relay
+from tests.support.servers.metastore import (
+    MetastoreUnderTest,
+    lock_component,
+    lock_request,
+    metastore_under_test,
+    table,
+)
+from tests.support.servers.relay import Relay
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,8 @@ from interbed.catalog.hive.lock import HiveCatalogLock
 from interbed.catalog.hive.registration import CURRENT_SNAPSHOT
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.meta.schema.change import AddColumn, Position, RenameColumn, SetOption
-from tests.support.java_metastore import java_metastore
-from tests.support.relay import Relay
+from tests.support.servers.java_metastore import java_metastore
+from tests.support.servers.relay import Relay
 from tests.support.shares import each_run
 
 SCHEMA = pa.schema((("id", pa.int64()), ("dt", pa.string())))

@@ -18,7 +18,7 @@ from interbed.catalog.hive.registration import CURRENT_SNAPSHOT
 from interbed.storage.base.errors import CommitConflictError
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.meta.schema.change import AddColumn, SetOption
-from tests.support.relay import DEADLINE_SECONDS, Relay
+from tests.support.servers.relay import DEADLINE_SECONDS, Relay
 
 SCHEMA = pa.schema((("id", pa.int64()), ("dt", pa.string())))
 ROWS = pa.table({"id": [1, 2], "dt": ["x", "y"]})

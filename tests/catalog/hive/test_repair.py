@@ -17,7 +17,7 @@ from interbed.cli import main
 from interbed.storage.base.errors import NotSupportedError
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.meta.schema.change import AddColumn, SetOption, UpdateComment
-from tests.support.metastore import table as foreign_table
+from tests.support.servers.metastore import table as foreign_table
 
 SCHEMA = pa.schema((("id", pa.int64()), ("dt", pa.string())))
 ROWS = pa.table({"id": [1, 2], "dt": ["x", "y"]})

@@ -16,8 +16,8 @@ from interbed.catalog.metastore.locks import LockService
 from interbed.catalog.repository import schema
 from interbed.catalog.repository.session import SqlStore
 from tests.support.examples import examples
-from tests.support.metastore import BACKENDS, new_database
-from tests.support.postgres import postgres_server
+from tests.support.servers.metastore import BACKENDS, new_database
+from tests.support.servers.postgres import postgres_server
 
 LEASE_SECONDS = 100
 RENEWAL_SECONDS = 5

@@ -17,8 +17,8 @@ from interbed.catalog.metastore.store import Transaction
 from interbed.catalog.repository import schema
 from interbed.catalog.repository.session import SqlStore
 from interbed.catalog.server.operate.reaper import Reaper
-from tests.support.metastore import BACKENDS, new_database
-from tests.support.postgres import postgres_server
+from tests.support.servers.metastore import BACKENDS, new_database
+from tests.support.servers.postgres import postgres_server
 
 COLUMNS = (MetastoreColumn(name="id", type="int"),)
 

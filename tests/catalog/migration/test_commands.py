@@ -14,9 +14,15 @@ from interbed.catalog.migration.record import RecordKind
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.catalog.migration.commands import run, run_json
 from tests.catalog.migration.filled import PARTITIONS, fill, fill_constraints, fill_statistics
-from tests.support.java_metastore import metastore_client
-from tests.support.metastore import BACKENDS, MetastoreUnderTest, foreign_client, metastore_under_test, new_database
-from tests.support.postgres import postgres_server
+from tests.support.servers.java_metastore import metastore_client
+from tests.support.servers.metastore import (
+    BACKENDS,
+    MetastoreUnderTest,
+    foreign_client,
+    metastore_under_test,
+    new_database,
+)
+from tests.support.servers.postgres import postgres_server
 
 
 @pytest.fixture(scope="module")

@@ -20,8 +20,8 @@ from tests.catalog.migration.filled import (
     fill_partitions,
     fill_statistics,
 )
-from tests.support.java_metastore import QUICK_START, JavaMetastore, running_java_metastore
-from tests.support.metastore import foreign_client, metastore_under_test
+from tests.support.servers.java_metastore import QUICK_START, JavaMetastore, running_java_metastore
+from tests.support.servers.metastore import foreign_client, metastore_under_test
 
 MANY = 1200
 PLAIN = 120

@@ -26,8 +26,8 @@ from interbed.catalog.repository import schema
 from interbed.catalog.repository.event_documents import packed_body, unpacked_body
 from interbed.catalog.repository.session import SqlStore
 from tests.support.examples import examples
-from tests.support.metastore import BACKENDS, new_database
-from tests.support.postgres import postgres_server
+from tests.support.servers.metastore import BACKENDS, new_database
+from tests.support.servers.postgres import postgres_server
 
 WRITERS = 4
 EVENTS_EACH = 15

@@ -15,8 +15,8 @@ from interbed.catalog.metastore.service import Metastore
 from interbed.catalog.repository import schema
 from interbed.catalog.repository.models import Base
 from interbed.catalog.repository.session import DatabaseError, SqlStore
-from tests.support.metastore import BACKENDS, new_database
-from tests.support.postgres import postgres_server
+from tests.support.servers.metastore import BACKENDS, new_database
+from tests.support.servers.postgres import postgres_server
 
 
 @pytest.fixture(scope="module")

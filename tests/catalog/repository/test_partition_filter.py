@@ -19,8 +19,8 @@ from interbed.catalog.metastore.service import Metastore
 from interbed.catalog.repository import schema
 from interbed.catalog.repository.session import SqlStore
 from tests.support.examples import examples
-from tests.support.metastore import BACKENDS, new_database
-from tests.support.postgres import postgres_server
+from tests.support.servers.metastore import BACKENDS, new_database
+from tests.support.servers.postgres import postgres_server
 
 DEFAULT = "__HIVE_DEFAULT_PARTITION__"
 # The fifth and sixth key have no column of their own.

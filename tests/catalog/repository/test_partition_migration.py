@@ -13,8 +13,8 @@ from interbed.catalog.metastore.service import Metastore
 from interbed.catalog.repository import schema
 from interbed.catalog.repository.documents import table_from
 from interbed.catalog.repository.session import SqlStore
-from tests.support.metastore import BACKENDS, new_database
-from tests.support.postgres import postgres_server
+from tests.support.servers.metastore import BACKENDS, new_database
+from tests.support.servers.postgres import postgres_server
 
 ROOT = "file:/warehouse/t"
 STORAGE = {"present": True, "columns": [["id", "int", None]], "input_format": "i", "serde": {"present": True}}

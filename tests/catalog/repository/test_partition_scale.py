@@ -16,9 +16,9 @@ from interbed.catalog.repository import schema
 from interbed.catalog.repository.partition_filter import FilterSql
 from interbed.catalog.repository.session import SqlStore
 from interbed.catalog.server.operate.reaper import Reaper
-from tests.support.metastore import BACKENDS, new_database
 from tests.support.partitions import HOURS, KEYS, days_and_regions, fill
-from tests.support.postgres import postgres_server
+from tests.support.servers.metastore import BACKENDS, new_database
+from tests.support.servers.postgres import postgres_server
 
 PARTITIONS = 100_000
 KEY = ("hive", "default", "t")

@@ -8,8 +8,14 @@ import pytest
 
 from interbed.catalog.hive.client import HiveMetastoreClient
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore, ttypes
-from tests.support.metastore import BACKENDS, MetastoreUnderTest, metastore_under_test, new_database, plain_client
-from tests.support.postgres import postgres_server
+from tests.support.servers.metastore import (
+    BACKENDS,
+    MetastoreUnderTest,
+    metastore_under_test,
+    new_database,
+    plain_client,
+)
+from tests.support.servers.postgres import postgres_server
 
 _numbers = itertools.count(1)
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from interbed.catalog.hive.client import HiveMetastoreClient
 from interbed.cli import main
 from interbed.thrift_idl.hive_metastore.ttypes import LockState, LockType
-from tests.support.metastore import MetastoreUnderTest, lock_component, lock_request
+from tests.support.servers.metastore import MetastoreUnderTest, lock_component, lock_request
 
 READ, WRITE, EXCLUSIVE = LockType.SHARED_READ, LockType.SHARED_WRITE, LockType.EXCLUSIVE
 

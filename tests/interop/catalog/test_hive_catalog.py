@@ -26,7 +26,7 @@ from interbed.storage.meta.schema.change import (
 )
 from interbed.testing import metastore
 from tests.catalog.writer_process import SHARED_KEYS, own_key
-from tests.support.peers_java_hive import JavaHiveCatalog
+from tests.support.peers.java_hive import JavaHiveCatalog
 from tests.support.writers import check_every_snapshot, create_orders, finished, keys_of, own_keys, writers
 
 WRITERS_EACH = 4

@@ -11,8 +11,8 @@ from interbed.catalog.errors import TableExistsError, TableNotFoundError, ViewNo
 from interbed.catalog.hive.catalog import HiveCatalog
 from interbed.catalog.views import View, ViewColumn
 from interbed.testing import metastore
-from tests.support.peers_java_hive import JavaHiveCatalog
-from tests.support.peers_process import PeerError
+from tests.support.peers.java_hive import JavaHiveCatalog
+from tests.support.peers.process import PeerError
 
 QUERY = "SELECT id, tags FROM shop.orders WHERE name = 'ü'"
 COLUMNS = (ViewColumn("id", "bigint", "the key"), ViewColumn("tags", "array<string>"), ViewColumn("d", "decimal(10,2)"))

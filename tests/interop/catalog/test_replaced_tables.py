@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from interbed import load_catalog
-from tests.support.peers_java import JavaPaimon
+from tests.support.peers.java import JavaPaimon
 
 _OLD = pa.table({"id": pa.array([1, 2], pa.int32()), "v": ["a", "b"]})
 _NEW = pa.table(

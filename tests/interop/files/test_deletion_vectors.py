@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.peers_interbed import interbed_table
-from tests.support.peers_java import JavaPaimon
+from tests.support.peers.interbed import interbed_table
+from tests.support.peers.java import JavaPaimon
 
 COLUMNS = [("id", "INT NOT NULL"), ("p", "STRING"), ("v", "STRING")]
 

@@ -10,8 +10,8 @@ import pytest
 
 from interbed.storage.files.file_index.container import IndexContainer
 from interbed.storage.meta.manifest.data_file import DataFileMeta
-from tests.support.peers_interbed import InterbedTable, interbed_table
-from tests.support.peers_java import JavaPaimon, JavaTable
+from tests.support.peers.interbed import InterbedTable, interbed_table
+from tests.support.peers.java import JavaPaimon, JavaTable
 
 COLUMNS = [
     ("id", "BIGINT NOT NULL"),

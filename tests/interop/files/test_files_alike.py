@@ -9,8 +9,8 @@ from hypothesis import given
 
 from tests.interop.limits import holds_key, holds_partition, holds_value
 from tests.interop.strategies import RANDOM, Story, append_stories, keyed_stories
-from tests.support.peers_interbed import interbed_table
-from tests.support.peers_java import JavaPaimon, JavaTable
+from tests.support.peers.interbed import interbed_table
+from tests.support.peers.java import JavaPaimon, JavaTable
 
 # Names, sizes and bytes of files differ; what readers prune and merge by must not.
 COMPARED = (

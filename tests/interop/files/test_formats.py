@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from tests.interop.files.test_files_alike import files_of
 from tests.interop.limits import values_held_by
-from tests.interop.test_files_alike import files_of
-from tests.interop.test_lookup_compaction import changelog, changes
-from tests.support.peers_interbed import interbed_table
-from tests.support.peers_java import JavaPaimon
-from tests.support.peers_json import PeerType, TypeJson, comparable, parse_type
-from tests.support.peers_pypaimon import Engine, PyPaimon
+from tests.interop.lsm.test_lookup_compaction import changelog, changes
+from tests.support.peers.interbed import interbed_table
+from tests.support.peers.java import JavaPaimon
+from tests.support.peers.json import PeerType, TypeJson, comparable, parse_type
+from tests.support.peers.pypaimon import Engine, PyPaimon
 
 FORMATS = ("orc", "avro")
 Values = list[tuple[TypeJson, list[Any]]]

@@ -13,8 +13,8 @@ from tests.golden.load import (
     expected,
 )
 from tests.golden.tables import TABLES
-from tests.support.peers_java import JavaPaimon
-from tests.support.peers_pypaimon import Engine, PyPaimon
+from tests.support.peers.java import JavaPaimon
+from tests.support.peers.pypaimon import Engine, PyPaimon
 
 
 def test_every_recipe_has_a_golden_table() -> None:

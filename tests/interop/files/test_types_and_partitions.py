@@ -8,10 +8,10 @@ import pytest
 from tests.golden.tables import ODD_STRINGS
 from tests.golden.values import SCALARS
 from tests.interop.limits import PEERS, Peer, holds_key, holds_partition, values_held_by
-from tests.support.peers_interbed import interbed_table
-from tests.support.peers_java import JavaPaimon
-from tests.support.peers_json import comparable, parse_type
-from tests.support.peers_pypaimon import PyPaimon
+from tests.support.peers.interbed import interbed_table
+from tests.support.peers.java import JavaPaimon
+from tests.support.peers.json import comparable, parse_type
+from tests.support.peers.pypaimon import PyPaimon
 
 # Java Paimon holds nearly every type, all of them together fewer.
 CIRCLES: list[tuple[Peer, ...]] = [("interbed", "java"), ("interbed", *PEERS)]

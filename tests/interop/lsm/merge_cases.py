@@ -15,8 +15,8 @@ import datasketches
 from pyroaring import BitMap
 
 from interbed.storage.lsm.merge_function.fields.roaring64 import Roaring64
-from tests.support.peers_java import PeerRows
-from tests.support.peers_json import TypeJson
+from tests.support.peers.java import PeerRows
+from tests.support.peers.json import TypeJson
 
 Draw = Callable[[random.Random], Any]
 

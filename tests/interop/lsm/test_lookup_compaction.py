@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.peers_interbed import interbed_table
-from tests.support.peers_java import JavaPaimon, JavaTable
+from tests.support.peers.interbed import interbed_table
+from tests.support.peers.java import JavaPaimon, JavaTable
 from tests.support.shares import each_run
 
 COLUMNS = [("id", "INT NOT NULL"), ("p", "STRING"), ("v", "INT")]

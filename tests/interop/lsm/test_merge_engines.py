@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.interop.merge_cases import CASES, Case, changes, seen
-from tests.support.peers_interbed import interbed_table
-from tests.support.peers_java import JavaPaimon
+from tests.interop.lsm.merge_cases import CASES, Case, changes, seen
+from tests.support.peers.interbed import interbed_table
+from tests.support.peers.java import JavaPaimon
 
 COMMITS = 6
 ROWS = 14

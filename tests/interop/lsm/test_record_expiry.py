@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.peers_interbed import interbed_table
-from tests.support.peers_java import JavaPaimon
+from tests.support.peers.interbed import interbed_table
+from tests.support.peers.java import JavaPaimon
 
 LONG_AGO, TO_COME = 1_000_000_000, 2_000_000_000
 ENGINES = {

@@ -15,7 +15,7 @@ from interbed.storage.lsm.levels import LevelRun, Levels
 from interbed.storage.lsm.sorted_run import SortedRun
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 from tests.interop.strategies import random_examples
-from tests.support.peers_java import JavaPaimon
+from tests.support.peers.java import JavaPaimon
 
 NUM_LEVELS = 6
 ALWAYS = (0, 24, 50)

@@ -1,6 +1,6 @@
 """A program with what programs of pypaimon import besides the catalog: types, names, options, errors, streams.
 
-tests/interop/test_pypaimon_program.py runs it as it is, and with interbed. Takes an empty warehouse directory and
+test_pypaimon_program.py beside it runs it as it is, and with interbed. Takes an empty warehouse directory and
 prints as JSON what it saw on its way.
 """
 

@@ -1,4 +1,4 @@
-"""A program as users of pypaimon write it: tests/interop/test_pypaimon_program.py runs it as it is, and with interbed.
+"""A program as users of pypaimon write it: test_pypaimon_program.py runs it as it is, and with interbed.
 
 Takes an empty warehouse directory and prints as JSON what it saw on its way.
 """

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.peers_cache import pypaimon_python
+from tests.support.peers.cache import pypaimon_python
 
 HERE = Path(__file__).parent
 IMPORTS = (

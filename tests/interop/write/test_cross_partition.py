@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.peers_interbed import interbed_table
-from tests.support.peers_java import JavaPaimon
-from tests.support.peers_pypaimon import PyPaimon
+from tests.support.peers.interbed import interbed_table
+from tests.support.peers.java import JavaPaimon
+from tests.support.peers.pypaimon import PyPaimon
 
 COLUMNS = [("dt", "STRING"), ("id", "BIGINT NOT NULL"), ("v", "STRING")]
 

@@ -11,9 +11,9 @@ from interbed.storage.meta.manifest.index_file import HASH_INDEX
 from interbed.storage.scan.restore import restore_buckets
 from interbed.storage.table.table import Table
 from interbed.storage.write.bucket.hash_index import read_hashes
-from tests.support.peers_interbed import InterbedTable, interbed_table
-from tests.support.peers_java import JavaPaimon
-from tests.support.peers_pypaimon import PyPaimon
+from tests.support.peers.interbed import InterbedTable, interbed_table
+from tests.support.peers.java import JavaPaimon
+from tests.support.peers.pypaimon import PyPaimon
 
 COLUMNS = [("dt", "STRING NOT NULL"), ("id", "STRING NOT NULL"), ("n", "BIGINT NOT NULL"), ("v", "STRING")]
 OPTIONS = {"dynamic-bucket.target-row-num": "7", "num-sorted-run.compaction-trigger": "3"}

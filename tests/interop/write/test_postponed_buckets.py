@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.peers_interbed import interbed_table
-from tests.support.peers_java import JavaPaimon
-from tests.support.peers_pypaimon import PyPaimon
+from tests.support.peers.interbed import interbed_table
+from tests.support.peers.java import JavaPaimon
+from tests.support.peers.pypaimon import PyPaimon
 
 COLUMNS = [("dt", "STRING NOT NULL"), ("id", "BIGINT NOT NULL"), ("d", "DECIMAL(20, 3)"), ("v", "STRING")]
 

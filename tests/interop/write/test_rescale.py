@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.peers_interbed import interbed_table
-from tests.support.peers_java import JavaPaimon
-from tests.support.peers_process import PeerError
-from tests.support.peers_pypaimon import PyPaimon
+from tests.support.peers.interbed import interbed_table
+from tests.support.peers.java import JavaPaimon
+from tests.support.peers.process import PeerError
+from tests.support.peers.pypaimon import PyPaimon
 
 COLUMNS = [("dt", "STRING NOT NULL"), ("id", "STRING NOT NULL"), ("n", "BIGINT")]
 

@@ -7,8 +7,14 @@ import pytest
 from hmsclient.genthrift.hive_metastore import ttypes
 from hmsclient.hmsclient import HMSClient
 
-from tests.support.metastore import BACKENDS, MetastoreUnderTest, foreign_client, metastore_under_test, new_database
-from tests.support.postgres import postgres_server
+from tests.support.servers.metastore import (
+    BACKENDS,
+    MetastoreUnderTest,
+    foreign_client,
+    metastore_under_test,
+    new_database,
+)
+from tests.support.servers.postgres import postgres_server
 from tests.support.shares import each_run
 
 _numbers = itertools.count(1)

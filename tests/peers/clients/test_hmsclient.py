@@ -11,8 +11,8 @@ from hmsclient.genthrift.hive_metastore import ThriftHiveMetastore, ttypes
 from hmsclient.hmsclient import HMSClient
 from thrift.Thrift import TApplicationException
 
-from tests.support.hmsclient_shapes import schema, table
-from tests.support.metastore import MetastoreUnderTest, foreign_client
+from tests.support.servers.hmsclient_shapes import schema, table
+from tests.support.servers.metastore import MetastoreUnderTest, foreign_client
 
 CONTEXT = ttypes.EnvironmentContext(properties={})
 

@@ -4,7 +4,7 @@ import pytest
 from hmsclient.genthrift.hive_metastore import ttypes
 from hmsclient.hmsclient import HMSClient
 
-from tests.support.hmsclient_shapes import column_statistics, long_statistics, table
+from tests.support.servers.hmsclient_shapes import column_statistics, long_statistics, table
 
 CONTEXT = ttypes.EnvironmentContext(properties={})
 

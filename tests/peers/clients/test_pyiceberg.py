@@ -25,10 +25,10 @@ from pyiceberg.exceptions import (
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import StringType
 
-from tests.support.hmsclient_shapes import table as hive_table
-from tests.support.metastore import MetastoreUnderTest
+from tests.support.servers.hmsclient_shapes import table as hive_table
+from tests.support.servers.metastore import MetastoreUnderTest
 
-PROGRAM = Path(__file__).resolve().parents[2] / "support" / "pyiceberg_program.py"
+PROGRAM = Path(__file__).with_name("pyiceberg_program.py")
 PROCESSES = 2
 THREADS = 2
 COMMITS = 4

@@ -12,8 +12,8 @@ from pymetastore.htypes import HPrimitiveType, PrimitiveCategory
 from pymetastore.metastore import HMS, BucketingVersion, HPrincipalType
 from pymetastore.stats import LongTypeStats, StringTypeStats
 
-from tests.support.hmsclient_shapes import column_statistics, long_statistics, table
-from tests.support.metastore import MetastoreUnderTest
+from tests.support.servers.hmsclient_shapes import column_statistics, long_statistics, table
+from tests.support.servers.metastore import MetastoreUnderTest
 
 
 @pytest.fixture

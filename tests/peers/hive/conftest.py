@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 import interbed
-from tests.support.metastore import MetastoreUnderTest, metastore_under_test
-from tests.support.peers_hive import HiveServer2
+from tests.support.peers.hive import HiveServer2
+from tests.support.servers.metastore import MetastoreUnderTest, metastore_under_test
 
 
 @pytest.fixture(scope="module")

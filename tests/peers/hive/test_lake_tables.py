@@ -10,10 +10,10 @@ import interbed
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.meta.schema.change import AddColumn, DropColumn, RenameColumn, UpdateColumnType
 from tests.golden.values import NESTED, SCALARS
-from tests.support.metastore import MetastoreUnderTest
-from tests.support.peers_hive import HiveServer2
-from tests.support.peers_hive_values import MetastoreTable, hive_comparable, metastore_table
-from tests.support.peers_json import TypeJson, comparable, parse_type
+from tests.support.peers.hive import HiveServer2
+from tests.support.peers.hive_values import MetastoreTable, hive_comparable, metastore_table
+from tests.support.peers.json import TypeJson, comparable, parse_type
+from tests.support.servers.metastore import MetastoreUnderTest
 from tests.support.shares import each_run
 
 _numbers = itertools.count(1)

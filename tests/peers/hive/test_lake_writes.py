@@ -8,10 +8,10 @@ import pytest
 import interbed
 from interbed.storage.base.types.json import type_to_json
 from tests.golden.values import b64
-from tests.support.metastore import MetastoreUnderTest
-from tests.support.peers_hive import HiveServer2
-from tests.support.peers_hive_values import hive_comparable, metastore_table
-from tests.support.peers_process import PeerError
+from tests.support.peers.hive import HiveServer2
+from tests.support.peers.hive_values import hive_comparable, metastore_table
+from tests.support.peers.process import PeerError
+from tests.support.servers.metastore import MetastoreUnderTest
 
 STORED_BY = "STORED BY 'org.apache.paimon.hive.PaimonStorageHandler'"
 

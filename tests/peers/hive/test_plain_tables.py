@@ -11,10 +11,10 @@ import pytest
 
 import interbed
 from interbed.catalog.errors import NotAnInterbedTableError
-from tests.support.metastore import MetastoreUnderTest, metastore_under_test, new_database
-from tests.support.peers_hive import HiveServer2
-from tests.support.peers_process import PeerError
-from tests.support.postgres import postgres_server
+from tests.support.peers.hive import HiveServer2
+from tests.support.peers.process import PeerError
+from tests.support.servers.metastore import MetastoreUnderTest, metastore_under_test, new_database
+from tests.support.servers.postgres import postgres_server
 from tests.support.shares import each_run
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from interbed.spark_ext import spark_settings
-from tests.support.peers_spark import SparkPeer, maven_jars
+from tests.support.peers.spark import SparkPeer, maven_jars
 from tests.support.shares import each_run
 
 OURS = "spark.sql.extensions"

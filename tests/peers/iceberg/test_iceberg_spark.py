@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 from hmsclient.genthrift.hive_metastore.ttypes import LockRequest, LockType, ShowLocksRequest, UnlockRequest
 
-from tests.support.metastore import (
+from tests.support.peers.process import PeerError
+from tests.support.peers.spark import Rows, SparkPeer, iceberg_settings, peers_at_once
+from tests.support.servers.metastore import (
     MetastoreUnderTest,
     foreign_client,
     lock_component,
     metastore_under_test,
     new_database,
 )
-from tests.support.peers_process import PeerError
-from tests.support.peers_spark import Rows, SparkPeer, iceberg_settings, peers_at_once
-from tests.support.postgres import postgres_server
+from tests.support.servers.postgres import postgres_server
 from tests.support.shares import each_run
 
 THREADS = 3

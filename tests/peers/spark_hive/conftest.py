@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.support.metastore import MetastoreUnderTest, metastore_under_test, new_database
-from tests.support.peers_spark import BUNDLED_CLIENT, HIVE_4_CLIENT, Rows, SparkPeer, hive_settings
-from tests.support.postgres import postgres_server
+from tests.support.peers.spark import BUNDLED_CLIENT, HIVE_4_CLIENT, Rows, SparkPeer, hive_settings
+from tests.support.servers.metastore import MetastoreUnderTest, metastore_under_test, new_database
+from tests.support.servers.postgres import postgres_server
 from tests.support.shares import each_run
 
 

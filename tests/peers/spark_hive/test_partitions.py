@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.peers.spark_hive.conftest import SparkOnMetastore
-from tests.support.metastore import foreign_client
-from tests.support.peers_process import PeerError
+from tests.support.peers.process import PeerError
+from tests.support.servers.metastore import foreign_client
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.peers.spark_hive.conftest import SparkOnMetastore
-from tests.support.peers_process import PeerError
+from tests.support.peers.process import PeerError
 
 PARQUET_SERDE = "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
 

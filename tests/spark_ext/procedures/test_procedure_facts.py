@@ -4,7 +4,7 @@ import pytest
 
 from interbed.spark_ext.procedures.procedure import name_parts
 from interbed.spark_ext.procedures.registry import PROCEDURES
-from tests.spark_ext.paimon_procedures import PROCEDURES as PAIMON
+from tests.spark_ext.procedures.paimon_procedures import PROCEDURES as PAIMON
 
 
 @pytest.mark.parametrize("name", sorted(set(PAIMON) & set(PROCEDURES)))

@@ -21,7 +21,7 @@ from hatch_build import (
 
 from interbed.spark_ext.process.interface import interface_version
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 CLASS = """package interbed.spark;
 

@@ -14,9 +14,9 @@ import pytest
 
 from interbed import load_catalog
 from interbed.spark_ext import spark_settings
-from tests.support.peers_process import PeerError
-from tests.support.peers_spark import SparkPeer
-from tests.support.spark_process import QUICK_JVM
+from tests.support.peers.process import PeerError
+from tests.support.peers.spark import SparkPeer
+from tests.support.spark.spark_process import QUICK_JVM
 
 TIMEOUT_SECONDS = 300
 

@@ -22,7 +22,7 @@ from interbed.spark_ext.write.writer import decode_messages, plan_write
 from interbed.storage.base.errors import NotSupportedError
 from interbed.storage.table.table import Table
 from interbed.thrift_idl.planner.ttypes import ErrorKind
-from tests.spark_ext.test_writer import Request
+from tests.spark_ext.write.test_writer import Request
 
 TIMEOUT_SECONDS = 60
 SCHEMA = pa.schema((("id", pa.int64()), ("v", pa.string())))

@@ -5,7 +5,7 @@ from pyspark.sql import SparkSession
 
 from tests.golden.load import BucketCase, bucket_cases
 from tests.spark_ext.conftest import Lake
-from tests.support.peers_json import parse_type, rows_to_table
+from tests.support.peers.json import parse_type, rows_to_table
 
 # Spark has no CHAR or TIME of its own in a query; the JVM hashes them as the strings and integers that they are there.
 SPARK_ROOTS = frozenset(

@@ -14,7 +14,7 @@ from interbed import load_catalog
 from interbed.storage.table.table import Table
 from tests.spark_ext.conftest import Lake
 
-SOURCES = str(Path(__file__).parents[2] / "src")
+SOURCES = str(Path(__file__).parents[3] / "src")
 
 
 def _table(lake: Lake) -> Table:

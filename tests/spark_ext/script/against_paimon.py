@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from tests.spark_ext.script.runs import SCRIPTS, run_program, script_names
-from tests.support.peers_spark import maven_jars
+from tests.support.peers.spark import maven_jars
 
 PYSPARK = "3.5"
 

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 SCRIPTS = Path(__file__).resolve().parent
 sys.path.insert(0, str(SCRIPTS.parents[2]))
 
-from tests.support.spark_process import MODEST_SETTINGS  # noqa: E402 - found by the line before.
+from tests.support.spark.spark_process import MODEST_SETTINGS  # noqa: E402 - found by the line before.
 from tests.support.sql_script import check, statements_of  # noqa: E402 - found by the line before.
 
 SETTINGS = {**MODEST_SETTINGS, "spark.log.level": "OFF"}

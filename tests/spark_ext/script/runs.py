@@ -14,9 +14,9 @@ from typing import Any
 
 from interbed.spark_ext import spark_settings
 from interbed.testing import metastore
-from tests.support import spark_process
-from tests.support.java_metastore import java_metastore
-from tests.support.pyspark_versions import version_variables
+from tests.support.servers.java_metastore import java_metastore
+from tests.support.spark import spark_process
+from tests.support.spark.pyspark_versions import version_variables
 
 SCRIPTS = Path(__file__).resolve().parent
 ROOT = SCRIPTS.parents[2]

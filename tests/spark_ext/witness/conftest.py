@@ -5,8 +5,8 @@ import pytest
 from tests.interop.conftest import java_paimon, pypaimon
 from tests.spark_ext.conftest import Lake
 from tests.spark_ext.witness.witness import Witness
-from tests.support.peers_java import JavaPaimon
-from tests.support.peers_pypaimon import PyPaimon
+from tests.support.peers.java import JavaPaimon
+from tests.support.peers.pypaimon import PyPaimon
 
 __all__ = ["java_paimon", "pypaimon", "witness"]
 

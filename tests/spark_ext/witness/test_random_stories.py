@@ -10,7 +10,7 @@ from hypothesis import given
 from tests.interop.strategies import random_examples
 from tests.spark_ext.witness.stories import Model, Row, SparkStory, Step, Type, draw_condition, spark_stories, sql_type
 from tests.spark_ext.witness.witness import Witness, spark_row
-from tests.support.peers_json import parse_type
+from tests.support.peers.json import parse_type
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import DataFrame
 
 from tests.spark_ext.witness.witness import Witness
-from tests.support.peers_json import TypeJson
+from tests.support.peers.json import TypeJson
 from tests.support.shares import each_run
 
 COLUMNS: list[tuple[str, TypeJson]] = [("id", "INT NOT NULL"), ("dt", "STRING NOT NULL"), ("v", "INT"), ("s", "STRING")]

@@ -7,7 +7,7 @@ import pytest
 from tests.golden.values import NESTED, SCALARS
 from tests.interop.limits import holds_partition, holds_value
 from tests.spark_ext.witness.witness import Witness
-from tests.support.peers_json import TypeJson
+from tests.support.peers.json import TypeJson
 from tests.support.shares import each_run
 
 ALL: list[tuple[TypeJson, list[Any]]] = [

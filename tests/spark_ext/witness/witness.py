@@ -1,7 +1,7 @@
 """Spark, Java Paimon and pypaimon, asked for the rows and the changes of one table; they must give one answer.
 
 Spark is asked through the extension, the others read the warehouse by themselves. Values are compared in the JSON of
-tests/support/peers_json.py, as far as Spark's types can tell them apart: a TIME is a number there, and a timestamp ends
+tests/support/peers/json.py, as far as Spark's types can tell them apart: a TIME is a number there, and a timestamp ends
 with its microseconds.
 """
 
@@ -14,9 +14,9 @@ from typing import Any
 import pyarrow as pa
 
 from tests.spark_ext.conftest import Lake
-from tests.support.peers_java import JavaPaimon, JavaTable, PeerRows
-from tests.support.peers_json import PeerType, normalised, to_json_values
-from tests.support.peers_pypaimon import PyPaimon
+from tests.support.peers.java import JavaPaimon, JavaTable, PeerRows
+from tests.support.peers.json import PeerType, normalised, to_json_values
+from tests.support.peers.pypaimon import PyPaimon
 
 Rows = list[list[Any]]
 

@@ -12,8 +12,8 @@ import pytest
 from interbed import load_catalog
 from interbed.storage.table.table import Table
 from interbed.storage.version.orphans import named_files, remove_orphan_files
-from tests.support.killed import run_killed
 from tests.support.shares import each_run
+from tests.support.spark.killed import run_killed
 
 STEPS = (
     "open_output:*/bucket-?/data-*:kill-before",

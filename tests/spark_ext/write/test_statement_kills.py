@@ -15,8 +15,8 @@ from interbed import load_catalog
 from interbed.catalog.api import Catalog
 from interbed.storage.table.table import Table
 from interbed.storage.version.orphans import named_files, remove_orphan_files
-from tests.support.killed import run_killed
 from tests.support.shares import each_run
+from tests.support.spark.killed import run_killed
 
 BEFORE = [(1, "a"), (2, "b"), (3, "c")]
 SOURCE = "(SELECT 3 AS id, 'C' AS v UNION ALL SELECT 4, 'd')"

@@ -13,8 +13,8 @@ import pytest
 from interbed import load_catalog
 from interbed.storage.table.table import Table
 from interbed.storage.version.orphans import named_files
-from tests.support.killed import run_killed
 from tests.support.shares import LONG
+from tests.support.spark.killed import run_killed
 
 DEFAULT_STEPS = (
     # Files are written, the commit is not made; made but neither noted nor known to Spark; an overwrite, likewise.

@@ -12,7 +12,7 @@ from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.schema.change import SetOption
 from interbed.storage.meta.schema.table_schema import Schema
 from interbed.storage.table.option_rules import changed_schema
-from tests.support.peers_interbed import interbed_table
+from tests.support.peers.interbed import interbed_table
 
 COLUMNS: list[tuple[str, str | dict[str, Any]]] = [
     ("id", "INT NOT NULL"),

@@ -11,7 +11,7 @@ from interbed.storage.read.table_read import TableRead
 from interbed.storage.table.opening import open_store
 from tests.golden.load import TABLE_NAMES, expected, expected_types, table_path
 from tests.storage.read.bare_plan import bare_splits
-from tests.support.peers_json import PeerType, comparable, parse_type, table_to_rows
+from tests.support.peers.json import PeerType, comparable, parse_type, table_to_rows
 
 
 def _types_of(schema: TableSchema, store: TableStore) -> tuple[PeerType, ...]:

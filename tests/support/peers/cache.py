@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-INTEROP = Path(__file__).resolve().parent.parent / "interop"
+INTEROP = Path(__file__).resolve().parents[2] / "interop"
 BUILD_TIMEOUT_SECONDS = 900
 
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, Self
 from xml.sax.saxutils import escape
 
-from tests.support.peers_cache import built_once, fingerprint, run
-from tests.support.peers_process import PeerProcess
+from tests.support.peers.cache import built_once, fingerprint, run
+from tests.support.peers.process import PeerProcess
 
-HIVE = Path(__file__).resolve().parent.parent / "peers" / "hive"
+HIVE = Path(__file__).resolve().parents[2] / "peers" / "hive"
 
 JVM_OPTIONS = (
     "-Xmx768m",

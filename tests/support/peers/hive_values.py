@@ -1,4 +1,4 @@
-"""What Hive says in text, as the JSON of `tests.support.peers_json`: the form in which rows are compared."""
+"""What Hive says in text, as the JSON of `tests.support.peers.json`: the form in which rows are compared."""
 
 import json
 import re
@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 import interbed
-from tests.support.peers_hive import HiveRows
-from tests.support.peers_interbed import InterbedTable
-from tests.support.peers_json import PeerType, comparable, float_text
+from tests.support.peers.hive import HiveRows
+from tests.support.peers.interbed import InterbedTable
+from tests.support.peers.json import PeerType, comparable, float_text
 
 _EPOCH = date(1970, 1, 1)
 _EPOCH_TIME = datetime(1970, 1, 1, tzinfo=UTC)

@@ -1,6 +1,6 @@
 """interbed under the same methods as the peers, so that tests can hold it against them.
 
-Rows go in and out as JSON (`tests.support.peers_json`), through the public API and Arrow.
+Rows go in and out as JSON (`tests.support.peers.json`), through the public API and Arrow.
 """
 
 import itertools
@@ -16,8 +16,8 @@ from interbed.storage.base.types.data_type import DataField
 from interbed.storage.base.types.json import field_from_json, type_to_json
 from interbed.storage.meta.schema.table_schema import Schema
 from interbed.storage.table.table import Table
-from tests.support.peers_java import PeerRows, Row
-from tests.support.peers_json import PeerType, TypeJson, parse_type, rows_to_table, table_to_rows
+from tests.support.peers.java import PeerRows, Row
+from tests.support.peers.json import PeerType, TypeJson, parse_type, rows_to_table, table_to_rows
 
 KINDS = {"+I": 0, "-U": 1, "+U": 2, "-D": 3}
 KIND_COLUMN = "_row_kind"

@@ -1,7 +1,7 @@
 """Java Paimon 1.4.2 as an independent reader and writer: a JVM that stays for the test session.
 
 `JavaPaimon` starts tests/interop/java/PaimonPeer.java and names its commands. Rows go in and out as JSON
-(`tests.support.peers_json`) or as Arrow tables.
+(`tests.support.peers.json`) or as Arrow tables.
 """
 
 import contextlib
@@ -13,8 +13,8 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from tests.support.peers_cache import java_classpath
-from tests.support.peers_json import (
+from tests.support.peers.cache import java_classpath
+from tests.support.peers.json import (
     PeerType,
     TypeJson,
     comparable,
@@ -22,7 +22,7 @@ from tests.support.peers_json import (
     rows_to_table,
     table_to_rows,
 )
-from tests.support.peers_process import PeerProcess
+from tests.support.peers.process import PeerProcess
 
 JVM_OPTIONS = (
     "-Xmx512m",

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from tests.support.peers_cache import INTEROP, built_once, fingerprint, java_sources, run
-from tests.support.peers_java import JVM_OPTIONS
-from tests.support.peers_json import TypeJson
-from tests.support.peers_process import PeerProcess
+from tests.support.peers.cache import INTEROP, built_once, fingerprint, java_sources, run
+from tests.support.peers.java import JVM_OPTIONS
+from tests.support.peers.json import TypeJson
+from tests.support.peers.process import PeerProcess
 
 Row = Sequence[Any]
 

@@ -12,16 +12,16 @@ from typing import Any, Literal, Self
 
 import pyarrow as pa
 
-from tests.support.peers_cache import INTEROP, pypaimon_python
-from tests.support.peers_java import PeerRows, Row
-from tests.support.peers_json import (
+from tests.support.peers.cache import INTEROP, pypaimon_python
+from tests.support.peers.java import PeerRows, Row
+from tests.support.peers.json import (
     PeerType,
     TypeJson,
     parse_type,
     rows_to_table,
     table_to_rows,
 )
-from tests.support.peers_process import PeerProcess
+from tests.support.peers.process import PeerProcess
 
 Engine = Literal["python", "rust"]
 

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
-from tests.support.peers_cache import built_once, fingerprint, run
-from tests.support.peers_process import PeerProcess
+from tests.support.peers.cache import built_once, fingerprint, run
+from tests.support.peers.process import PeerProcess
 
-PEERS = Path(__file__).resolve().parent.parent / "peers"
-PROGRAM = Path(__file__).with_name("spark_program.py")
+PEERS = Path(__file__).resolve().parents[2] / "peers"
+PROGRAM = Path(__file__).resolve().parents[1] / "spark" / "spark_program.py"
 
 BUNDLED_CLIENT = "2.3.10"
 HIVE_4_CLIENT = "4.0.1"

@@ -25,9 +25,9 @@ from thrift.transport.TTransport import TBufferedTransport, TTransportException
 
 from interbed.thrift_idl.hive_metastore import ttypes
 from interbed.thrift_idl.hive_metastore.ThriftHiveMetastore import Client
-from tests.support.peers_cache import built_once, fingerprint, run
+from tests.support.peers.cache import built_once, fingerprint, run
 
-PEERS = Path(__file__).resolve().parent.parent / "peers"
+PEERS = Path(__file__).resolve().parents[2] / "peers"
 START_SECONDS_MAX = 180.0
 STOP_SECONDS_MAX = 30.0
 EVENT_LISTENER = "org.apache.hive.hcatalog.listener.DbNotificationListener"

@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SUPPORT = ROOT / "tests" / "support"
 TIMEOUT_SECONDS = 600
 
@@ -24,7 +24,7 @@ def run_killed(path: Path, program: str, *arguments: str, fault: str | None, onc
     }
     if once is not None:
         environment["INTERBED_TEST_ONCE"] = str(once)
-    command = [sys.executable, str(SUPPORT / program), *arguments]
+    command = [sys.executable, str(Path(__file__).with_name(program)), *arguments]
     with (path / "log").open("ab") as log:
         return subprocess.run(
             command, env=environment, stdout=log, stderr=log, timeout=TIMEOUT_SECONDS, check=False

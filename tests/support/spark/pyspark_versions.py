@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.support.peers_cache import built_once, run
+from tests.support.peers.cache import built_once, run
 
 INSTALLED = "4.1"
 VERSIONS = {"4.0": "4.0.5", "4.2": "4.2.1", "4.3": "4.3.0"}

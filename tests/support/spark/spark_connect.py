@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyspark
 
-from tests.support.spark_process import MODEST_SETTINGS, clean_environment
+from tests.support.spark.spark_process import MODEST_SETTINGS, clean_environment
 
 START_TIMEOUT_SECONDS = 180
 STOP_TIMEOUT_SECONDS = 60

@@ -1,4 +1,4 @@
-"""Run by tests/support/peers_spark.py in a process of its own: Spark SQL, statements as JSON lines on standard input.
+"""Run by tests/support/peers/spark.py in a process of its own: Spark SQL, statements as JSON lines on standard input.
 
     python spark_program.py '{"spark.master": "local[2]", …}'
 

@@ -5,7 +5,7 @@ python statement_program.py MASTER WAREHOUSE PIDS STATEMENT…
 
 import sys
 
-from tests.support.stream_program import small_session
+from tests.support.spark.stream_program import small_session
 
 
 def main(master: str, warehouse: str, pids: str, *statements: str) -> None:

@@ -1,4 +1,4 @@
-"""Run by tests/spark_ext/test_stream_kills.py: streams one table into others, to the end of what there is.
+"""Run by tests/spark_ext/write/test_stream_kills.py: streams one table into others, to the end of what there is.
 
     python stream_program.py WAREHOUSE CHECKPOINTS PIDS
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 
 from interbed.spark_ext import configure
-from tests.support.spark_process import QUICK_JVM
+from tests.support.spark.spark_process import QUICK_JVM
 
 
 def main(warehouse: str, checkpoints: str, pids: str) -> None:

@@ -12,8 +12,8 @@ import pytest
 from thrift.Thrift import TApplicationException
 
 from interbed.thrift_idl.hive_metastore import ttypes
-from tests.support.java_metastore import metastore_client
-from tests.support.metastore import MetastoreUnderTest, lock_component, lock_request, storage, table
+from tests.support.servers.java_metastore import metastore_client
+from tests.support.servers.metastore import MetastoreUnderTest, lock_component, lock_request, storage, table
 
 LONG = "x" * 10_000
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from interbed.thrift_idl.hive_metastore import ttypes
-from tests.support.metastore import MetastoreUnderTest, table
+from tests.support.servers.metastore import MetastoreUnderTest, table
 
 
 @pytest.fixture

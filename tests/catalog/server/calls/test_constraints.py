@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from interbed.thrift_idl.hive_metastore import ttypes
-from tests.support.metastore import table
+from tests.support.servers.metastore import table
 
 COLUMNS = (("id", "int"), ("region", "string"), ("amount", "int"))
 

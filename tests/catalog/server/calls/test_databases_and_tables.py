@@ -10,7 +10,7 @@ from hmsclient.genthrift.hive_metastore import ttypes as foreign
 from interbed.catalog.hive.client import HiveMetastoreClient
 from interbed.catalog.hive.connection import MetastoreConnection
 from interbed.thrift_idl.hive_metastore import ttypes
-from tests.support.metastore import MetastoreUnderTest, foreign_client, table
+from tests.support.servers.metastore import MetastoreUnderTest, foreign_client, table
 
 
 def test_the_default_database_lies_at_the_root_of_the_warehouse(metastore: MetastoreUnderTest) -> None:

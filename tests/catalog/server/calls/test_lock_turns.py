@@ -14,7 +14,7 @@ from interbed.catalog.metastore.lock_model import LockComponent, LockLevel, is_b
 from interbed.catalog.metastore.lock_model import LockRequest as Asked
 from interbed.catalog.metastore.lock_model import LockType as Kind
 from interbed.thrift_idl.hive_metastore.ttypes import LockState, LockType
-from tests.support.metastore import BACKENDS, lock_component, lock_request, metastore_under_test, new_database
+from tests.support.servers.metastore import BACKENDS, lock_component, lock_request, metastore_under_test, new_database
 
 WAITERS = 100
 

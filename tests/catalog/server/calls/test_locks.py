@@ -13,7 +13,7 @@ from hmsclient.genthrift.hive_metastore import ttypes as foreign
 from interbed.catalog.hive.client import HiveMetastoreClient, LockGoneError, TableModifiedError
 from interbed.catalog.hive.lock import HiveCatalogLock
 from interbed.thrift_idl.hive_metastore.ttypes import LockState, LockType
-from tests.support.metastore import (
+from tests.support.servers.metastore import (
     MetastoreUnderTest,
     foreign_client,
     lock_component,

@@ -10,7 +10,7 @@ from thrift.protocol.TJSONProtocol import TJSONProtocol
 from thrift.transport.TTransport import TMemoryBuffer
 
 from interbed.thrift_idl.hive_metastore import ttypes
-from tests.support.metastore import MetastoreUnderTest, foreign_client, plain_client, table
+from tests.support.servers.metastore import MetastoreUnderTest, foreign_client, plain_client, table
 
 WRITERS = 4
 CHANGES_EACH = 10

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from interbed.thrift_idl.hive_metastore import ttypes
-from tests.support.metastore import storage, table
+from tests.support.servers.metastore import storage, table
 
 KEYS = (("a", "string"), ("b", "int"))
 

@@ -11,7 +11,7 @@ import pytest
 from interbed.thrift_idl.hive_metastore import ttypes
 from interbed.thrift_idl.hive_metastore.ThriftHiveMetastore import Client
 from tests.catalog.server.raw_client import raw_client
-from tests.support.metastore import MetastoreUnderTest, storage, table
+from tests.support.servers.metastore import MetastoreUnderTest, storage, table
 
 KEYS = (("dt", "string"), ("n", "int"))
 VALUES = (["v", "7"], ["w", "7"], ["x", "3"], ["y", "10"], ["z", "3"], ["a_b", "-5"], ["v1.2", "007"])

@@ -8,7 +8,7 @@ import pytest
 from interbed.thrift_idl.hive_metastore import ttypes
 from interbed.thrift_idl.hive_metastore.ThriftHiveMetastore import Client
 from tests.catalog.server.raw_client import raw_client
-from tests.support.metastore import MetastoreUnderTest, storage, table
+from tests.support.servers.metastore import MetastoreUnderTest, storage, table
 
 COLUMNS = (
     ("i", "int"),

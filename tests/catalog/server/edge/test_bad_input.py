@@ -19,7 +19,7 @@ from thrift.transport.TTransport import TMemoryBuffer
 
 from interbed.catalog.hive.client import HiveMetastoreClient
 from interbed.catalog.server.start.embedded import start_server, stop_server
-from tests.support.metastore import MetastoreUnderTest, foreign_client, metastore_under_test, table
+from tests.support.servers.metastore import MetastoreUnderTest, foreign_client, metastore_under_test, table
 
 MEMORY_BYTES_MAX = 64 * 1024 * 1024
 

@@ -17,7 +17,7 @@ from interbed.catalog.server.edge.dispatch import Answer
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore as Service
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.catalog.server.raw_client import raw_client
-from tests.support.metastore import BACKENDS, MetastoreUnderTest, metastore_under_test, table
+from tests.support.servers.metastore import BACKENDS, MetastoreUnderTest, metastore_under_test, table
 from tests.support.shares import each_run
 
 CHANGES = 1000

@@ -10,7 +10,7 @@ from thrift.transport.TTransport import TMemoryBuffer
 from interbed.catalog.server.edge.codec import BinaryCodec, Codec, CompactCodec, IncompleteMessageError, MemorySource
 from interbed.catalog.server.edge.dispatch import Dispatcher
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore, ttypes
-from tests.support.metastore import table
+from tests.support.servers.metastore import table
 
 
 class AddsPartitions:

@@ -28,7 +28,7 @@ from thrift.transport.TTransport import TBufferedTransport, TFramedTransport, TM
 
 from interbed.thrift_idl.hive_metastore import ttypes
 from interbed.thrift_idl.hive_metastore.ThriftHiveMetastore import Client, get_table_args
-from tests.support.metastore import MetastoreUnderTest, metastore_under_test, table
+from tests.support.servers.metastore import MetastoreUnderTest, metastore_under_test, table
 
 TIMEOUT_SECONDS = 60
 MEMORY_BYTES_MAX = 64 * 1024 * 1024

@@ -10,7 +10,7 @@ import pytest
 from interbed.catalog.server.edge.call import Call, CallOutcome, ClientSession
 from interbed.catalog.server.operate.audit import AuditLog, is_change, subject
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore, ttypes
-from tests.support.metastore import table
+from tests.support.servers.metastore import table
 
 PARTITION = ttypes.Partition(dbName="d", tableName="t", values=["1", "x"])
 

@@ -9,7 +9,7 @@ import pytest
 
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.catalog.server.raw_client import raw_client
-from tests.support.metastore import metastore_under_test, new_database, table
+from tests.support.servers.metastore import metastore_under_test, new_database, table
 
 DEADLINE_SECONDS = 120
 ROUNDS = 5

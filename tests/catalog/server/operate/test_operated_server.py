@@ -20,7 +20,7 @@ from interbed.catalog.errors import TableNotFoundError
 from interbed.catalog.hive.client import HiveMetastoreClient
 from interbed.catalog.server.start.embedded import stop_server
 from interbed.thrift_idl.hive_metastore import ttypes
-from tests.support.metastore import (
+from tests.support.servers.metastore import (
     MetastoreUnderTest,
     foreign_client,
     lock_component,

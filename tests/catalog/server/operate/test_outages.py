@@ -17,8 +17,8 @@ import pytest
 from interbed.catalog.errors import CatalogError
 from interbed.catalog.hive.client import HiveMetastoreClient
 from interbed.thrift_idl.hive_metastore import ttypes
-from tests.support.metastore import MetastoreUnderTest, metastore_under_test, new_database, table
-from tests.support.postgres import PostgresServer, restartable_postgres_server
+from tests.support.servers.metastore import MetastoreUnderTest, metastore_under_test, new_database, table
+from tests.support.servers.postgres import PostgresServer, restartable_postgres_server
 
 DEADLINE_SECONDS = 120.0
 

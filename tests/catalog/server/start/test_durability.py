@@ -14,7 +14,7 @@ from interbed.catalog.errors import CatalogError, TableNotFoundError
 from interbed.catalog.hive.client import HiveMetastoreClient
 from interbed.catalog.metastore.errors import MetastoreError
 from interbed.catalog.server.start.embedded import start_server
-from tests.support.metastore import BACKENDS, metastore_under_test, table
+from tests.support.servers.metastore import BACKENDS, metastore_under_test, table
 from tests.support.shares import each_run
 
 KILLS = 3

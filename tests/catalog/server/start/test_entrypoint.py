@@ -12,7 +12,7 @@ from pathlib import Path
 
 from interbed.catalog.hive.client import HiveMetastoreClient
 
-ENTRYPOINT = Path(__file__).parents[3] / "docker" / "entrypoint.sh"
+ENTRYPOINT = Path(__file__).parents[4] / "docker" / "entrypoint.sh"
 
 
 def test_it_starts_a_server_from_the_environment_and_hands_on_signals(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from thrift.transport.TTransport import TBufferedTransport, TTransportException
 from interbed.catalog.metastore.errors import MetastoreError
 from interbed.catalog.server.start.embedded import RunningServer, start_server, stop_server
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore, ttypes
-from tests.support.metastore import BACKENDS, lock_component, lock_request, storage, table
+from tests.support.servers.metastore import BACKENDS, lock_component, lock_request, storage, table
 from tests.support.shares import each_run
 
 CLIENTS = 4

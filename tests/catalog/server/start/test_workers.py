@@ -19,7 +19,7 @@ import pytest
 from interbed.catalog.errors import CatalogError
 from interbed.catalog.hive.client import HiveMetastoreClient
 from tests.catalog.server.raw_client import raw_client
-from tests.support.metastore import BACKENDS, MetastoreUnderTest, metastore_under_test, table
+from tests.support.servers.metastore import BACKENDS, MetastoreUnderTest, metastore_under_test, table
 from tests.support.shares import each_run
 
 WORKERS = 3

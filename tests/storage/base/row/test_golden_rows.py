@@ -15,7 +15,7 @@ from interbed.storage.base.types.data_type import AtomicType, DataType
 from interbed.storage.base.types.json import type_from_json
 from interbed.storage.meta.bucket_function import BucketFunction, assign_buckets
 from tests.golden.load import BucketCase, CodecCase, bucket_cases, codec_cases
-from tests.support.peers_json import from_json_values, normalised, parse_type, to_json_values
+from tests.support.peers.json import from_json_values, normalised, parse_type, to_json_values
 
 
 def _types(case: CodecCase | BucketCase) -> list[DataType]:

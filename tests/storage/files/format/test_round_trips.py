@@ -30,7 +30,7 @@ from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.schema.evolution import map_fields
 from interbed.storage.meta.schema.table_schema import TableSchema
 from tests.interop.strategies import random_examples, scalar_types, types, values
-from tests.support.peers_json import comparable, parse_type, rows_to_table, table_to_rows
+from tests.support.peers.json import comparable, parse_type, rows_to_table, table_to_rows
 
 FORMATS = ("parquet", "orc", "avro")
 CODECS = {

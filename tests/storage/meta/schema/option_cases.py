@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.support.peers_json import TypeJson
+from tests.support.peers.json import TypeJson
 
 COLUMNS: list[tuple[str, TypeJson]] = [
     ("id", "INT NOT NULL"),

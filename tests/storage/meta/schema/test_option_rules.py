@@ -12,7 +12,7 @@ from interbed.storage.meta.schema.change import DropColumn, RemoveOption, Rename
 from interbed.storage.meta.schema.table_schema import Schema, TableSchema
 from interbed.storage.table.option_rules import changed_schema, check_options
 from tests.storage.meta.schema.option_cases import CASES, COLUMNS, OptionCase
-from tests.support.peers_interbed import fields_of
+from tests.support.peers.interbed import fields_of
 
 
 def schema(
