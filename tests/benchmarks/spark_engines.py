@@ -179,9 +179,10 @@ def session(warehouse: Path, memory: str = "4g") -> "SparkSession":
         *maven_jars("iceberg", "iceberg-spark-1.12.0").glob("*.jar"),
         *maven_jars("delta", "delta-spark-4.4.0").glob("*.jar"),
     ]
+    # Delta's parser comes first, since procedures of Iceberg need Iceberg's on the outside.
     extensions = (
-        "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         "io.delta.sql.DeltaSparkSessionExtension",
+        "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
     )
     settings = {
         "spark.ui.enabled": "false",
