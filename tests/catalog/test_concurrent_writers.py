@@ -11,13 +11,15 @@ from interbed.catalog.hive.registration import CURRENT_SNAPSHOT
 from interbed.storage.meta.snapshot.snapshot import CommitKind
 from interbed.testing import metastore
 from tests.catalog.writer_process import SHARED_KEYS
+from tests.support.shares import each_run
 from tests.support.writers import create_orders, finished, keys_of, own_keys, writers
 
 WRITERS = 8
 COMMITS = 20
 
 
-@pytest.fixture(params=["filesystem", "hive"])
+# tests/storage/commit/test_processes.py does the same without a catalog.
+@pytest.fixture(params=each_run(["filesystem", "hive"], lambda kind: kind == "hive"))
 def options(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, str]]:
     """Options of each kind of catalog."""
     warehouse = f"file:{tmp_path}/lake"

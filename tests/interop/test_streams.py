@@ -21,6 +21,7 @@ from interbed.storage.views.change_view import ChangeView
 from tests.support.peers.interbed import interbed_table
 from tests.support.peers.java import JavaPaimon, JavaTable
 from tests.support.peers.json import parse_type, table_to_rows
+from tests.support.shares import each_run
 
 COLUMNS = [("id", "INT NOT NULL"), ("dt", "STRING NOT NULL"), ("v", "INT"), ("s", "STRING")]
 KIND_TEXTS = ["+I", "-U", "+U", "-D"]
@@ -99,7 +100,11 @@ def kinds_and_rows(table: Table, found: pa.Table) -> list[Row]:
     return list(zip(kinds, table_to_rows(data, types), strict=True))
 
 
-@pytest.fixture(scope="module", params=list(TABLES))
+# What these hold of single options, the others hold of some two of them.
+COMBINED = ("none, overwrites told", "none with vectors", "aggregation")
+
+
+@pytest.fixture(scope="module", params=each_run(TABLES, lambda name: name not in COMBINED))
 def story(request: pytest.FixtureRequest, java_paimon: JavaPaimon, tmp_path_factory: pytest.TempPathFactory) -> Story:
     """A table with inserts, updates, deletes, compactions and overwrites."""
     name: str = request.param

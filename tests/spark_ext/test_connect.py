@@ -25,6 +25,7 @@ def test_a_client_does_by_connect_what_others_do(tmp_path: Path, monkeypatch: py
         _client("everything", url, str(tmp_path))
 
 
+@pytest.mark.long
 def test_a_server_in_the_clients_own_process_is_configured_like_a_session(tmp_path: Path) -> None:
     # With SPARK_TESTING the server takes a free port.
     _client("statements", "local[2]", str(tmp_path), SPARK_TESTING="1", SPARK_LOCAL_IP="127.0.0.1")

@@ -4,21 +4,21 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark_ext.script.runs import CATALOGS, ON_METASTORES, differences, script_names
-from tests.support.shares import each_run
+from tests.spark_ext.script.runs import CATALOGS, OF_EACH_RUN, differences, script_names
 from tests.support.spark.pyspark_versions import INSTALLED, VERSIONS
 
 RUNS = [(version, catalog) for version in (INSTALLED, *VERSIONS) for catalog in CATALOGS]
 
 
-@pytest.mark.parametrize(("version", "catalog"), each_run(RUNS, lambda run: run == (INSTALLED, "files")))
+@pytest.mark.long
+@pytest.mark.parametrize(("version", "catalog"), RUNS)
 def test_the_scripts_answer_as_they_say(tmp_path: Path, version: str, catalog: str) -> None:
-    found = differences(version, catalog, script_names(hive=catalog != "files"), tmp_path)
+    found = differences(version, {catalog: script_names(hive=catalog != "files")}, tmp_path)
 
     assert not found, "\n\n".join(found)
 
 
-def test_the_scripts_that_leave_most_to_the_metastore_answer_as_they_say(tmp_path: Path) -> None:
-    found = differences(INSTALLED, "served", ON_METASTORES, tmp_path)
+def test_the_scripts_of_each_run_answer_as_they_say(tmp_path: Path) -> None:
+    found = differences(INSTALLED, OF_EACH_RUN, tmp_path)
 
     assert not found, "\n\n".join(found)

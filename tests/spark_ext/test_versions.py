@@ -37,6 +37,7 @@ def test_the_sources_compile_against_pyspark(version: str, tmp_path: Path) -> No
     assert (tmp_path / "spark_ext" / "jvm" / "interbed-spark.jar").stat().st_size > 100_000
 
 
-@pytest.mark.parametrize("version", VERSIONS)
+# The oldest and the newest; what works in both is taken to work between them, until the long tests say otherwise.
+@pytest.mark.parametrize("version", each_run(VERSIONS, lambda version: version != "4.2"))
 def test_the_one_jar_works_in_pyspark(version: str, tmp_path: Path) -> None:
     _run(version, str(PROGRAM), str(tmp_path), version, path=[ROOT / "src"])

@@ -23,8 +23,8 @@ from tests.catalog.migration.filled import (
 from tests.support.servers.java_metastore import QUICK_START, JavaMetastore, running_java_metastore
 from tests.support.servers.metastore import foreign_client, metastore_under_test
 
-MANY = 1200
-PLAIN = 120
+MANY = 600
+PLAIN = 40
 KILLS = 3
 DEADLINE_SECONDS = 120.0
 

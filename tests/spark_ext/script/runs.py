@@ -1,9 +1,9 @@
 """Runs of the scripts: with which PySpark, and on which catalogs.
 
 There are three: the file system's, one on this server and one on Java's metastore, the latter two with the scripts of
-`hive/` besides. In each run of the tests the installed PySpark runs all scripts on the file system's catalog and
-ON_METASTORES on this server; the rest takes minutes and belongs to `make test-long`. A run starts one session, which
-makes its catalog by CREATE CATALOG.
+`hive/` besides. In each run of the tests one session of the installed PySpark runs OF_EACH_RUN, some scripts on the
+file system's catalog and some on this server; all of them on all catalogs take minutes and belong to `make test-long`.
+A session makes its catalogs by CREATE CATALOG.
 """
 
 import json
@@ -24,8 +24,11 @@ TIMEOUT_SECONDS = 1800
 
 CATALOGS = ("files", "served", "java")
 
-ON_METASTORES = ["around", "ddl", "hive/names", "hive/views", "inserts"]
-"""Statements that leave most to the metastore."""
+OF_EACH_RUN = {
+    "files": ["engines", "evolution", "files/names", "inserts", "queries", "travel", "types"],
+    "served": ["ddl", "hive/names", "hive/views"],
+}
+"""On this server the statements that leave most to the metastore; elsewhere what no other test has at this width."""
 
 # What users of Paimon and of interbed set, too, who insert or retype columns.
 ANY_CHANGE = {"hive.metastore.disallow.incompatible.col.type.changes": "false"}
@@ -58,12 +61,14 @@ def hive_options(uri: str, warehouse: Path) -> str:
     return f"'metastore' = 'hive', 'uri' = '{uri}', 'warehouse' = 'file:{warehouse}'"
 
 
-def differences(version: str, catalog: str, names: list[str], home: Path) -> list[str]:
-    """Where these scripts answer otherwise with a version of PySpark on a catalog; `home` is a directory to use."""
+def differences(version: str, scripts: Mapping[str, list[str]], home: Path) -> list[str]:
+    """Where scripts answer otherwise with a version of PySpark; `scripts` has their names by catalog, `home` is a
+    directory to use.
+    """
     with ExitStack() as stack:
-        statement = f"CREATE CATALOG {catalog} WITH ({_options(catalog, home, stack)})"
+        catalogs = {c: f"CREATE CATALOG {c} WITH ({_options(c, home, stack)})" for c in scripts}
         settings = {**spark_settings(), "spark.sql.warehouse.dir": str(home / "spark")}
-        found = run_program(version, settings, {catalog: statement}, {catalog: names})
+        found = run_program(version, settings, catalogs, scripts)
     if not any("statements" in one for one in found):
         raise RuntimeError(f"the scripts were not run to their end: {found}")
     return [f"{one['catalog']} {one['script']}.sql {one['difference']}" for one in found if "difference" in one]

@@ -1,6 +1,7 @@
 """Tasks that run again, since they failed or SIGKILL ended their executor: no row is lost and none comes twice.
 
-What the first attempt wrote is an orphan at most. `make test-long` kills executors at each of STEPS.
+What the first attempt wrote is an orphan at most. In `make test` a task fails; in `make test-long` executors are killed
+at each of STEPS, too.
 """
 
 import time
@@ -12,7 +13,6 @@ import pytest
 from interbed import load_catalog
 from interbed.storage.table.table import Table
 from interbed.storage.version.orphans import named_files, remove_orphan_files
-from tests.support.shares import each_run
 from tests.support.spark.killed import run_killed
 
 STEPS = (
@@ -41,7 +41,6 @@ STATEMENTS = {
     "delete": ("DELETE FROM lake.db.{} WHERE id % 2 = 1", [row for row in BEFORE if row[0] % 2 == 0]),
     "compact": ("CALL lake.sys.compact(table => 'db.{}', compact_strategy => 'full')", BEFORE),
 }
-DEFAULT = [("log", "merge", STEPS[2])]
 ALL = [
     *(("log", name, step) for name in STATEMENTS for step in STEPS),
     *((table, "merge", step) for table in ("marked", "keyed") for step in STEPS),
@@ -89,7 +88,8 @@ def _unnamed(table: Table) -> set[str]:
     return {str(f) for f in Path(table.location).rglob("bucket-*/*")} - set(named_files(table.store))
 
 
-@pytest.mark.parametrize(("name", "statement", "step"), each_run(ALL, lambda case: case in DEFAULT))
+@pytest.mark.long
+@pytest.mark.parametrize(("name", "statement", "step"), ALL)
 def test_what_a_killed_executor_did_is_done_once_by_another(
     tables: dict[str, Table], tmp_path: Path, name: str, statement: str, step: str
 ) -> None:

@@ -47,10 +47,7 @@ STEPS = (
     "delete_quietly:*/snapshot/.write-*:kill-before",
     "delete_quietly:*/snapshot/.write-*:kill-after",
 )
-DEFAULT = [
-    ("merge", "create_exclusive:*/snapshot/snapshot-*:kill-before"),
-    ("replace", "create_exclusive:*/schema/schema-*:kill-after"),
-]
+DEFAULT = [("merge", "create_exclusive:*/snapshot/snapshot-*:kill-before")]
 ALL = [(name, step) for name in STATEMENTS for step in STEPS]
 
 

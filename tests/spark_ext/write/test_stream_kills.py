@@ -17,10 +17,9 @@ from tests.support.shares import LONG
 from tests.support.spark.killed import run_killed
 
 DEFAULT_STEPS = (
-    # Files are written, the commit is not made; made but neither noted nor known to Spark; an overwrite, likewise.
+    # Files are written, the commit is not made; made but neither noted nor known to Spark.
     "create_exclusive:*/log/snapshot/snapshot-1:kill-before",
     "create_exclusive:*/sums/snapshot/snapshot-2:kill-after",
-    "create_exclusive:*/counts/snapshot/snapshot-1:kill-after",
 )
 STEPS = (
     "create_exclusive:*/log/snapshot/.write-*:kill-before",
@@ -31,6 +30,8 @@ STEPS = (
     "overwrite:*/log/epoch/*:kill-after",
     "open_output:*/log/manifest/*:kill-after",
     *DEFAULT_STEPS,
+    # An overwrite is made but neither noted nor known to Spark.
+    "create_exclusive:*/counts/snapshot/snapshot-1:kill-after",
     "overwrite:*/log/epoch/*:kill-after:1",
     "delete_quietly:*/log/snapshot/.write-*:kill-before",
     "delete_quietly:*/log/snapshot/.write-*:kill-after",

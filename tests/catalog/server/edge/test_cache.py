@@ -18,10 +18,10 @@ from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore as Service
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.catalog.server.raw_client import raw_client
 from tests.support.servers.metastore import BACKENDS, MetastoreUnderTest, metastore_under_test, table
-from tests.support.shares import each_run
+from tests.support.shares import LONG, each_run
 
-CHANGES = 1000
-STEPS = 160
+CHANGES = 1000 if LONG else 400
+STEPS = 160 if LONG else 64
 
 
 # A method and its arguments.
@@ -158,6 +158,7 @@ def two(database_url: str, tmp_path: Path) -> Iterator[tuple[MetastoreUnderTest,
         yield first, second
 
 
+@pytest.mark.longer
 def test_a_read_sees_what_another_server_has_acknowledged(
     two: tuple[MetastoreUnderTest, MetastoreUnderTest], tmp_path: Path
 ) -> None:
@@ -183,6 +184,7 @@ def test_a_read_sees_what_another_server_has_acknowledged(
     assert hits > 1.5 * CHANGES
 
 
+@pytest.mark.longer
 @pytest.mark.parametrize("database_url", each_run(BACKENDS, lambda kind: kind == "postgresql"), indirect=True)
 def test_a_server_with_a_cache_and_one_without_never_differ(database_url: str, tmp_path: Path) -> None:
     """Random changes through either, then the same reads of both, each twice."""
