@@ -8,6 +8,7 @@ from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode, crosses_p
 from interbed.storage.meta.schema.manager import SchemaManager
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.store import TableStore
+from interbed.storage.views.builder.files import BuiltFiles
 from interbed.storage.views.builder.managers import BuiltBranches, BuiltConsumers, BuiltSnapshots, BuiltTags
 from interbed.storage.views.builder.read import ReadBuilder
 from interbed.storage.views.builder.stream_read import StreamReadBuilder
@@ -108,6 +109,11 @@ class PypaimonNames:
     def current_branch(self) -> str:
         """The branch that this is, `main` for the table itself."""
         return self.store.paths.branch
+
+    @property
+    def file_io(self) -> BuiltFiles:
+        """Files of the store that the table lies in."""
+        return BuiltFiles(self.store.file_io)
 
     def snapshot_manager(self) -> BuiltSnapshots:
         """The snapshots."""

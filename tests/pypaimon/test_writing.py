@@ -1,0 +1,96 @@
+"""pypaimon's write builders, and what is refused."""
+
+from collections.abc import Callable
+
+import pyarrow as pa
+import pytest
+
+import interbed
+from interbed import pypaimon as pp
+from interbed.storage.base.errors import (
+    InvalidInputError,
+    NotSupportedError,
+    UsedTwiceError,
+)
+from tests.pypaimon.tables import bought, written
+
+
+def test_callbacks_hear_of_every_snapshot_with_its_files(orders: interbed.Table) -> None:
+    class Heard(pp.CommitCallback):
+        def __init__(self) -> None:
+            self.contexts: list[pp.CommitCallbackContext] = []
+            self.closed = False
+
+        def call(self, context: pp.CommitCallbackContext) -> None:
+            self.contexts.append(context)
+
+        def close(self) -> None:
+            self.closed = True
+
+    heard = Heard()
+    written(orders, bought((1, "x", 1.0)), heard)
+    assert [(c.snapshot.id, len(c.commit_entries), c.identifier) for c in heard.contexts] == [
+        (1, 1, pp.BATCH_COMMIT_IDENTIFIER)
+    ]
+    assert heard.closed
+    builder = orders.new_stream_write_builder()
+    with builder.new_write() as write, builder.new_commit() as commit:
+        commit.add_commit_callback(heard)
+        for identifier in (7, 8, 8):
+            write.write_arrow(bought((2, "y", float(identifier))))
+            commit.commit(write.prepare_commit(identifier), identifier)
+    assert [c.identifier for c in heard.contexts[1:]] == [7, 8]
+    with pytest.raises(NotImplementedError, match="CommitCallback has no method 'call'"):
+        pp.CommitCallback().call(heard.contexts[0])
+
+
+def test_rows_are_written_one_by_one_between_batches(lines: interbed.Table, orders: interbed.Table) -> None:
+    builder = orders.new_batch_write_builder()
+    with builder.new_write() as write, builder.new_commit() as commit:
+        write.write_row((1, "x", 1.0))
+        write.write_arrow_batch(bought((1, "z", 3.0), (2, "y", 2.0)).to_batches()[0])
+        write.write_row({"name": "w", "amount": None, "id": 2})
+        for wrong in ((1, "x"), {"id": 1}, (1, "x", 1.0, 2.0)):
+            with pytest.raises(InvalidInputError, match="id, name, amount"):
+                write.write_row(wrong)
+        commit.commit(write.prepare_commit())
+    assert orders.scan().to_arrow().sort_by("id").to_pylist() == bought((1, "z", 3.0), (2, "w", None)).to_pylist()
+
+
+def test_a_stream_overwrites_too(lines: interbed.Table) -> None:
+    builder = lines.new_stream_write_builder().overwrite()
+    with builder.new_write() as write, builder.new_commit() as commit:
+        write.write_arrow(pa.table({"n": [99]}))
+        commit.commit(write.prepare_commit(1), 1)
+    assert lines.scan().to_arrow()["n"].to_pylist() == [99]
+
+
+def test_what_is_made_for_one_batch_is_not_used_twice(orders: interbed.Table) -> None:
+    builder = orders.new_batch_write_builder()
+    with builder.new_write() as write, builder.new_commit() as commit:
+        assert write.table_pyarrow_schema == orders.arrow_schema
+        commit.commit(write.prepare_commit())
+        for again in (write.prepare_commit, lambda: commit.commit([]), commit.truncate_table):
+            with pytest.raises(UsedTwiceError, match="once") as caught:
+                again()
+            assert isinstance(caught.value, RuntimeError)
+
+
+def test_what_interbed_has_not_is_refused_by_name(orders: interbed.Table) -> None:
+    reads, writes = orders.new_read_builder(), orders.new_batch_write_builder()
+    scan, read, write = reads.new_scan(), reads.new_read(), writes.new_write()
+    refusals: list[tuple[Callable[[], object], str]] = [
+        (lambda: read.to_ray([]), "ray.data.from_arrow"),
+        (lambda: read.to_torch([]), "PyTorch"),
+        (lambda: write.write_ray(None), "write_arrow"),
+        (lambda: write.with_write_type(["id"]), "all columns"),
+        (lambda: writes.new_update(), "UPDATE and MERGE"),
+        (lambda: scan.with_row_ranges([]), "with_slice"),
+        (lambda: scan.with_chunk_shuffle(1, 2), "with_slice"),
+        (lambda: scan.with_global_index_result(None), "with_filter"),
+        (lambda: orders.new_postpone_fixed_bucket_write_builder(), "Table.compact"),
+    ]
+    for refused, words in refusals:
+        with pytest.raises(NotSupportedError, match=words):
+            refused()
+    write.close()
