@@ -71,7 +71,7 @@ class StagedTable:
     def abort(self) -> None:
         """Remove what is left of a table that does not come; its writers have deleted their files."""
         if not self.replaces:
-            remove_if_empty(self.table.store.file_io, self.table.location)
+            remove_if_empty(self.table.storage_io, self.table.location)
 
     def write(self, data: IncomingRows) -> None:
         """Write rows, in any form that Table.append takes, and commit; raises as those do."""

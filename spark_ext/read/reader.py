@@ -216,7 +216,7 @@ def deleted_positions(task: bytes, split: bytes) -> Iterator[bytes]:
     Raises CorruptFileError naming an index file that can't be read.
     """
     planned_split = Split.from_bytes(split)
-    file_io = ReadTask.from_bytes(task).handle.open().file_io
+    file_io = ReadTask.from_bytes(task).handle.open().storage_io
     deleted_of = deletions_in(file_io, planned_split.deletion_files)
     for file in planned_split.files:
         deleted = deleted_of(file)

@@ -64,7 +64,7 @@ class EpochToken:
         else:
             ids = epochs.overwrite(messages, epoch, partition=self.job.static_partition(), job=name)
         # Removed before the files are, so that a task that is still at work deletes its own.
-        table.file_io.delete_quietly([_mark(table, name)])
+        table.storage_io.delete_quietly([_mark(table, name)])
         if ids is None and not epochs.is_job_of(epoch, name):
             _delete_unnamed(table, [name])
         return ids[-1] if ids else None
@@ -72,7 +72,7 @@ class EpochToken:
     def abort(self, table: Table, epoch: int) -> None:
         """Delete the files of a micro-batch that failed; none when it was committed after all, or may have been."""
         name = self.job.commit_user
-        table.file_io.delete_quietly([_mark(table, name)])
+        table.storage_io.delete_quietly([_mark(table, name)])
         try:
             if table.new_epoch_commit(self.query).is_committed(epoch):
                 return
@@ -166,7 +166,7 @@ def _snapshot_directory(table: Table) -> str:
 def _remove_leftovers(table: Table, query: str) -> None:
     """Remove what jobs of the query have left whose driver died. A query has one job at a time."""
     begin = f"{_MARK}{query}-"
-    file_io = table.file_io
+    file_io = table.storage_io
     jobs = [f.name.removeprefix(_MARK) for f in file_io.list(_snapshot_directory(table)) if f.name.startswith(begin)]
     if jobs:
         # The files twice: a driver that dies here, too, leaves the marks to the next one, and a task that is still at
@@ -182,4 +182,4 @@ def _delete_unnamed(table: Table, jobs: Iterable[str]) -> None:
     found = {path for job in jobs for path in files_with_prefix(table, *(f"{prefix}{job}-" for prefix in prefixes))}
     if found:
         found.difference_update(named_files(table.store))
-        table.file_io.delete_quietly(sorted(found))
+        table.storage_io.delete_quietly(sorted(found))

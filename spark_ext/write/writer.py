@@ -112,11 +112,11 @@ class CommitToken:
 
     def mark(self, table: Table) -> None:
         """Say that the job may succeed."""
-        table.file_io.create_exclusive(self._mark(table), b"")
+        table.storage_io.create_exclusive(self._mark(table), b"")
 
     def is_marked(self, table: Table) -> bool:
         """Whether the job may still succeed."""
-        return table.file_io.exists(self._mark(table))
+        return table.storage_io.exists(self._mark(table))
 
     def file_prefix(self, table: Table) -> str:
         """What the names of the job's data files begin with."""
@@ -143,16 +143,16 @@ class CommitToken:
             return self._commit(table, messages)
         finally:
             # Spark commits when all tasks have ended; one that nobody waited for finds the mark gone.
-            table.file_io.delete_quietly([self._mark(table)])
+            table.storage_io.delete_quietly([self._mark(table)])
 
     def abort(self, table: Table, messages: Sequence[CommitMessage]) -> None:
         """Delete the files of the messages and all others of the job. Does nothing for a job that was committed."""
-        table.file_io.delete_quietly([self._mark(table)])
+        table.storage_io.delete_quietly([self._mark(table)])
         if table.latest_snapshot_of(self.commit_user) is not None:
             return
         if messages:
             table.new_commit(self.commit_user).abort(messages)
-        table.file_io.delete_quietly(files_with_prefix(table, *self._file_prefixes(table)))
+        table.storage_io.delete_quietly(files_with_prefix(table, *self._file_prefixes(table)))
 
     def sweep(self, table: Table, messages: Sequence[CommitMessage]) -> None:
         """Delete what attempts of tasks left in the messages' buckets whose messages were not the ones committed."""
@@ -160,9 +160,9 @@ class CommitToken:
         changelog = [f for m in messages for f in (*m.data.changelog_files, *m.compaction.changelog)]
         named = {f.file_name for f in (*rows, *changelog)} | {name for f in rows for name in f.extra_files}
         for bucket_id in {m.bucket_id for m in messages}:
-            found = table.file_io.list(table.directory_of(bucket_id))
+            found = table.storage_io.list(table.directory_of(bucket_id))
             own = (f for f in found if f.name.startswith(self._file_prefixes(table)))
-            table.file_io.delete_quietly([f.path for f in own if not f.name.startswith(tuple(named))])
+            table.storage_io.delete_quietly([f.path for f in own if not f.name.startswith(tuple(named))])
 
     def _file_prefixes(self, table: Table) -> tuple[str, str]:
         """What the names of the job's data files and of its changelog files begin with."""
@@ -205,7 +205,7 @@ class CommitToken:
 def files_with_prefix(table: Table, *prefixes: str) -> Iterator[str]:
     """The paths of data files of all partitions and buckets whose names begin so, and of the index files with them."""
     names = (*prefixes, *(f"index-{prefix}" for prefix in prefixes))
-    file_io = table.file_io
+    file_io = table.storage_io
     directories = [table.location]
     for _ in table.partition_keys:
         directories = [e.path for d in directories for e in file_io.list(d) if e.is_directory and "=" in e.name]

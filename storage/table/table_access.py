@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Self
 
 from interbed.storage.base.bucket_id import BucketId
+from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.commit.epochs import EpochCommit
 from interbed.storage.meta.schema.table_schema import TableSchema
@@ -24,6 +25,11 @@ class TableAccess:
 
     name: str
     store: TableStore
+
+    @property
+    def storage_io(self) -> FileIO:
+        """What reads and writes the table's files; `file_io` has the same under pypaimon's names."""
+        return self.store.file_io
 
     @property
     def branch_name(self) -> str:

@@ -4,8 +4,8 @@ The plan of a snapshot is kept, and so is what was decoded of files; a lookup of
 reads nothing but the snapshot's file.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,6 @@ from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.store import TableStore
 from interbed.storage.read.deletions import deletions_in
 from interbed.storage.scan.scan import TableScan
-from interbed.storage.scan.split import DeletionFile
 from interbed.storage.scan.starting_point import starting_snapshot
 from interbed.storage.scan.support import check_readable
 from interbed.storage.views.point.cache import Recent
@@ -48,8 +47,7 @@ class _Bucket:
     files: list[DataFileMeta]
     least: KeyColumns
     greatest: KeyColumns
-    deletion_files: Mapping[str, DeletionFile]
-    vectors: dict[str, DeletionVector | None] = field(default_factory=dict)
+    deleted_of: Callable[[DataFileMeta], DeletionVector | None]
 
     def path_of(self, file: DataFileMeta) -> str:
         """Where a file lives."""
@@ -130,7 +128,7 @@ class PointLookup:
                     files=[],
                     least=(),
                     greatest=(),
-                    deletion_files=deletions.get(entry.bucket_id, {}),
+                    deleted_of=deletions_in(self._store.file_io, deletions.get(entry.bucket_id, {})),
                 )
             bucket.files.append(entry.file)
         types = store.schema.key_types
@@ -185,7 +183,7 @@ class PointLookup:
         for file, chosen in _in_range(bucket, keys):
             hits = files.find(file, bucket.path_of(file), [_taken(k, chosen) for k in keys])
             rows = None if hits is None else hits.rows
-            vector = self._vector(bucket, file)
+            vector = bucket.deleted_of(file)
             if hits is not None and rows is not None and vector is not None:
                 kept: Any = pa.array(~vector.contains(hits.positions))
                 rows = rows.filter(kept)
@@ -200,13 +198,6 @@ class PointLookup:
         joined: Any = merged[0] if len(merged) == 1 else pa.concat_batches(merged)  # type: ignore[attr-defined]
         rows_of_keys: pa.RecordBatch = joined
         return rows_of_keys
-
-    def _vector(self, bucket: _Bucket, file: DataFileMeta) -> DeletionVector | None:
-        if file.file_name not in bucket.deletion_files:
-            return None
-        if file.file_name not in bucket.vectors:
-            bucket.vectors[file.file_name] = deletions_in(self._store.file_io, bucket.deletion_files)(file)
-        return bucket.vectors[file.file_name]
 
 
 class _Found:
