@@ -73,6 +73,7 @@ class FileSystemCatalog(Catalog):
         if self._file_io.exists(path):
             raise DatabaseExistsError(f"There is a database '{name}' in the catalog '{self.name}' already.")
         self._file_io.make_directories(path)
+        self._file_io.sync([path])
         given = changed_properties({}, properties, ())
         if given:
             write_properties(self._file_io, path, given)

@@ -58,7 +58,9 @@ class HiveDatabases:
         self._create(database, location)
         try:
             # A metastore on another machine makes the directory where its clients do not see it.
-            self._entries.file_io.make_directories(self._entries.path(location))
+            path = self._entries.path(location)
+            self._entries.file_io.make_directories(path)
+            self._entries.file_io.sync([path])
         except StorageAccessError:
             self._client.drop_database(name, delete_data=False)
             raise

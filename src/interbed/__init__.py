@@ -28,7 +28,8 @@ InterbedError
 ├── BranchNotFoundError (LookupError)    no branch of that name
 ├── SnapshotGoneError                    a snapshot expired while it was read; read the newest one
 ├── StorageAccessError (OSError)         the warehouse can't be reached, read or written
-│   └── FileGoneError                    a data file that a plan names is not there; plan the read again
+│   ├── FileGoneError                    a data file that a plan names is not there; plan the read again
+│   └── SyncFailedError                  what was written may not outlive a power cut
 ├── CommitError                          nothing was committed; the table is as it was
 │   ├── CommitConflictError              another writer changed the same files; read again and redo the work
 │   │   └── DuplicateFileError           a file to be added is in the table already
@@ -101,6 +102,7 @@ if TYPE_CHECKING:
         SnapshotGoneError,
         SnapshotNotFoundError,
         StorageAccessError,
+        SyncFailedError,
         TagNotFoundError,
         UnsupportedVersionError,
         UsedTwiceError,
@@ -207,6 +209,7 @@ __all__ = [
     "SnapshotNotFoundError",
     "SparkSetupError",
     "StorageAccessError",
+    "SyncFailedError",
     "SystemTable",
     "Table",
     "TableExistsError",
@@ -254,7 +257,7 @@ _HOLDS = {
         "BranchNotFoundError CommitConflictError CommitError CommitFailedError CommitStateUnknownError "
         "CorruptFileError FileGoneError FilterError InterbedError InvalidInputError InvalidOptionError "
         "MissingExtraError NotSupportedError SchemaMismatchError SnapshotGoneError SnapshotNotFoundError "
-        "StorageAccessError TagNotFoundError UnsupportedVersionError UsedTwiceError"
+        "StorageAccessError SyncFailedError TagNotFoundError UnsupportedVersionError UsedTwiceError"
     ),
     "interbed.storage.base.predicate.column": "Column col",
     "interbed.storage.base.predicate.expr": "Predicate",

@@ -88,6 +88,10 @@ class StorageAccessError(InterbedError, OSError):
     """The warehouse can't be reached, read or written."""
 
 
+class SyncFailedError(StorageAccessError):
+    """What was written may not outlive a power cut: the disk refused to write it for good."""
+
+
 class FileGoneError(StorageAccessError):
     """A data file that a plan names is not there: most likely its snapshot has expired since. Plan the read again."""
 

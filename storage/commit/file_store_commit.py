@@ -22,6 +22,7 @@ from interbed.storage.commit.changes import (
 from interbed.storage.commit.committed import PartIdentity
 from interbed.storage.commit.manifest_merge import can_merge_fully
 from interbed.storage.commit.overwrite import OverwriteChanges, check_keys_once
+from interbed.storage.commit.owned_paths import new_paths
 from interbed.storage.commit.pending_snapshot import PendingSnapshot
 from interbed.storage.commit.publication import Publication
 from interbed.storage.commit.retry import RetryPolicy
@@ -251,6 +252,7 @@ class FileStoreCommit:
             against=lambda latest: changes.files,
             base=BaseFiles(self._reader, self._store.snapshots, touched),
             check=check,
+            new_paths=new_paths(self._store, changes),
             changelog=changes.changelog,
             indexes=changes.indexes,
             # A file that comes again, with other indexes, keeps its rows and their deletion vector.
@@ -280,6 +282,7 @@ class FileStoreCommit:
             against=OverwriteChanges(base, new_files, keeps_postponed=keeps_postponed).against,
             base=base,
             check=True,
+            new_paths=new_paths(self._store, PartChanges(files=new_files, indexes=indexes)),
             overwritten=target,
             indexes=indexes,
         )

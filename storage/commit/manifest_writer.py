@@ -36,6 +36,7 @@ class ManifestWriter:
         self._codec = options.manifest_compression
         self._target_size = options.manifest_target_file_size
         self._written: set[str] = set()
+        self._synced: set[str] = set()
 
     def write(self, entries: Sequence[ManifestEntry]) -> list[ManifestFileMeta]:
         """Manifests that hold the entries in order, all but the last of at least the target size; none for no entries.
@@ -70,6 +71,12 @@ class ManifestWriter:
         name = self._paths.new_index_manifest_name()
         self._put(name, content)
         return name
+
+    def sync(self) -> None:
+        """Make all files that this commit wrote, and has not discarded, durable; raises SyncFailedError."""
+        new = sorted(self._written - self._synced)
+        self._file_io.sync(new)
+        self._synced.update(new)
 
     def discard(self, names: Sequence[str]) -> None:
         """Delete those of the files named that this commit wrote."""

@@ -1,6 +1,6 @@
 """One snapshot that a commit is to make: what it changes, and what it is checked against."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from interbed.storage.commit.base_files import BaseFiles
@@ -15,12 +15,16 @@ from interbed.storage.scan.partition_filter import PartitionFilter
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingSnapshot:
-    """One snapshot to be made. `against` gives its changes on top of a snapshot; `base` the files to check against."""
+    """One snapshot to be made. `against` gives its changes on top of a snapshot; `base` the files to check against.
+
+    `new_paths` are the files that it is the first to name, but for those of its manifests.
+    """
 
     identity: PartIdentity
     against: Callable[[Snapshot | None], tuple[ManifestEntry, ...]]
     base: BaseFiles
     check: bool
+    new_paths: Sequence[str] = ()
     overwritten: PartitionFilter | None = None
     changelog: tuple[ManifestEntry, ...] = ()
     indexes: tuple[IndexManifestEntry, ...] = ()

@@ -8,9 +8,11 @@ from typing import Any
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import BranchNotFoundError, InvalidInputError, NotSupportedError
 from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.base.fileio.resolve import file_io_for
 from interbed.storage.meta.manifest.index_file import IndexFileMeta
 from interbed.storage.meta.options.core import BUCKET, DATA_FILE_PREFIX, CoreOptions
+from interbed.storage.meta.options.write import COMMIT_SYNC, CommitSync
 from interbed.storage.meta.paths import MAIN_BRANCH, TablePaths
 from interbed.storage.meta.schema.change import SchemaChange
 from interbed.storage.meta.schema.manager import SchemaManager
@@ -202,6 +204,9 @@ def open_store(
     check_dynamic_options(schema, dynamic)
     environment = environment or StoreEnvironment()
     merged = {**schema.options, **dynamic}
+    if isinstance(file_io, LocalFileIO):
+        # Whoever only reads is not bothered with a value that the option does not take.
+        file_io = file_io.with_sync(merged.get(COMMIT_SYNC, "").lower() != CommitSync.NONE)
     effective = replace(schema, options=merged) if dynamic else schema
     paths = table_paths(location, effective, branch)
     publisher: SnapshotPublisher

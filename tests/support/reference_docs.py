@@ -104,6 +104,11 @@ NAMED = {
     "TagNotFoundError": ("Choose one of the tags that the message names.", Retry.NO),
     "BranchNotFoundError": ("Choose one of the branches that the message names.", Retry.NO),
     "StorageAccessError": ("Check the path, the credentials and the network.", Retry.SAME),
+    "SyncFailedError": (
+        "Look into the disk and the system's log. Nothing was committed; anything else that was written is there, but "
+        "may be gone after the machine stops.",
+        Retry.NO,
+    ),
     "FileGoneError": ("Plan the read again; if the file is still missing, the table is damaged.", Retry.ANEW),
     "CommitError": ("The table is as it was; see the errors below.", Retry.NO),
     "CommitConflictError": ("Read the table again and redo the work.", Retry.ANEW),

@@ -42,15 +42,32 @@ class FileIO(Protocol):
         ...
 
     def open_output(self, path: str) -> Any:
-        """A writable binary file object; parents are created; the file appears whole on close where the store can."""
+        """A writable binary file object; parents are created; the file appears whole on close where the store can.
+
+        It is durable after `sync`.
+        """
         ...
 
     def create_exclusive(self, path: str, content: bytes) -> bool:
-        """Create the file with the content, atomically; False when it exists already. Never overwrites."""
+        """Create the file with the content, atomically and durably; False when it exists already. Never overwrites.
+
+        After a SyncFailedError the file may be there, and be gone after a power cut.
+        """
         ...
 
-    def overwrite(self, path: str, content: bytes) -> None:
-        """Replace the file's content atomically where the store can (hint files only)."""
+    def overwrite(self, path: str, content: bytes, *, durable: bool = True) -> None:
+        """Replace the file's content, atomically where the store can.
+
+        Without `durable`, which is for hints, it may be stale, empty or gone after a power cut.
+        """
+        ...
+
+    def sync(self, paths: Iterable[str]) -> None:
+        """Make files, their names and the directories above them durable; of a directory, the names in it.
+
+        Of a path that is not there it is made durable that it is gone. Does nothing on a store whose writes are durable
+        when they return. Raises SyncFailedError; it is not known then what outlives a power cut.
+        """
         ...
 
     def exists(self, path: str) -> bool:
@@ -78,5 +95,5 @@ class FileIO(Protocol):
         ...
 
     def rename(self, source: str, target: str) -> bool:
-        """Move a file or directory; False when the target exists or the source does not. Never overwrites."""
+        """Move a file or directory, durably; False when the target exists or the source does not. Never overwrites."""
         ...

@@ -83,9 +83,15 @@ class FaultyFileIO:
         """See FileIO."""
         return self._do("create_exclusive", path, lambda: self._inner.create_exclusive(path, content))
 
-    def overwrite(self, path: str, content: bytes) -> None:
+    def overwrite(self, path: str, content: bytes, *, durable: bool = True) -> None:
         """See FileIO."""
-        self._do("overwrite", path, lambda: self._inner.overwrite(path, content))
+        self._do("overwrite", path, lambda: self._inner.overwrite(path, content, durable=durable))
+
+    def sync(self, paths: Iterable[str]) -> None:
+        """See FileIO; each call counts once, by its first path."""
+        paths = list(paths)
+        if paths:
+            self._do("sync", paths[0], lambda: self._inner.sync(paths))
 
     def exists(self, path: str) -> bool:
         """See FileIO."""

@@ -2,21 +2,25 @@
 
 A file that must never be overwritten (a snapshot, a schema) is written whole and synced under a hidden name first and
 then linked to its own name: `link` fails when the name exists, so exactly one of several racing writers wins, and a
-process that is killed leaves at most a hidden `.tmp` file, which no reader looks at.
+process that is killed leaves at most a hidden `.tmp` file, which no reader looks at. Then the name is synced, too:
+what these methods have done when they return outlives a power cut, but for files of `open_output`, which `sync` sees
+to for many at once, for directories, and for what is deleted.
 """
 
 import contextlib
+import copy
 import errno
 import logging
 import os
-import shutil
 import uuid
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import pyarrow as pa
 
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.base.fileio.api import FileStatus
+from interbed.storage.base.fileio.disk import LocalDisk
 
 _log = logging.getLogger(__name__)
 
@@ -24,10 +28,24 @@ _NO_HARD_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.
 
 
 class LocalFileIO:
-    """FileIO over absolute local paths; holds no state, so threads and forked processes may share it."""
+    """FileIO over absolute local paths; threads and forked processes may share it."""
 
     scheme = "file"
     exclusive_create = True
+    _disk = LocalDisk()
+    _syncs = True
+
+    def __init__(self, disk: LocalDisk | None = None) -> None:
+        if disk is not None:
+            self._disk = disk
+
+    def with_sync(self, syncs: bool) -> "LocalFileIO":
+        """The same files, with or without any sync: without, what is written lasts once the system gets round to it."""
+        if syncs == self._syncs:
+            return self
+        other = copy.copy(self)
+        other._syncs = syncs
+        return other
 
     def read_bytes(self, path: str) -> bytes:
         """The whole file; raises FileNotFoundError."""
@@ -41,23 +59,26 @@ class LocalFileIO:
                 return pa.BufferReader(b"")
             return pa.memory_map(path, "r")
 
-    def open_output(self, path: str) -> pa.NativeFile:
+    def open_output(self, path: str) -> Any:
         """A native output file, created or truncated; its name must be new, for readers see it while it grows."""
         with _translated("create", path):
             try:
-                return pa.OSFile(path, "wb")
+                return self._disk.open_output(path)
             except FileNotFoundError:
-                os.makedirs(os.path.dirname(path), exist_ok=True)
-                return pa.OSFile(path, "wb")
+                self._disk.make_directories(os.path.dirname(path))
+                return self._disk.open_output(path)
 
     def create_exclusive(self, path: str, content: bytes) -> bool:
-        """Create the synced file in one step; False when the name is taken. Raises StorageAccessError."""
+        """Create the synced file in one step; False when the name is taken. Raises StorageAccessError.
+
+        After a SyncFailedError the file may be there, and be gone after a power cut.
+        """
         if os.path.lexists(path):
             return False
         with _translated("create", path):
-            staged = _stage(path, content)
+            staged = self._stage(path, content)
             try:
-                os.link(staged, path)
+                self._disk.link(staged, path)
             except FileExistsError:
                 return False
             except OSError as error:
@@ -69,20 +90,29 @@ class LocalFileIO:
                 ) from error
             finally:
                 with contextlib.suppress(OSError):
-                    os.unlink(staged)
-            _sync_directory(os.path.dirname(path))
+                    self._disk.unlink(staged)
+            self._sync_names(os.path.dirname(path))
             return True
 
-    def overwrite(self, path: str, content: bytes) -> None:
+    def overwrite(self, path: str, content: bytes, *, durable: bool = True) -> None:
         """Replace the file in one step; a reader sees the old content or the new."""
         with _translated("write", path):
-            staged = _stage(path, content, sync=False)
+            staged = self._stage(path, content, sync=durable)
             try:
-                os.replace(staged, path)
+                self._disk.replace(staged, path)
             except OSError:
                 with contextlib.suppress(OSError):
-                    os.unlink(staged)
+                    self._disk.unlink(staged)
                 raise
+            if durable:
+                self._sync_names(os.path.dirname(path))
+
+    def sync(self, paths: Iterable[str]) -> None:
+        """Make files and directories outlive a power cut, with the names above them; raises SyncFailedError."""
+        paths = list(paths)
+        if paths and self._syncs:
+            with _translated("sync", paths[0]):
+                self._disk.sync(paths)
 
     def exists(self, path: str) -> bool:
         """Whether a file or directory is there; a broken link is not."""
@@ -125,7 +155,7 @@ class LocalFileIO:
     def make_directories(self, path: str) -> None:
         """Create the directory and its parents; it may exist."""
         with _translated("create the directory", path):
-            os.makedirs(path, exist_ok=True)
+            self._disk.make_directories(path)
 
     def delete(self, path: str, *, recursive: bool = False) -> bool:
         """Delete a file, or a directory with `recursive`; False when there was none."""
@@ -133,11 +163,11 @@ class LocalFileIO:
             try:
                 if os.path.isdir(path) and not os.path.islink(path):
                     if recursive:
-                        shutil.rmtree(path)
+                        self._disk.remove_tree(path)
                     else:
-                        os.rmdir(path)
+                        self._disk.remove_directory(path)
                 else:
-                    os.unlink(path)
+                    self._disk.unlink(path)
             except FileNotFoundError:
                 return False
             return True
@@ -155,58 +185,43 @@ class LocalFileIO:
         with _translated("rename", source):
             if os.path.lexists(target) or not os.path.lexists(source):
                 return False
-            os.makedirs(os.path.dirname(target), exist_ok=True)
+            before, after = os.path.dirname(source), os.path.dirname(target)
+            self._disk.make_directories(after)
             try:
                 if os.path.isdir(source):
+                    # A move must not outlive the directory that it goes to.
+                    self._sync_names(after)
                     # Renaming a directory onto a non-empty one fails by itself.
-                    os.rename(source, target)
+                    self._disk.rename_directory(source, target)
                 else:
-                    os.link(source, target)
-                    os.unlink(source)
+                    self._disk.link(source, target)
+                    # The new name is there for good before the old one goes.
+                    self._sync_names(after)
+                    self._disk.unlink(source)
             except (FileExistsError, FileNotFoundError):
                 return False
             except OSError as error:
                 if error.errno == errno.ENOTEMPTY:
                     return False
                 raise
+            self._sync_names(after, before)
             return True
 
+    def _sync_names(self, *directories: str) -> None:
+        if self._syncs:
+            self._disk.sync_names(directories)
 
-def _stage(path: str, content: bytes, *, sync: bool = True) -> str:
-    """Write the content under a hidden name beside the path, creating parents, and return that name."""
-    directory, name = os.path.split(path)
-    staged = f"{directory}/.{name}.{uuid.uuid4()}.tmp"
-    try:
-        file = open(staged, "xb")  # noqa: SIM115 - closed by the `with` below; opened here to create parents once.
-    except FileNotFoundError:
-        os.makedirs(directory, exist_ok=True)
-        file = open(staged, "xb")  # noqa: SIM115
-    try:
-        with file:
-            file.write(content)
-            if sync:
-                file.flush()
-                os.fsync(file.fileno())
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.unlink(staged)
-        raise
-    return staged
-
-
-def _sync_directory(path: str) -> None:
-    """Make a new name durable; a failure leaves the name in place, so it is only logged."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
-    except OSError as error:
-        _log.warning("Can't sync the directory %s: %s", path, error)
-        return
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        _log.warning("Can't sync the directory %s: %s", path, error)
-    finally:
-        os.close(descriptor)
+    def _stage(self, path: str, content: bytes, *, sync: bool = True) -> str:
+        """Write the content under a hidden name beside the path, creating parents, and return that name."""
+        directory, name = os.path.split(path)
+        staged = f"{directory}/.{name}.{uuid.uuid4()}.tmp"
+        sync = sync and self._syncs
+        try:
+            self._disk.write_new(staged, content, sync=sync)
+        except FileNotFoundError:
+            self._disk.make_directories(directory)
+            self._disk.write_new(staged, content, sync=sync)
+        return staged
 
 
 @contextlib.contextmanager

@@ -82,9 +82,12 @@ class ObjectStoreFileIO:
 
         return self._call("create", path, create)
 
-    def overwrite(self, path: str, content: bytes) -> None:
-        """Replace the file's content."""
+    def overwrite(self, path: str, content: bytes, *, durable: bool = True) -> None:
+        """Replace the file's content; `durable` makes no difference."""
         self._call("write", path, lambda: self._write(self._inner(path), content))
+
+    def sync(self, paths: Iterable[str]) -> None:
+        """Do nothing: what these stores have taken is durable."""
 
     def exists(self, path: str) -> bool:
         """Whether a file or directory is there."""

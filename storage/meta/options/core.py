@@ -28,7 +28,7 @@ class CoreOptions(LsmOptions, StreamOptions, FormatOptions, VersionOptions, Sort
 
     def check(self) -> None:
         """Raise InvalidOptionError for the first option that has a value which it does not take."""
-        for owner in (CoreOptions, LsmOptions, StreamOptions, FormatOptions, VersionOptions, SortOptions):
+        for owner in (CoreOptions, LsmOptions, StreamOptions, FormatOptions, VersionOptions, SortOptions, WriteOptions):
             for name, member in vars(owner).items():
                 if isinstance(member, property):
                     getattr(self, name)

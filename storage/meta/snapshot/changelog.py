@@ -63,7 +63,7 @@ class ChangelogManager:
             path = f"{self._directory}/{hint}"
             try:
                 if ends:
-                    self._file_io.overwrite(path, str(ends[0]).encode())
+                    self._file_io.overwrite(path, str(ends[0]).encode(), durable=False)
                 else:
                     self._file_io.delete_quietly([path])
             except OSError as error:

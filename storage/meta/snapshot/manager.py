@@ -130,10 +130,10 @@ class SnapshotManager:
     def write_hints(self, latest: int) -> None:
         """Note the newest snapshot, and the oldest if that was never noted. Hints are optional: failures are logged."""
         try:
-            self._file_io.overwrite(self._paths.latest_hint, str(latest).encode())
+            self._file_io.overwrite(self._paths.latest_hint, str(latest).encode(), durable=False)
             if self._hint(self._paths.earliest_hint) is None:
                 earliest = min(self.ids(), default=latest)
-                self._file_io.overwrite(self._paths.earliest_hint, str(earliest).encode())
+                self._file_io.overwrite(self._paths.earliest_hint, str(earliest).encode(), durable=False)
         except OSError as error:
             _log.warning("Left the hints in %s as they are: %s", self._directory, error)
 
@@ -147,7 +147,7 @@ class SnapshotManager:
 
     def _write_hint(self, path: str, snapshot_id: int) -> None:
         try:
-            self._file_io.overwrite(path, str(snapshot_id).encode())
+            self._file_io.overwrite(path, str(snapshot_id).encode(), durable=False)
         except OSError as error:
             _log.warning("Left the hint %s as it is: %s", path, error)
 

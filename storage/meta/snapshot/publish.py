@@ -3,7 +3,7 @@
 import logging
 from typing import Protocol
 
-from interbed.storage.base.errors import CommitStateUnknownError, InterbedError, NotSupportedError
+from interbed.storage.base.errors import CommitStateUnknownError, InterbedError, NotSupportedError, SyncFailedError
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.meta.paths import TablePaths
 from interbed.storage.meta.snapshot.lock import CatalogLock, NoLock
@@ -55,7 +55,7 @@ def create_snapshot(file_io: FileIO, path: str, snapshot: Snapshot) -> bool:
     """Create the snapshot file exclusively and settle what became of it by reading it back where that is unclear.
 
     True when the file is there and is ours, False when it is another writer's. Raises the store's error when the file
-    can't have been created, CommitStateUnknownError when that is unknown.
+    can't have been created, CommitStateUnknownError when that is unknown, or whether it outlives a power cut.
     """
     try:
         if file_io.create_exclusive(path, snapshot.to_json().encode()):
@@ -67,6 +67,9 @@ def create_snapshot(file_io: FileIO, path: str, snapshot: Snapshot) -> bool:
             ours = _is_ours(file_io, path, snapshot)
         except (OSError, InterbedError) as second:
             raise _unknown(snapshot, path, error) from second
+        if ours and isinstance(error, SyncFailedError):
+            # Others see the snapshot and build on it, and yet it may be gone when the machine stops.
+            raise _unknown(snapshot, path, error) from error
         if ours is not None:
             return ours
         if file_io.scheme == "file":

@@ -1,0 +1,292 @@
+"""A disk that can lose its power: a LocalDisk that knows what was synced and what was not.
+
+The files of a PowerCutDisk are real ones below its root, for whoever reads and writes them meanwhile. Beside them it
+knows which of their bytes and names would be there after a power cut: what was synced certainly; of the rest, as it
+pleases, all or nothing, the name without the content, a part of the content, the later of two changes of a directory
+without the earlier. `image` makes one of those outcomes, in another directory.
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+from threading import RLock
+from typing import Any
+
+from interbed.storage.base.fileio.disk import LocalDisk
+
+
+@dataclass(eq=False, slots=True)
+class _File:
+    synced: bytes | None = None
+    """What was synced; None for a file that was not since it was written."""
+    names: int = 1
+    kept: bytes = b""
+    """The content, once the file has no name any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """An entry that came or (`node` None) went; those of one `group` happen together or not at all."""
+
+    name: str
+    node: "_Node | None"
+    group: int | None = None
+
+
+@dataclass(eq=False, slots=True)
+class _Directory:
+    now: dict[str, "_Node"] = field(default_factory=dict)
+    durable: dict[str, "_Node"] = field(default_factory=dict)
+    pending: list[_Change] = field(default_factory=list)
+
+    def put(self, name: str, node: "_Node", group: int | None = None) -> None:
+        self.now[name] = node
+        self.pending.append(_Change(name, node, group))
+
+    def take(self, name: str, group: int | None = None) -> "_Node":
+        self.pending.append(_Change(name, None, group))
+        return self.now.pop(name)
+
+    def sync(self) -> None:
+        self.durable = dict(self.now)
+        self.pending.clear()
+
+
+_Node = _File | _Directory
+
+
+class PowerCutDisk(LocalDisk):
+    """The disk below `root`, whose files count as synced at first. `on_step` is called after each change of it."""
+
+    def __init__(self, root: Path, on_step: Callable[[], None] = lambda: None) -> None:
+        super().__init__()
+        self.root = root
+        self.on_step = on_step
+        self.steps = 0
+        self._top = _scanned(root)
+        self._groups = 0
+        self._guard = RLock()
+
+    # -- changes ---------------------------------------------------------------------------------------------------
+
+    def open_output(self, path: str) -> Any:
+        with self._guard:
+            output = super().open_output(path)
+            directory, name = self._place(path)
+            known = directory.now.get(name)
+            if isinstance(known, _File):
+                known.synced = None
+            else:
+                directory.put(name, _File())
+            self._step()
+            return output
+
+    def write_new(self, path: str, content: bytes, *, sync: bool) -> None:
+        with self._guard:
+            super().write_new(path, content, sync=False)
+            directory, name = self._place(path)
+            file = _File()
+            directory.put(name, file)
+            self._step()
+            if sync:
+                file.synced = content
+                self._step()
+
+    def link(self, source: str, target: str) -> None:
+        with self._guard:
+            super().link(source, target)
+            file = self._node(source)
+            assert isinstance(file, _File)
+            file.names += 1
+            directory, name = self._place(target)
+            directory.put(name, file)
+            self._step()
+
+    def unlink(self, path: str) -> None:
+        with self._guard:
+            self._forget_name(path)
+            super().unlink(path)
+            directory, name = self._place(path)
+            if name in directory.now:
+                directory.take(name)
+            self._step()
+
+    def replace(self, source: str, target: str) -> None:
+        with self._guard:
+            if os.path.exists(target):
+                self._forget_name(target)
+            super().replace(source, target)
+            (directory, name), (before, old_name) = self._place(target), self._place(source)
+            directory.put(name, before.now[old_name])
+            before.take(old_name)
+            self._step()
+
+    def rename_directory(self, source: str, target: str) -> None:
+        with self._guard:
+            super().rename_directory(source, target)
+            (directory, name), (before, old_name) = self._place(target), self._place(source)
+            # No journal tears a move in two.
+            self._groups += 1
+            directory.put(name, before.take(old_name, self._groups), self._groups)
+            self._step()
+
+    def make_directories(self, path: str) -> None:
+        with self._guard:
+            if os.path.isdir(path):
+                return
+            self.make_directories(os.path.dirname(path))
+            os.mkdir(path)
+            directory, name = self._place(path)
+            directory.put(name, _Directory())
+            self._step()
+
+    def remove_directory(self, path: str) -> None:
+        with self._guard:
+            super().remove_directory(path)
+            directory, name = self._place(path)
+            directory.take(name)
+            self._step()
+
+    def remove_tree(self, path: str) -> None:
+        for found, _, files in os.walk(path, topdown=False):
+            for name in files:
+                self.unlink(f"{found}/{name}")
+            self.remove_directory(found)
+
+    # -- making them last ------------------------------------------------------------------------------------------
+
+    def sync_file(self, path: str) -> bool:
+        with self._guard:
+            node = self._node(path)
+            if isinstance(node, _File):
+                node.synced = Path(path).read_bytes()
+                self._step()
+            return isinstance(node, _Directory)
+
+    def sync_directory(self, path: str) -> None:
+        with self._guard:
+            node = self._node(path)
+            if isinstance(node, _Directory):
+                node.sync()
+                self._step()
+
+    # -- power cuts ------------------------------------------------------------------------------------------------
+
+    def image(self, target: Path, random: Random) -> None:
+        """Make in the directory `target`, which is new, what may be left of the root after a power cut now."""
+        target.mkdir()
+        for name, content in self.left(random).items():
+            if content is None:
+                (target / name).mkdir()
+            else:
+                (target / name).write_bytes(content)
+
+    def left(self, random: Random) -> dict[str, bytes | None]:
+        """What may be left after a power cut now: files by their names below the root; directories have no content."""
+        with self._guard:
+            outcome, found = _Outcome(random), dict[str, bytes | None]()
+            waiting = [("", self._top)]
+            while waiting:
+                above, directory = waiting.pop()
+                for name, node in outcome.entries(directory).items():
+                    if isinstance(node, _Directory):
+                        found[above + name] = None
+                        waiting.append((f"{above}{name}/", node))
+                    else:
+                        found[above + name] = outcome.content(node, self._content(node))
+            return found
+
+    def _content(self, file: _File) -> bytes:
+        """What is in the file now."""
+        if file.synced is not None:
+            return file.synced
+        path = self._path_of(file)
+        return file.kept if path is None else path.read_bytes()
+
+    def _path_of(self, wanted: _File) -> Path | None:
+        if wanted.names == 0:
+            return None
+        waiting: list[tuple[_Directory, Path]] = [(self._top, self.root)]
+        while waiting:
+            directory, path = waiting.pop()
+            for name, node in directory.now.items():
+                if node is wanted:
+                    return path / name
+                if isinstance(node, _Directory):
+                    waiting.append((node, path / name))
+        return None
+
+    # -- what there is ---------------------------------------------------------------------------------------------
+
+    def _step(self) -> None:
+        self.steps += 1
+        self.on_step()
+
+    def _forget_name(self, path: str) -> None:
+        """Note that a file is about to lose a name; with the last one its bytes go, unless they are kept."""
+        node = self._node(path)
+        if isinstance(node, _File):
+            node.names -= 1
+            if node.names == 0 and node.synced is None:
+                node.kept = Path(path).read_bytes()
+
+    def _place(self, path: str) -> tuple[_Directory, str]:
+        above, name = os.path.split(path)
+        node = self._node(above)
+        assert isinstance(node, _Directory), f"{above} is not below {self.root}"
+        return node, name
+
+    def _node(self, path: str) -> _Node | None:
+        """What is at the path; None for what is not there or outside of the root."""
+        relative = os.path.relpath(path, self.root)
+        node: _Node | None = self._top
+        for part in [] if relative == "." else relative.split("/"):
+            node = node.now.get(part) if isinstance(node, _Directory) else None
+        return node
+
+
+class _Outcome:
+    """What a power cut leaves of what was not synced."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._names = random.choice(["none", "all", "all", "first", "some", "some"])
+        self._contents = random.choice(["empty", "empty", "whole", "part", "any"])
+        self._groups: dict[int, bool] = {}
+
+    def entries(self, directory: _Directory) -> dict[str, _Node]:
+        """The entries of a directory."""
+        left = dict(directory.durable)
+        first = self._random.randint(0, len(directory.pending))
+        for number, change in enumerate(directory.pending):
+            if self._happened(change, number < first):
+                if change.node is None:
+                    left.pop(change.name, None)
+                else:
+                    left[change.name] = change.node
+        return left
+
+    def _happened(self, change: _Change, is_first: bool) -> bool:
+        if change.group is not None:
+            return self._groups.setdefault(change.group, self._random.random() < 0.5)
+        if self._names == "some":
+            return self._random.random() < 0.5
+        return self._names == "all" or (self._names == "first" and is_first)
+
+    def content(self, file: _File, whole: bytes) -> bytes:
+        """The bytes of a file that are left of those that it had."""
+        if file.synced is not None:
+            return file.synced
+        kind = self._random.choice(["empty", "whole", "part"]) if self._contents == "any" else self._contents
+        length = {"empty": 0, "whole": len(whole), "part": self._random.randint(0, len(whole))}[kind]
+        return whole[:length]
+
+
+def _scanned(path: Path) -> _Directory:
+    found = _Directory()
+    for entry in path.iterdir():
+        found.now[entry.name] = _scanned(entry) if entry.is_dir() else _File(synced=entry.read_bytes())
+    found.sync()
+    return found
