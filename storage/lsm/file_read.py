@@ -14,7 +14,7 @@ from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.deletion.vector import DeletionVector
 from interbed.storage.files.file_index.api import EVERYTHING, Selection
 from interbed.storage.files.file_index.evaluate import has_index, select_rows
-from interbed.storage.files.format.api import data_file_errors
+from interbed.storage.files.format.api import ReadChecks, data_file_errors
 from interbed.storage.files.format.file_schema import SEQUENCE_NUMBER_FIELD, VALUE_KIND_FIELD
 from interbed.storage.files.format.readers import reader_for
 from interbed.storage.lsm.sort_merge import BLOCK_ROWS
@@ -80,6 +80,7 @@ class FileRead:
             predicate=mapping.file_predicate(options.predicate),
             wanted=wanted,
             use_threads=options.use_threads,
+            checks=ReadChecks(rows=file.row_count, checksums=self._store.options.read_verify_checksums),
         )
         for position, batch in found:
             with data_file_errors(path):

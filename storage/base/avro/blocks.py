@@ -1,10 +1,12 @@
 """The outside of Avro files: their header, and their blocks without compression.
 
 On disk: `Obj` and 1, a map with `avro.schema` and `avro.codec`, 16 bytes of a marker; then blocks of the number of
-their rows, the number of their bytes, the rows, compressed, and the marker again. Source: Avro specification 1.11,
-object container files.
+their rows, the number of their bytes, the rows, compressed, and the marker again. The map of our own files has two keys
+more: a checksum of all that stands before the blocks (`seal`), and in files of metadata the number of records. Source:
+Avro specification 1.11, object container files.
 """
 
+import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -12,26 +14,37 @@ from typing import IO, Any, cast
 
 from interbed.storage.base.avro.codec import decompressor
 from interbed.storage.base.avro.decode import Block
+from interbed.storage.base.seal import SEAL, UNSEALED, check_seal, sealed
 
 MAGIC = b"Obj\x01"
 SYNC_BYTES = 16
+RECORDS = "interbed.records"
+"""The key of the number of records in a file, in decimal digits."""
 _LOGICAL = ("logicalType", "precision", "scale")
 
 
 class PlainBlocks:
     """The blocks of an Avro file, plain.
 
-    `schema_text` is the file's schema in JSON. Raises ValueError for bytes that are no such file,
-    ArrowNotImplementedError for an unknown codec.
+    `schema_text` is the file's schema in JSON, `records` how many records it has, None where it does not say so. Raises
+    ValueError and KeyError for bytes that are no such file or are damaged, ArrowNotImplementedError for an unknown
+    codec; blocks raise what the codec's library raises as well.
     """
 
     def __init__(self, source: Any) -> None:
         self._source = source
+        self._end = int(source.seek(0, io.SEEK_END))
+        source.seek(0)
         if source.read(len(MAGIC)) != MAGIC:
             raise ValueError("it does not begin as an Avro file does")
         metadata = self._read_metadata()
         self._sync = self._exactly(SYNC_BYTES)
+        if SEAL in metadata:
+            begin = source.tell()
+            source.seek(0)
+            check_seal(self._exactly(begin), _SEAL_KEY)
         self.schema_text = metadata["avro.schema"].decode()
+        self.records = int(metadata[RECORDS]) if RECORDS in metadata else None
         self._decompress = decompressor(metadata.get("avro.codec", b"null").decode())
 
     @cached_property
@@ -62,9 +75,9 @@ class PlainBlocks:
 
     def container(self, blocks: Sequence[Block]) -> bytes:
         """A file of these blocks, without codec and logical types."""
-        parts = [header_bytes(_without_logical(self.schema), "null", self._sync)]
+        parts = [header_bytes(json.dumps(_without_logical(self.schema)), "null", self._sync)]
         for rows, content in blocks:
-            parts += [long_bytes(rows), long_bytes(len(content)), content, self._sync]
+            parts.append(block_bytes(rows, content, self._sync))
         return b"".join(parts)
 
     def _next_block(self) -> Block | None:
@@ -75,9 +88,13 @@ class PlainBlocks:
         size = self._read_long()
         if rows < 0 or size < 0:
             raise ValueError("a block has a negative size")
-        block = self._decompress(self._exactly(size))
+        packed = self._exactly(size)
         if self._exactly(SYNC_BYTES) != self._sync:
             raise ValueError("a block does not end with the file's marker")
+        block = self._decompress(packed)
+        if rows > len(block) and self.field_types:
+            # Room for so many rows is not made before they are known to be there.
+            raise ValueError("a block has fewer bytes than rows")
         return rows, block
 
     def _read_metadata(self) -> dict[str, bytes]:
@@ -104,9 +121,12 @@ class PlainBlocks:
                 raise ValueError("a number has more than 64 bits")
 
     def _exactly(self, size: int) -> bytes:
-        found = bytes(cast("IO[bytes]", self._source).read(size)) if size >= 0 else b""
+        # Some sources make room for what they are asked for before they look whether it is there. It is no EOFError,
+        # which fastavro takes for the end of the file.
+        if not 0 <= size <= self._end:
+            raise ValueError("it ends too early")
+        found = bytes(cast("IO[bytes]", self._source).read(size))
         if len(found) != size:
-            # No EOFError, which fastavro takes for the end of the file.
             raise ValueError("it ends too early")
         return found
 
@@ -123,13 +143,26 @@ def _without_logical(schema: Any) -> Any:
     }
 
 
-def header_bytes(schema: Any, codec: str, sync: bytes) -> bytes:
-    """What an Avro file begins with."""
-    metadata = {"avro.schema": json.dumps(schema).encode(), "avro.codec": codec.encode()}
+def header_bytes(schema_text: str, codec: str, sync: bytes, records: int | None = None) -> bytes:
+    """What an Avro file begins with; `records` is their number, where it is known by then."""
+    metadata = {"avro.schema": schema_text, "avro.codec": codec}
+    if records is not None:
+        metadata[RECORDS] = str(records)
+    metadata[SEAL] = UNSEALED
     parts = [MAGIC, long_bytes(len(metadata))]
     for key, value in metadata.items():
-        parts += [long_bytes(len(key)), key.encode(), long_bytes(len(value)), value]
-    return b"".join([*parts, long_bytes(0), sync])
+        parts += [_text_bytes(key), _text_bytes(value)]
+    return sealed(b"".join([*parts, long_bytes(0), sync]), _SEAL_KEY)
+
+
+def block_bytes(rows: int, packed: bytes, sync: bytes) -> bytes:
+    """A block of so many rows, compressed."""
+    return b"".join((long_bytes(rows), long_bytes(len(packed)), packed, sync))
+
+
+def _text_bytes(text: str) -> bytes:
+    encoded = text.encode()
+    return long_bytes(len(encoded)) + encoded
 
 
 def long_bytes(value: int) -> bytes:
@@ -141,3 +174,7 @@ def long_bytes(value: int) -> bytes:
         rest >>= 7
     out.append(rest)
     return bytes(out)
+
+
+_SEAL_KEY = _text_bytes(SEAL) + long_bytes(len(UNSEALED))
+"""What stands before the checksum."""

@@ -1,7 +1,9 @@
 """The compression of the blocks of Avro files.
 
 Codecs bear Avro's names. Blocks of `deflate` have no header; those of `snappy` end with the CRC-32 of the plain bytes.
-Source: Avro specification 1.11, object container files.
+Those of `zstandard` end with a checksum of the plain bytes, too, which decoders verify: frames may have one, and ours do.
+`bzip2` and `xz` always have one; `null` and `deflate` have none. Source: Avro specification 1.11, object container
+files; RFC 8878.
 """
 
 import bz2
@@ -19,6 +21,8 @@ else:
     from backports import zstd
 
 _CRC_BYTES = 4
+_MOST_SNAPPY = 64
+"""More times smaller than the plain bytes snappy never is: a copy of at most 64 bytes takes two."""
 
 
 def compressor(codec: str, zstd_level: int) -> Callable[[bytes], bytes]:
@@ -27,7 +31,7 @@ def compressor(codec: str, zstd_level: int) -> Callable[[bytes], bytes]:
         case "null":
             return lambda block: block
         case "zstandard":
-            return lambda block: zstd.compress(block, zstd_level)
+            return _zstd(zstd_level)
         case "deflate":
             return _deflate
         case "snappy":
@@ -57,6 +61,12 @@ def decompressor(codec: str) -> Callable[[bytes], bytes]:
             raise pa.ArrowNotImplementedError(f"the codec '{codec}' is unknown")
 
 
+def _zstd(level: int) -> Callable[[bytes], bytes]:
+    parameters = zstd.CompressionParameter
+    options = {parameters.compression_level: level, parameters.checksum_flag: 1}
+    return lambda block: zstd.compress(block, options=options)
+
+
 def _deflate(block: bytes) -> bytes:
     packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
     return packer.compress(block) + packer.flush()
@@ -76,6 +86,8 @@ def _unsnappy(block: bytes) -> bytes:
         shift += 7
         if byte < 0x80:
             break
+    if size > len(packed) * _MOST_SNAPPY:
+        raise ValueError("a block is smaller than its rows can be")
     plain: Any = pa.Codec("snappy").decompress(packed, size, asbytes=True)
     if zlib.crc32(plain).to_bytes(_CRC_BYTES, "big") != checksum:
         raise ValueError("the checksum of a block is wrong")

@@ -7,6 +7,7 @@ those that name their records in another way, are read alike.
 import io
 import json
 import lzma
+import secrets
 import struct
 import sys
 import zlib
@@ -16,10 +17,13 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 import fastavro
+import pyarrow as pa
 from fastavro.read import SchemaResolutionError
 from fastavro.schema import SchemaParseException, UnknownType
 
-from interbed.storage.base.errors import CorruptFileError, InvalidOptionError
+from interbed.storage.base.avro.blocks import SYNC_BYTES, PlainBlocks, block_bytes, header_bytes
+from interbed.storage.base.avro.codec import compressor
+from interbed.storage.base.errors import CorruptFileError, InvalidOptionError, NotSupportedError
 
 if sys.version_info >= (3, 14):
     from compression.zstd import ZstdError
@@ -29,8 +33,8 @@ else:
 T = TypeVar("T")
 Schema = dict[str, Any]
 
-_LOGICAL = '"logicalType"'
-_NOT_LOGICAL = '"logicalName"'
+_ZSTD_LEVEL = 3
+_WINDOW_BYTES = 1 << 20
 
 RECORD = "org.apache.paimon.avro.generated.record"
 """The name of the outermost record; those inside of it are named after their field, as Java Paimon does."""
@@ -66,6 +70,7 @@ _CORRUPTION: tuple[type[Exception], ...] = (
     UnknownType,
     OSError,
     SchemaResolutionError,
+    RecursionError,
 )
 
 
@@ -80,9 +85,18 @@ def codec_of(compression: str) -> str:
 
 def write_records(schema: Schema, records: Iterable[Mapping[str, Any]], compression: str) -> bytes:
     """The content of an Avro file of the records; `compression` is a value of `manifest.compression`."""
+    codec = codec_of(compression)
     target = io.BytesIO()
-    fastavro.writer(target, _parsed(json.dumps(schema)), records, codec=codec_of(compression))
-    return target.getvalue()
+    # fastavro encodes the records; codec and header are put around them here, because its own have no checksums.
+    fastavro.writer(target, _parsed(json.dumps(schema)), records, codec="null")
+    target.seek(0)
+    plain = PlainBlocks(target)
+    compress = compressor(codec, _ZSTD_LEVEL)
+    sync = secrets.token_bytes(SYNC_BYTES)
+    blocks = [block for window in plain.windows(_WINDOW_BYTES) for block in window]
+    parts = [header_bytes(plain.schema_text, codec, sync, sum(rows for rows, _ in blocks))]
+    parts += [block_bytes(rows, compress(bytes(content)), sync) for rows, content in blocks]
+    return b"".join(parts)
 
 
 def read_records(
@@ -104,19 +118,26 @@ def metadata_errors(source: str) -> Iterator[None]:
         yield
     except _CORRUPTION as error:
         raise CorruptFileError(f"{source} can't be read as an Avro file of metadata: {error!r}") from error
+    except pa.ArrowNotImplementedError as error:
+        raise NotSupportedError(f"{source} can't be read by this version: {error}.") from error
 
 
 def _read(content: bytes, known: frozenset[str], make: Callable[[dict[str, Any]], T]) -> list[T]:
-    written = str(fastavro.reader(io.BytesIO(content)).metadata["avro.schema"])
-    if _LOGICAL in written:
-        # fastavro would make datetimes of times, slowly and not of all of them; under another name of the same length
-        # the attribute means nothing to it.
-        plain = written.replace(_LOGICAL, _NOT_LOGICAL)
-        content = content.replace(written.encode(), plain.encode(), 1)
-    reader = fastavro.reader(io.BytesIO(content), _projected(written, known))
+    file = PlainBlocks(io.BytesIO(content))
+    blocks = [block for window in file.windows(_WINDOW_BYTES) for block in window]
+    # Without logical types, of which fastavro would make datetimes, slowly and not of all of them.
+    reader = fastavro.reader(io.BytesIO(file.container(blocks)), _projected(file.schema_text, known))
     # fastavro's stubs know no closer type of a record.
     records: Any = reader
-    return [make(one) for one in records]
+    made = [make(one) for one in records]
+    check_count(file, len(made), sum(rows for rows, _ in blocks))
+    return made
+
+
+def check_count(file: PlainBlocks, found: int, in_blocks: int) -> None:
+    """Raise ValueError when a file has other records than its blocks say, or its header does."""
+    if found != in_blocks or file.records not in (None, found):
+        raise ValueError(f"it has {found} records instead of {in_blocks if file.records is None else file.records}")
 
 
 @lru_cache(maxsize=64)

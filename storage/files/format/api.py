@@ -1,7 +1,12 @@
 """Reading and writing data files: the protocols of the formats, and how failures of reading are reported."""
 
+import lzma
+import struct
+import sys
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
@@ -17,6 +22,30 @@ from interbed.storage.base.errors import (
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.base.types.data_type import DataField
+
+if sys.version_info >= (3, 14):
+    from compression.zstd import ZstdError
+else:
+    from backports.zstd import ZstdError
+
+# What decoders meet in damaged bytes they report as whatever Python makes of them.
+_DAMAGE: tuple[type[Exception], ...] = (
+    pa.ArrowException,
+    ValueError,
+    EOFError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    AssertionError,
+    ArithmeticError,
+    SystemError,
+    MemoryError,
+    RecursionError,
+    struct.error,
+    zlib.error,
+    lzma.LZMAError,
+    ZstdError,
+)
 
 
 class FileWriter(Protocol):
@@ -35,6 +64,26 @@ class FileWriter(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadChecks:
+    """What of a file is compared while it is read: its `rows` where they are known, and the checksums of its parts.
+
+    Without `checksums` those are not verified that cost time; damage may then come back as other values.
+    """
+
+    rows: int | None = None
+    checksums: bool = True
+
+    def expect_rows(self, found: int) -> None:
+        """Raise ValueError when the file has another number of rows."""
+        if self.rows not in (None, found):
+            raise ValueError(f"it has {found} rows where the manifest says {self.rows}")
+
+
+CHECKSUMS = ReadChecks()
+"""The checksums alone: for files of which no manifest tells anything."""
+
+
 class FormatReader(Protocol):
     """Reads files of one format."""
 
@@ -48,6 +97,7 @@ class FormatReader(Protocol):
         predicate: Predicate | None = None,
         wanted: Positions | None = None,
         use_threads: bool = False,
+        checks: ReadChecks = CHECKSUMS,
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """The rows of a file in order, in batches of at most `batch_rows`, in memory bounded by some pages or a stripe.
 
@@ -56,7 +106,8 @@ class FormatReader(Protocol):
         types are those that the format gives, which may differ from those of the fields in units and in the names and
         nullability of nested fields. Parts of the file that can't hold a row that satisfies `predicate` (over columns
         of the file), or any of the positions `wanted`, which ascend, may be skipped; rows are not filtered.
-        `use_threads` decodes columns in parallel.
+        `use_threads` decodes columns in parallel. What does not pass the `checks` is damaged, which may show after
+        some batches.
 
         Raises CorruptFileError, NotSupportedError and StorageAccessError, all naming the file.
         """
@@ -81,6 +132,5 @@ def data_file_errors(path: str) -> Iterator[None]:
         if error.errno is None:
             raise CorruptFileError(f"The data file {path} can't be decoded: {error}") from error
         raise StorageAccessError(f"Can't read {path}: {error.strerror or error}.") from error
-    except (pa.ArrowException, ValueError, EOFError, LookupError, TypeError, OverflowError, SystemError) as error:
-        # What fastavro meets in damaged bytes it reports as whatever Python makes of them.
+    except _DAMAGE as error:
         raise CorruptFileError(f"The data file {path} can't be decoded: {error}") from error

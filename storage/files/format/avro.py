@@ -34,7 +34,7 @@ from interbed.storage.base.types.data_type import (
     TypeRoot,
     is_atomic,
 )
-from interbed.storage.files.format.api import data_file_errors
+from interbed.storage.files.format.api import CHECKSUMS, ReadChecks, data_file_errors
 
 MAX_BATCH_ROWS = 16_384
 """Rows are Python objects before they are a batch, so batches are kept small."""
@@ -52,7 +52,10 @@ Column = tuple[DataField, Any]
 
 
 class AvroReader:
-    """FormatReader of Avro files; holds no state. Nothing is skipped, because Avro has no statistics."""
+    """FormatReader of Avro files; holds no state. Nothing is skipped, because Avro has no statistics.
+
+    Checksums are always verified: those of the codec are the codec's own, and that of the header costs nothing.
+    """
 
     def positioned(
         self,
@@ -64,6 +67,7 @@ class AvroReader:
         predicate: Predicate | None = None,
         wanted: Positions | None = None,
         use_threads: bool = False,
+        checks: ReadChecks = CHECKSUMS,
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """See FormatReader."""
         with data_file_errors(path), file_io.open_input(path) as source:
@@ -79,6 +83,7 @@ class AvroReader:
                 for batch in batches:
                     yield position, batch
                     position += batch.num_rows
+            checks.expect_rows(position)
 
 
 def _flat_batches(

@@ -1,5 +1,6 @@
 """Writing Avro data files: a header with schema and codec, then blocks of whole rows, each compressed by itself."""
 
+import json
 import secrets
 from collections.abc import Sequence
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from interbed.storage.base.avro.blocks import SYNC_BYTES, header_bytes, long_bytes
+from interbed.storage.base.avro.blocks import SYNC_BYTES, block_bytes, header_bytes
 from interbed.storage.base.avro.codec import compressor
 from interbed.storage.base.avro.encode import encode_rows
 from interbed.storage.base.avro.schema import record_schema
@@ -34,7 +35,7 @@ class AvroFileWriter:
         self._schema = schema
         self._compress = compressor(codec or "null", options.zstd_level)
         self._sync = secrets.token_bytes(SYNC_BYTES)
-        sink.write(header_bytes(record_schema(fields), codec or "null", self._sync))
+        sink.write(header_bytes(json.dumps(record_schema(fields)), codec or "null", self._sync))
 
     def write(self, batches: Sequence[pa.RecordBatch]) -> None:
         """Append the batches."""
@@ -69,5 +70,5 @@ class AvroFileWriter:
             last = min(int(np.searchsorted(ends, begin + BLOCK_BYTES)) + 1, rows.num_rows)
             end = int(ends[last - 1])
             block = self._compress(encoded.data[begin:end].tobytes())
-            self._sink.write(b"".join((long_bytes(last - row), long_bytes(len(block)), block, self._sync)))
+            self._sink.write(block_bytes(last - row, block, self._sync))
             row, begin = last, end

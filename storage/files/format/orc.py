@@ -17,13 +17,16 @@ from interbed.storage.base.errors import NotSupportedError
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.base.types.data_type import DataField
-from interbed.storage.files.format.api import data_file_errors
+from interbed.storage.files.format.api import CHECKSUMS, ReadChecks, data_file_errors
 
 _OUT_OF_RANGE = "out of range for nanosecond"
 
 
 class OrcReader:
-    """FormatReader of ORC files; holds no state. Nothing is skipped: pyarrow does not show statistics of stripes."""
+    """FormatReader of ORC files; holds no state. Nothing is skipped: pyarrow does not show statistics of stripes.
+
+    The format has no checksums; damage that can still be decoded is not noticed.
+    """
 
     def positioned(
         self,
@@ -35,10 +38,12 @@ class OrcReader:
         predicate: Predicate | None = None,
         wanted: Positions | None = None,
         use_threads: bool = False,
+        checks: ReadChecks = CHECKSUMS,
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """See FormatReader."""
         with data_file_errors(path), file_io.open_input(path) as source:
             file = orc.ORCFile(source)
+            checks.expect_rows(file.nrows)
             present = set(file.schema.names)
             names = [f.name for f in fields if f.name in present]
             if not names:
@@ -55,6 +60,7 @@ class OrcReader:
                 for batch in scanner.to_batches():
                     yield position, batch
                     position += batch.num_rows
+            checks.expect_rows(position)
 
 
 @contextmanager

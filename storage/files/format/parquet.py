@@ -18,7 +18,8 @@ from interbed.storage.base.fileio.mapped import MappedPages
 from interbed.storage.base.predicate.evaluate import to_arrow
 from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate
 from interbed.storage.base.types.data_type import DataField
-from interbed.storage.files.format.api import data_file_errors
+from interbed.storage.files.format.api import CHECKSUMS, ReadChecks, data_file_errors
+from interbed.storage.files.format.parquet_checks import open_parquet
 
 COLUMN_BUFFER_BYTES = 1 << 20
 """What is read of a column at once where files can't be mapped: few requests to an object store, little memory."""
@@ -37,16 +38,18 @@ class ParquetReader:
         predicate: Predicate | None = None,
         wanted: Positions | None = None,
         use_threads: bool = False,
+        checks: ReadChecks = CHECKSUMS,
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """See FormatReader."""
         with data_file_errors(path), file_io.open_input(path) as source:
             # A mapped file is decoded in place; a buffer would only copy it.
             buffer_size = 0 if isinstance(source, pa.MemoryMappedFile) else COLUMN_BUFFER_BYTES
             pages = MappedPages(source)
-            with pq.ParquetFile(source, pre_buffer=False, buffer_size=buffer_size) as file:
+            with open_parquet(source, verify=checks.checksums, buffer_size=buffer_size) as file:
+                checks.expect_rows(file.metadata.num_rows)
                 present = set(file.schema_arrow.names)
                 names = [f.name for f in fields if f.name in present]
-                for position, groups in _stretches(file.metadata, _row_groups(source, file, predicate, wanted)):
+                for position, end, groups in _stretches(file.metadata, _row_groups(source, file, predicate, wanted)):
                     for batch in file.iter_batches(
                         batch_rows, columns=names, row_groups=groups, use_threads=use_threads
                     ):
@@ -54,12 +57,14 @@ class ParquetReader:
                         # A name with a dot brings along columns that begin with what stands before it.
                         yield position, batch if batch.num_columns == len(names) else batch.select(names)
                         position += batch.num_rows
+                    if position != end:
+                        raise ValueError(f"its pages end at row {position} instead of {end}")
 
 
-def _stretches(metadata: pq.FileMetaData, groups: Sequence[int] | None) -> Iterator[tuple[int, list[int] | None]]:
-    """Row groups that follow each other, and the position of the first row; None stands for all groups of the file."""
+def _stretches(metadata: pq.FileMetaData, groups: Sequence[int] | None) -> Iterator[tuple[int, int, list[int] | None]]:
+    """Row groups that follow each other, and where their rows begin and end; None stands for all groups of the file."""
     if groups is None:
-        yield 0, None
+        yield 0, metadata.num_rows, None
         return
     position, stretch, start = 0, list[int](), 0
     for group in range(metadata.num_row_groups):
@@ -67,11 +72,11 @@ def _stretches(metadata: pq.FileMetaData, groups: Sequence[int] | None) -> Itera
             start = start if stretch else position
             stretch.append(group)
         elif stretch:
-            yield start, stretch
+            yield start, position, stretch
             stretch = []
         position += metadata.row_group(group).num_rows
     if stretch:
-        yield start, stretch
+        yield start, position, stretch
 
 
 def _row_groups(

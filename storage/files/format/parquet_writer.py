@@ -13,11 +13,10 @@ import pyarrow.parquet as pq
 
 from interbed.storage.base.types.not_null import without_hidden_nulls
 from interbed.storage.files.format.encoding import choose_encodings
+from interbed.storage.files.format.parquet_checks import MAGIC, seal_footer, unsealed_footer
 from interbed.storage.files.format.parquet_footer import TimestampAnnotation, annotate_timestamps
 from interbed.storage.files.format.sink import OpenSink
 from interbed.storage.meta.options.core import CoreOptions
-
-_MAGIC = b"PAR1"
 
 
 class ParquetFileWriter:
@@ -48,8 +47,7 @@ class ParquetFileWriter:
             if self._int96 and isinstance(leaf, pa.TimestampType) and not _is_nanos(leaf)
         }
         self._physical = pa.schema([_bare_field(f) for f in schema]) if self._annotations else schema
-        self._tail = _Tail(sink) if self._annotations else None
-        self._sink = self._tail or sink
+        self._sink = _Tail(sink)
         self._writer: pq.ParquetWriter | None = None
 
     def write(self, batches: Sequence[pa.RecordBatch]) -> None:
@@ -66,12 +64,12 @@ class ParquetFileWriter:
     def finish(self) -> int:
         """Write the footer; the size of the file."""
         writer = self._writer or self._open(pa.RecordBatch.from_pylist([], schema=self._physical))
-        if self._tail is None:
-            writer.close()
-            return self.position()
-        self._tail.hold()
+        # The stubs of pyarrow lag behind what the writer has.
+        unstubbed: Any = writer
+        unstubbed.add_key_value_metadata(unsealed_footer())
+        self._sink.hold()
         writer.close()
-        return self._tail.release(self._annotations)
+        return self._sink.release(self._annotations)
 
     def _to_physical(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The batch with the file's schema: ids in the fields, timestamps seen as integers where that is needed."""
@@ -102,6 +100,7 @@ class ParquetFileWriter:
             write_time_adjusted_to_utc=True,
             store_schema=False,
             write_page_index=True,
+            write_page_checksum=True,
             max_rows_per_page=options.parquet_page_rows,
             data_page_size=options.parquet_page_size,
             dictionary_pagesize_limit=options.parquet_dictionary_size,
@@ -111,7 +110,7 @@ class ParquetFileWriter:
 
 
 class _Tail(OpenSink):
-    """A sink that can hold back what comes last, so that the footer can be completed before it is written."""
+    """A sink that can hold back what comes last, so that the footer is completed before it is written."""
 
     def __init__(self, sink: Any) -> None:
         super().__init__(sink)
@@ -133,12 +132,16 @@ class _Tail(OpenSink):
         self._held = bytearray()
 
     def release(self, annotations: dict[int, TimestampAnnotation]) -> int:
-        """Write what was held, its footer annotated; the size of the file."""
+        """Write what was held, its footer annotated and sealed; the size of the file."""
         held = bytes(self._held or b"")
         self._held = None
+        if not held.endswith(MAGIC):
+            # An encoder that could not write once writes no footer; whoever was told of that only wants to be rid of it.
+            raise OSError("the encoder did not complete the file")
         length = int.from_bytes(held[-8:-4], "little")
-        footer = annotate_timestamps(held[-8 - length : -8], annotations)
-        self._sink.write(held[: -8 - length] + footer + len(footer).to_bytes(4, "little") + _MAGIC)
+        footer = held[-8 - length : -8]
+        footer = seal_footer(annotate_timestamps(footer, annotations) if annotations else footer)
+        self._sink.write(held[: -8 - length] + footer + len(footer).to_bytes(4, "little") + MAGIC)
         return self.tell()
 
 

@@ -47,6 +47,8 @@ def decode_entries(content: bytes, schema: str, check_version: CheckVersion) -> 
     for window in blocks.windows(_WINDOW_BYTES):
         for count, block in window:
             _decode_block(bytes(block), count, check_version, entries)
+    if blocks.records not in (None, len(entries)):
+        raise ValueError(f"it has {len(entries)} entries instead of {blocks.records}")
     return entries
 
 

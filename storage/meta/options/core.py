@@ -162,3 +162,8 @@ class CoreOptions(LsmOptions, StreamOptions, FormatOptions, VersionOptions, Sort
     def read_batch_size(self) -> int:
         """Rows of a batch that a reader hands out."""
         return self.integer("read.batch-size", 1024)
+
+    @property
+    def read_verify_checksums(self) -> bool:
+        """Whether reads verify the checksums of data files that have some; Paimon does not know this option."""
+        return self.boolean("read.verify-checksums", True)

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from interbed.storage.base.arrays import Mask, Positions
 from interbed.storage.base.types.arrow import type_to_arrow
@@ -18,6 +17,7 @@ from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.file_index.bloom_filter import BloomFilterReader
 from interbed.storage.files.file_index.evaluate import ColumnReaders, has_index, with_indexes
 from interbed.storage.files.format.api import data_file_errors
+from interbed.storage.files.format.parquet_checks import open_parquet
 from interbed.storage.lsm.file_read import MAX_INDEXED_ROWS, FileRead, ReadOptions
 from interbed.storage.lsm.lookup.sorted_keys import KeyColumns, SortedKeys, count_below
 from interbed.storage.meta.manifest.data_file import DataFileMeta
@@ -169,8 +169,12 @@ class FileLookup:
         whole = _Groups(np.array([0, file.row_count]), None, None)
         if file.format.lower() != "parquet":
             return whole
-        with data_file_errors(path), self._store.file_io.open_input(path) as source, pq.ParquetFile(source) as parquet:
-            metadata = parquet.metadata
+        verify = self._store.options.read_verify_checksums
+        with data_file_errors(path), self._store.file_io.open_input(path) as source:
+            with open_parquet(source, verify=verify) as parquet:
+                metadata = parquet.metadata
+            if metadata.num_rows != file.row_count:
+                raise ValueError(f"it has {metadata.num_rows} rows where the manifest says {file.row_count}")
             groups = [metadata.row_group(g) for g in range(metadata.num_row_groups)]
             if not groups:
                 return whole
