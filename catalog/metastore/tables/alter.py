@@ -23,6 +23,7 @@ from interbed.catalog.metastore.tables.rules import (
     CASCADE,
     check_columns,
     check_expected_parameter,
+    check_without_transactions,
     owns_data,
     same_keys,
     stored_type,
@@ -63,6 +64,7 @@ class TableAlterations:
                 raise InvalidOperationError(table_not_found(database, name).args[0])
             # What is wrong is found in the order in which Hive finds it; clients look for the first.
             _check(changed)
+            check_without_transactions(changed, stored.value)
             renamed = (stored.value.database, stored.value.name) != (changed.database, changed.name)
             if renamed and transaction.tables.find(changed.catalog, changed.database, changed.name) is not None:
                 raise _taken(changed)

@@ -16,15 +16,19 @@ from interbed.catalog.metastore.names import is_valid_table_name, shortened
 EXPECTED_PARAMETER_KEY = "expected_parameter_key"
 EXPECTED_PARAMETER_VALUE = "expected_parameter_value"
 
+PARAMETER_TRANSACTIONAL = "transactional"
+PARAMETER_TRANSACTIONAL_PROPERTIES = "transactional_properties"
+
 CASCADE = "CASCADE"
 """The environment context's key by which changed columns go to the partitions, too."""
 
 
 def check_table(table: MetastoreTable) -> None:
-    """InvalidObjectError if the table's name or columns cannot be stored."""
+    """InvalidObjectError if the table's name or columns cannot be stored, MetastoreError if it asks for transactions."""
     if not is_valid_table_name(table.name):
         raise InvalidObjectError(f"{shortened(table.name)} is not a valid object name")
     check_columns(table)
+    check_without_transactions(table)
 
 
 def check_columns(table: MetastoreTable) -> None:
@@ -39,6 +43,29 @@ def check_columns(table: MetastoreTable) -> None:
         if column.name.lower() in seen:
             raise InvalidObjectError(f"Duplicate column name {shortened(column.name)} in table {table.name}")
         seen.add(column.name.lower())
+
+
+def check_without_transactions(table: MetastoreTable, before: MetastoreTable | None = None) -> None:
+    """MetastoreError if the table's parameters ask for Hive's transactions (of all kinds, `insert_only` too), unless
+    it had the same ones `before`: its writers would number their changes by transactions that nobody hands out.
+    """
+    asked = _transactional(table)
+    if asked and asked != (_transactional(before) if before is not None else {}):
+        named = ", ".join(f"{key}={value}" for key, value in sorted(asked.items()))
+        raise MetastoreError(
+            f"Table {shortened(table.database)}.{shortened(table.name)} asks for transactions ({shortened(named)}), "
+            "which this server does not have: leave the property out, or set transactional=false"
+        )
+
+
+def _transactional(table: MetastoreTable) -> dict[str, str]:
+    """The parameters by which a table asks for transactions; Hive reads their names without regard to case."""
+    return {
+        key: value
+        for key, value in table.parameters.items()
+        if key.lower() == PARAMETER_TRANSACTIONAL_PROPERTIES
+        or (key.lower() == PARAMETER_TRANSACTIONAL and value.strip().lower() != "false")
+    }
 
 
 def check_expected_parameter(table: MetastoreTable, changed: MetastoreTable, context: Mapping[str, str]) -> None:

@@ -16,6 +16,7 @@ SERVICE_VERSION = "3.0"
 
 
 _NO_ROLES = "roles are not kept: everybody may do everything, access is limited by who may connect"
+_NO_PRIVILEGES = "privileges are not kept: everybody may do everything, access is limited by who may connect"
 
 
 class ServiceHandler:
@@ -125,17 +126,16 @@ class EmptyHandler:
         raise MetastoreError(_NO_ROLES)
 
     def grant_privileges(self, privileges: Any) -> bool:
-        # Clients grant the owner everything on what they just created: that is so, for nothing is forbidden.
-        return True
+        return _nothing_in(privileges)
 
     def revoke_privileges(self, privileges: Any) -> bool:
-        return True
+        return _nothing_in(privileges)
 
     def grant_revoke_privileges(self, request: Any) -> Any:
-        return ttypes.GrantRevokePrivilegeResponse(success=True)
+        return ttypes.GrantRevokePrivilegeResponse(success=_nothing_in(request.privileges))
 
     def refresh_privileges(self, objToRefresh: Any, authorizer: str, grantRequest: Any) -> Any:
-        return ttypes.GrantRevokePrivilegeResponse(success=True)
+        return ttypes.GrantRevokePrivilegeResponse(success=_nothing_in(grantRequest and grantRequest.privileges))
 
     def get_type(self, name: str) -> Any:
         raise NoSuchObjectError(f"there is no type {name}")
@@ -159,7 +159,7 @@ class EmptyHandler:
         return ttypes.Materialization(sourceTablesUpdateDeleteModified=True, sourceTablesCompacted=False)
 
     def update_creation_metadata(self, catName: str, dbname: str, tbl_name: str, creation_metadata: Any) -> None:
-        return None
+        raise MetastoreError("what a materialized view was made of is not kept: make the view anew")
 
     def add_runtime_stats(self, stat: Any) -> None:
         return None
@@ -169,3 +169,10 @@ class EmptyHandler:
 
     def scheduled_query_poll(self, request: Any) -> Any:
         return ttypes.ScheduledQueryPollResponse()
+
+
+def _nothing_in(privileges: Any) -> bool:
+    """True for a bag without privileges: what is in one would be forgotten, so that it is refused."""
+    if privileges is not None and privileges.privileges:
+        raise MetastoreError(_NO_PRIVILEGES)
+    return True

@@ -230,6 +230,50 @@ def test_fields_and_schema_in_all_forms(wire: Any, database: str) -> None:
     assert names(wire.get_schema_req(schema_request).fields) == ["id", "dt"]
 
 
+def test_privileges_are_refused_because_they_are_not_kept(wire: Any, database: str) -> None:
+    about = ttypes.HiveObjectRef(objectType=ttypes.HiveObjectType.DATABASE, dbName=database)
+    info = ttypes.PrivilegeGrantInfo(privilege="SELECT", grantor="me", grantorType=ttypes.PrincipalType.USER)
+    alice = ttypes.PrincipalType.USER
+    bag = ttypes.PrivilegeBag(
+        privileges=[
+            ttypes.HiveObjectPrivilege(hiveObject=about, principalName="alice", principalType=alice, grantInfo=info)
+        ]
+    )
+    for kind in (ttypes.GrantRevokeType.GRANT, ttypes.GrantRevokeType.REVOKE):
+        request = ttypes.GrantRevokePrivilegeRequest(requestType=kind, privileges=bag)
+        with pytest.raises(ttypes.MetaException, match="privileges are not kept"):
+            wire.grant_revoke_privileges(request)
+        with pytest.raises(ttypes.MetaException, match="privileges are not kept"):
+            wire.refresh_privileges(about, "authorizer", request)
+    for call in (wire.grant_privileges, wire.revoke_privileges):
+        with pytest.raises(ttypes.MetaException, match="privileges are not kept"):
+            call(bag)
+    assert wire.list_privileges("alice", alice, about) == []
+    assert wire.get_privilege_set(about, "alice", []).userPrivileges == {}
+
+
+TRANSACTIONAL = [
+    {"transactional": "true"},
+    {"TRANSACTIONAL": "TRUE"},
+    {"transactional": "true", "transactional_properties": "insert_only"},
+    {"transactional_properties": "default"},
+]
+
+
+@pytest.mark.parametrize("parameters", TRANSACTIONAL, ids=str)
+def test_a_table_with_transactions_is_refused_by_name(wire: Any, database: str, parameters: dict[str, str]) -> None:
+    with pytest.raises(ttypes.MetaException, match=rf"{database}\.acid asks for transactions"):
+        wire.create_table(table(database, "acid", parameters=parameters))
+    with pytest.raises(ttypes.NoSuchObjectException):
+        wire.get_table(database, "acid")
+    wire.create_table(table(database, "plain", parameters={"transactional": "false"}))
+    plain = wire.get_table(database, "plain")
+    plain.parameters |= parameters
+    with pytest.raises(ttypes.MetaException, match=rf"{database}\.plain asks for transactions"):
+        wire.alter_table(database, "plain", plain)
+    assert wire.get_table(database, "plain").parameters["transactional"] == "false"
+
+
 def test_what_interbed_does_not_keep_is_answered_empty_or_refused(wire: Any, database: str) -> None:
     assert wire.get_role_names() == ["admin", "public"]
     assert wire.grant_privileges(ttypes.PrivilegeBag(privileges=[])) is True
