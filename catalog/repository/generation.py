@@ -16,12 +16,12 @@ from typing import Any, Protocol
 
 from sqlalchemy.engine import URL
 
+from interbed.catalog.repository.postgres import postgres_conninfo
+
 logger = logging.getLogger(__name__)
 
 TOUCHED_MAX = 1000
 """Events that are looked at one by one; after more of them a cache is emptied."""
-
-CONNECT_SECONDS_MAX = 10
 
 _STATEMENT = (
     'SELECT s.value, e.id, e.type, e.catalog, e.database, e."table", e.previous FROM sequences s '
@@ -118,21 +118,8 @@ class PostgresGenerations:
         self._pq = pq
         self._errors = psycopg.Error
         self._last = 0
-        more: dict[str, Any] = {
-            "connect_timeout": CONNECT_SECONDS_MAX,
-            "application_name": "interbed cache",
-            **url.query,
-        }
         try:
-            self._connection: Any = psycopg.connect(
-                host=url.host,
-                port=url.port,
-                user=url.username,
-                password=url.password,
-                dbname=url.database,
-                autocommit=True,
-                **more,
-            )
+            self._connection: Any = psycopg.connect(postgres_conninfo(url, "interbed cache"), autocommit=True)
             self._link = self._connection.pgconn
             self._link.prepare(b"generation", _STATEMENT.format("$1::bigint").encode())
             self._link.nonblocking = 1

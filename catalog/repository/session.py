@@ -26,6 +26,7 @@ from interbed.catalog.repository.functions import SqlFunctions
 from interbed.catalog.repository.locks import SqlLocks
 from interbed.catalog.repository.moves import SqlMoves, SqlProperties
 from interbed.catalog.repository.partitions import SqlPartitions
+from interbed.catalog.repository.postgres import postgres_defaults
 from interbed.catalog.repository.statistics import SqlStatistics
 from interbed.catalog.repository.tables import SqlTables
 from interbed.catalog.repository.units import MANAGED, LateError, Readers, Writer
@@ -187,7 +188,7 @@ def open_engine(url: str) -> Engine:
         max_overflow=0,
         pool_timeout=POOL_TIMEOUT_SECONDS,
         isolation_level="READ COMMITTED",
-        connect_args={"connect_timeout": 10, "application_name": "interbed"},
+        connect_args=postgres_defaults(parsed, "interbed"),
     )
 
 

@@ -24,7 +24,7 @@ CASCADE = "CASCADE"
 
 
 def check_table(table: MetastoreTable) -> None:
-    """InvalidObjectError if the table's name or columns cannot be stored, MetastoreError if it asks for transactions."""
+    """InvalidObjectError if the table's name or columns cannot be stored, MetastoreError if it wants transactions."""
     if not is_valid_table_name(table.name):
         raise InvalidObjectError(f"{shortened(table.name)} is not a valid object name")
     check_columns(table)

@@ -36,6 +36,7 @@ from interbed.catalog.server.edge.transport import (
     send_some,
     shut_down,
 )
+from interbed.catalog.server.threads import SupervisedThread, ThreadDeaths
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +61,8 @@ class Loop:
     """Serves connections until stopped.
 
     They come from listening sockets, each with its service, or are handed in by `add`. `generations` opens the
-    connection that the cache asks, on a thread of the pool; without a cache it is never called.
+    connection that the cache asks, on a thread of its own; without a cache it is never called. `deaths` notes the
+    threads that die.
     """
 
     def __init__(
@@ -73,13 +75,15 @@ class Loop:
         cache: AnswerCache | None = None,
         generations: Callable[[], Generations] | None = None,
         on_closed: Callable[[], None] = lambda: None,
+        deaths: ThreadDeaths | None = None,
     ) -> None:
+        self._deaths = deaths if deaths is not None else ThreadDeaths()
         self._dispatcher = dispatcher
         self._connections_max = connections_max
         self._message_seconds = message_seconds
         self._listeners = list(listeners)
         self._on_closed = on_closed
-        self._pool = ThreadPool()
+        self._pool = ThreadPool(deaths=self._deaths)
         self._selector = selectors.DefaultSelector()
         self._stopping = threading.Event()
         self._guard = threading.Lock()
@@ -96,7 +100,7 @@ class Loop:
                 cache,
                 generations,
                 selector=self._selector,
-                pool=self._pool,
+                deaths=self._deaths,
                 call_soon=self.call_soon,
                 give_back=self._give_answer,
                 park=self._park,
@@ -336,11 +340,10 @@ class Loop:
                 self._give_back(connection)
 
     def _start_conversation(self, connection: ClientConnection, unsent: bytes, data: bytes) -> None:
-        threading.Thread(
-            target=self._converse,
-            args=(connection, unsent, data),
+        SupervisedThread(
+            partial(self._converse, connection, unsent, data),
             name=f"client {connection.session.peer}",
-            daemon=True,
+            deaths=self._deaths,
         ).start()
 
     def _converse(self, connection: ClientConnection, unsent: bytes, data: bytes) -> None:

@@ -5,6 +5,8 @@ import queue
 import threading
 from collections.abc import Callable
 
+from interbed.catalog.server.threads import SupervisedThread, ThreadDeaths
+
 logger = logging.getLogger(__name__)
 
 THREADS_MAX = 64
@@ -15,9 +17,12 @@ IDLE_SECONDS_MAX = 60.0
 
 
 class ThreadPool:
-    """Runs jobs, each on one of at most `threads_max` threads, in their order. A job takes care of its own errors."""
+    """Runs jobs, each on one of at most `threads_max` threads, in their order. A job takes care of its own errors: one
+    that does not ends its thread, which is noted in `deaths`; others run the next jobs.
+    """
 
-    def __init__(self, threads_max: int = THREADS_MAX) -> None:
+    def __init__(self, threads_max: int = THREADS_MAX, *, deaths: ThreadDeaths | None = None) -> None:
+        self._deaths = deaths if deaths is not None else ThreadDeaths()
         self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._threads_max = threads_max
         self._guard = threading.Lock()
@@ -33,7 +38,7 @@ class ThreadPool:
                 return
             self._threads += 1
             number = self._threads
-        threading.Thread(target=self._work, name=f"requests {number}", daemon=True).start()
+        SupervisedThread(self._work, name=f"requests {number}", deaths=self._deaths).start()
 
     def close(self) -> None:
         """Let the threads end when all jobs are done."""
@@ -57,4 +62,11 @@ class ThreadPool:
                     self._threads -= 1
             if job is None:
                 return
-            job()
+            ended_well = False
+            try:
+                job()
+                ended_well = True
+            finally:
+                if not ended_well:
+                    with self._guard:
+                        self._threads -= 1

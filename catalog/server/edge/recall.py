@@ -12,8 +12,8 @@ from functools import partial
 
 from interbed.catalog.repository.generation import GenerationError, Generations
 from interbed.catalog.server.edge.cache import AnswerCache, Entry
-from interbed.catalog.server.edge.pool import ThreadPool
 from interbed.catalog.server.edge.transport import ClientConnection
+from interbed.catalog.server.threads import SupervisedThread, ThreadDeaths
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ class Hit:
 class Recall:
     """Finds answers in a cache and brings that up to date; for the thread of a loop.
 
-    `open_generations` is called on a thread of the pool, for connecting may take long. `give_back` gets each hit when
+    `open_generations` is called on a thread of its own, for connecting may take long. `give_back` gets each hit when
     its entry is known to be valid or not; `park` gets the connections that have to wait until then. `call_soon` runs
     a function on the loop's thread.
     """
@@ -51,7 +51,7 @@ class Recall:
         open_generations: Callable[[], Generations],
         *,
         selector: selectors.BaseSelector,
-        pool: ThreadPool,
+        deaths: ThreadDeaths,
         call_soon: Callable[[Callable[[], None]], None],
         give_back: Callable[[Hit], None],
         park: Callable[[ClientConnection], None],
@@ -59,7 +59,7 @@ class Recall:
         self.cache = cache
         self._open_generations = open_generations
         self._selector = selector
-        self._pool = pool
+        self._deaths = deaths
         self._call_soon = call_soon
         self._give_back = give_back
         self._park = park
@@ -102,7 +102,7 @@ class Recall:
             self._lose(GenerationError("the database does not answer"))
         if self._generations is None and not self._is_connecting and now >= self._connect_at:
             self._is_connecting = True
-            self._pool.submit(self._connect)
+            SupervisedThread(self._connect, name="cache", deaths=self._deaths).start()
 
     def close(self) -> None:
         """Close the connection to the database."""
@@ -150,7 +150,7 @@ class Recall:
             self._give_back(hit)
 
     def _connect(self) -> None:
-        """A job of the pool."""
+        """On a thread of its own."""
         try:
             opened = self._open_generations()
         except GenerationError as error:

@@ -16,9 +16,12 @@ import socketserver
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Generic, TypeVar
+
+from interbed.catalog.server.threads import SupervisedThread, ThreadDeaths
 
 logger = logging.getLogger(__name__)
 
@@ -35,11 +38,20 @@ Check = Callable[[], str | None]
 class Probe(Generic[T]):
     """Work that may hang, asked for with a limit: whoever waits gives up, and the next one waits for the same run.
 
-    `work` must raise nothing.
+    `work` must raise nothing: an error ends its thread, which is noted in `deaths`.
     """
 
-    def __init__(self, work: Callable[[], T], seconds_max: float = PROBE_SECONDS_MAX) -> None:
+    def __init__(
+        self,
+        work: Callable[[], T],
+        seconds_max: float = PROBE_SECONDS_MAX,
+        *,
+        name: str = "probe",
+        deaths: ThreadDeaths | None = None,
+    ) -> None:
         self._work = work
+        self._name = name
+        self._deaths = deaths if deaths is not None else ThreadDeaths()
         self._seconds_max = seconds_max
         self._guard = threading.Lock()
         self._running: Future[T] | None = None
@@ -50,7 +62,7 @@ class Probe(Generic[T]):
             running = self._running
             if running is None or running.done():
                 running = self._running = Future()
-                threading.Thread(target=self._run, args=(running,), name="probe", daemon=True).start()
+                SupervisedThread(partial(self._run, running), name=self._name, deaths=self._deaths).start()
         return running.result(timeout=self._seconds_max)
 
     def _run(self, running: "Future[T]") -> None:
@@ -72,13 +84,15 @@ class HealthServer:
         checks: Mapping[str, Check],
         metrics: Callable[[], bytes],
         metrics_content_type: str,
+        deaths: ThreadDeaths | None = None,
     ) -> None:
-        self._checks = {name: Probe(check) for name, check in checks.items()}
+        deaths = deaths if deaths is not None else ThreadDeaths()
+        self._checks = {name: Probe(check, name=f"probe of {name}", deaths=deaths) for name, check in checks.items()}
         self._metrics = metrics
         self._metrics_content_type = metrics_content_type
         self._ending = threading.Event()
         self._http = _HttpServer(host, port, self)
-        self._thread = threading.Thread(target=self._http.serve_forever, name="health", daemon=True)
+        self._thread = SupervisedThread(self._http.serve_forever, name="health", deaths=deaths)
 
     @property
     def address(self) -> tuple[str, int]:

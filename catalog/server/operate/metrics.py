@@ -30,6 +30,7 @@ from prometheus_client.process_collector import ProcessCollector
 import interbed
 from interbed.catalog.server.edge.call import Call, CallOutcome
 from interbed.catalog.server.operate.logs import shortened
+from interbed.catalog.server.threads import SupervisedThread, ThreadDeaths
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -136,12 +137,15 @@ class ServerMetrics:
         connections: Callable[[], int] | None = None,
         pool: Callable[[], PoolFigures] | None = None,
         cache: Callable[[], CacheFigures] | None = None,
+        deaths: ThreadDeaths | None = None,
     ) -> None:
-        """What this process has, to be looked at now and then; in a forked process to be called there."""
+        """What this process has, to be looked at now and then; in a forked process to be called there. `deaths` notes
+        the end of the thread that does it.
+        """
         self._count_connections = connections
         self._look_at_pool, self._look_at_cache, self._cache_before = pool, cache, (0, 0)
         if self._directory is not None:
-            threading.Thread(target=self._sample_for_ever, name="metrics", daemon=True).start()
+            SupervisedThread(self._sample_for_ever, name="metrics", deaths=deaths or ThreadDeaths()).start()
 
     def process_died(self, process_id: int) -> None:
         """Forget the gauges of a process that has ended; what it counted stays."""

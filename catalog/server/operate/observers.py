@@ -16,6 +16,7 @@ from interbed.catalog.server.operate.logs import SlowCallLog
 from interbed.catalog.server.operate.metrics import CONTENT_TYPE, DatabaseFigures, MetricsPage, ServerMetrics
 from interbed.catalog.server.operate.reaper import Reaper
 from interbed.catalog.server.settings import ServerSettings
+from interbed.catalog.server.threads import ThreadDeaths
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +43,8 @@ def observers_for(settings: ServerSettings, metrics: ServerMetrics | None) -> li
 
 
 class Operating:
-    """The threads of the supervising process: health port and reaper.
+    """The threads of the supervising process: health port and reaper. What dies of them, and of others that are given
+    the same `deaths`, makes the server unready; `workers_problem` says what is wrong in other processes.
 
     `store` and `locks` are this process's own; `workers` counts the processes that serve. MetastoreError if the
     health port cannot be had.
@@ -57,7 +59,11 @@ class Operating:
         *,
         warehouse: str,
         workers: Callable[[], int] = lambda: 1,
+        workers_problem: Callable[[], str | None] = lambda: None,
+        deaths: ThreadDeaths | None = None,
     ) -> None:
+        self._deaths = deaths if deaths is not None else ThreadDeaths()
+        self._problem_of_workers = workers_problem
         self._store = store
         self._locks = locks
         self._warehouse = warehouse
@@ -67,6 +73,7 @@ class Operating:
             locks,
             every_seconds=settings.reaper_seconds,
             events_ttl_seconds=settings.events_ttl_seconds,
+            deaths=self._deaths,
         )
         self._health: HealthServer | None = None
         if settings.health_port is not None and metrics is not None:
@@ -76,6 +83,10 @@ class Operating:
     def health_address(self) -> tuple[str, int] | None:
         """Host and port of the second port, None if there is none."""
         return None if self._health is None else self._health.address
+
+    def not_ready_because(self) -> list[str]:
+        """Why the server is not ready; nothing if it is, or if nobody can ask."""
+        return [] if self._health is None else self._health.reasons()
 
     def start(self) -> None:
         """Start the threads."""
@@ -105,9 +116,11 @@ class Operating:
                     "database": self._database_problem,
                     "warehouse": self._warehouse_problem,
                     "workers": self._workers_problem,
+                    "threads": self._deaths.problem,
                 },
                 metrics=MetricsPage(metrics, self._figures_in_time(), self._workers).render,
                 metrics_content_type=CONTENT_TYPE,
+                deaths=self._deaths,
             )
         except OSError as error:
             raise MetastoreError(
@@ -115,7 +128,7 @@ class Operating:
             ) from error
 
     def _figures_in_time(self) -> Callable[[], DatabaseFigures | None]:
-        probe = Probe(self._figures)
+        probe = Probe(self._figures, name="figures", deaths=self._deaths)
 
         def figures() -> DatabaseFigures | None:
             try:
@@ -160,4 +173,4 @@ class Operating:
         return None
 
     def _workers_problem(self) -> str | None:
-        return None if self._workers() > 0 else "no process serves"
+        return self._problem_of_workers() if self._workers() > 0 else "no process serves"

@@ -17,6 +17,7 @@ from interbed.catalog.metastore.errors import MetastoreError
 from interbed.catalog.metastore.locks import LockService
 from interbed.catalog.metastore.moves import settle_all
 from interbed.catalog.metastore.store import Store
+from interbed.catalog.server.threads import SupervisedThread, ThreadDeaths
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +35,7 @@ class Reaper:
         every_seconds: float,
         events_ttl_seconds: float,
         clock: Callable[[], float] = time.time,
+        deaths: ThreadDeaths | None = None,
     ) -> None:
         self._store = store
         self._locks = locks
@@ -41,7 +43,7 @@ class Reaper:
         self._events_ttl_seconds = events_ttl_seconds
         self._clock = clock
         self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="reaper", daemon=True)
+        self._thread = SupervisedThread(self._run, name="reaper", deaths=deaths or ThreadDeaths())
 
     def start(self) -> None:
         """Begin."""

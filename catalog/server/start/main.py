@@ -27,7 +27,9 @@ from interbed.catalog.server.edge.transport import BufferedFraming, FramedFramin
 from interbed.catalog.server.operate.metrics import CacheFigures, PoolFigures, ServerMetrics
 from interbed.catalog.server.operate.observers import Operating, metrics_for, observers_for
 from interbed.catalog.server.settings import ServerSettings, client_values
+from interbed.catalog.server.start.board import SharedBoard
 from interbed.catalog.server.start.workers import CLOSED, END_SOON, READY, Supervisor, received
+from interbed.catalog.server.threads import ThreadDeaths
 
 READY_LINE = "interbed catalog server listening on thrift://{host}:{port}"
 """What the server prints on standard output, once, when clients may connect."""
@@ -138,6 +140,7 @@ def loop_for(
     *,
     listeners: Sequence[tuple[socket.socket, Service]] = (),
     on_closed: Callable[[], None] = lambda: None,
+    deaths: ThreadDeaths,
 ) -> Loop:
     """The loop of a process that serves, watched by the metrics. OSError if the audit log cannot be written."""
     cache = AnswerCache(settings.cache_bytes) if settings.cache_bytes else None
@@ -149,6 +152,7 @@ def loop_for(
         cache=cache,
         generations=partial(open_generations, parse_database_url(settings.db)),
         on_closed=on_closed,
+        deaths=deaths,
     )
     if metrics is not None:
         metrics.watch(
@@ -157,6 +161,7 @@ def loop_for(
             cache=None
             if cache is None
             else lambda: CacheFigures(hits=cache.hits, misses=cache.misses, size_bytes=cache.size),
+            deaths=deaths,
         )
     return loop
 
@@ -168,9 +173,15 @@ class _OneProcess:
         metrics = metrics_for(settings, None)
         listeners = [(listen(host, port), service) for host, port, service in services_for(settings)]
         self._addresses: list[tuple[str, int]] = [listener.getsockname()[:2] for listener, _ in listeners]
-        self._loop = loop_for(settings, store, metastore, metrics, listeners=listeners)
+        deaths = ThreadDeaths()
+        self._loop = loop_for(settings, store, metastore, metrics, listeners=listeners, deaths=deaths)
         self._operating = Operating(
-            settings, store, metastore.locks, metrics, warehouse=normalized_location(settings.warehouse)
+            settings,
+            store,
+            metastore.locks,
+            metrics,
+            warehouse=normalized_location(settings.warehouse),
+            deaths=deaths,
         )
 
     @property
@@ -198,7 +209,11 @@ class _OneProcess:
 
 
 def _serve_worker(
-    settings: ServerSettings, services: Sequence[Service], metrics: ServerMetrics | None, link: socket.socket
+    settings: ServerSettings,
+    services: Sequence[Service],
+    metrics: ServerMetrics | None,
+    link: socket.socket,
+    report: Callable[[str], None],
 ) -> None:
     """What a worker process does: serve the connections that come over the link until that ends."""
 
@@ -208,7 +223,7 @@ def _serve_worker(
             link.send(CLOSED)
 
     with _opened(settings) as (store, metastore):
-        loop = loop_for(settings, store, metastore, metrics, on_closed=closed)
+        loop = loop_for(settings, store, metastore, metrics, on_closed=closed, deaths=ThreadDeaths(report))
 
         def take() -> None:
             try:
@@ -224,9 +239,7 @@ def _serve_worker(
         loop.serve()
 
 
-def _operate(
-    settings: ServerSettings, metrics: ServerMetrics | None, link: socket.socket, workers: Callable[[], int]
-) -> None:
+def _operate(settings: ServerSettings, metrics: ServerMetrics | None, link: socket.socket, board: SharedBoard) -> None:
     """What the companion of the workers does: health port and reaper."""
     with _opened(settings) as (store, metastore):
         operating = Operating(
@@ -235,7 +248,8 @@ def _operate(
             metastore.locks,
             metrics,
             warehouse=normalized_location(settings.warehouse),
-            workers=workers,
+            workers=lambda: board.serving,
+            workers_problem=board.problem,
         )
         operating.start()
         link.send(READY)

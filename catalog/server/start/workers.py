@@ -12,7 +12,6 @@ that holds the port.
 
 import gc
 import logging
-import mmap
 import os
 import selectors
 import signal
@@ -23,6 +22,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from interbed.catalog.metastore.errors import MetastoreError
+from interbed.catalog.server.start.board import SharedBoard
 
 logger = logging.getLogger(__name__)
 
@@ -47,8 +47,11 @@ _TICK_SECONDS = 1.0
 Child = Callable[[socket.socket], None]
 """What a child does: runs in the new process, speaks over the socket, returns when it is to end."""
 
-Companion = Callable[[socket.socket, Callable[[], int]], None]
-"""The same with a function that counts the workers that serve."""
+Worker = Callable[[socket.socket, Callable[[str], None]], None]
+"""The same with a function that takes what is wrong with the worker, to be told by the companion."""
+
+Companion = Callable[[socket.socket, SharedBoard], None]
+"""The same with what is known of the workers."""
 
 
 class _Process:
@@ -76,7 +79,7 @@ class Supervisor:
     def __init__(
         self,
         listeners: Sequence[socket.socket],
-        worker: Child,
+        worker: Worker,
         *,
         count: int,
         connections_max: int,
@@ -99,8 +102,8 @@ class Supervisor:
         self._wake_reader, self._wake_writer = socket.socketpair()
         self._wake_reader.setblocking(False)
         self._wake_writer.setblocking(False)
-        # The companion reads how many workers serve.
-        self._shared = mmap.mmap(-1, mmap.PAGESIZE)
+        # The companion reads how the workers are.
+        self._board = SharedBoard(count)
 
     @property
     def address(self) -> tuple[str, int]:
@@ -123,7 +126,7 @@ class Supervisor:
         # What there is by now is shared by all processes; the collector would touch, and so copy, all of it.
         gc.freeze()
         for number in range(1, self._count + 1):
-            self._fork(f"worker {number}", self._worker)
+            self._fork(f"worker {number}", partial(self._run_worker, number))
         if self._companion is not None:
             self._fork("companion", partial(self._run_companion, self._companion))
         deadline = time.monotonic() + START_SECONDS_MAX
@@ -208,10 +211,13 @@ class Supervisor:
             # No clean-up of the parent's things runs twice.
             os._exit(code)
 
-    def _run_companion(
-        self, companion: Callable[[socket.socket, Callable[[], int]], None], link: socket.socket
-    ) -> None:
-        companion(link, lambda: self._shared[0])
+    def _run_worker(self, number: int, link: socket.socket) -> None:
+        # What was wrong with the one before it has ended with it.
+        self._board.write(number, "")
+        self._worker(link, partial(self._board.write, number))
+
+    def _run_companion(self, companion: Companion, link: socket.socket) -> None:
+        companion(link, self._board)
 
     def _heard(self, process: _Process) -> None:
         try:
@@ -246,7 +252,7 @@ class Supervisor:
         self._waits.append((time.monotonic() + delay, process.name, process.run))
 
     def _count_workers(self) -> None:
-        self._shared[0] = min(255, len(self._workers()))
+        self._board.serving = len(self._workers())
 
     # Connections
 

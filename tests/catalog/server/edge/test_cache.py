@@ -2,10 +2,12 @@
 
 import random
 import re
+import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -17,7 +19,7 @@ from interbed.catalog.server.edge.dispatch import Answer
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore as Service
 from interbed.thrift_idl.hive_metastore import ttypes
 from tests.catalog.server.raw_client import raw_client
-from tests.support.servers.metastore import BACKENDS, MetastoreUnderTest, metastore_under_test, table
+from tests.support.servers.metastore import BACKENDS, MetastoreUnderTest, metastore_under_test, new_database, table
 from tests.support.shares import LONG, each_run
 
 CHANGES = 1000 if LONG else 400
@@ -215,6 +217,24 @@ def test_without_a_cache_everything_is_served_the_long_way(tmp_path: Path) -> No
         for _ in range(5):
             assert client.get_all_databases() == ["default"]
         assert _metric(tmp_path / "server.log", "interbed_cache_hits_total") == 0
+
+
+def test_a_cache_on_postgresql_takes_what_stands_in_the_urls_query(postgres_url: str, tmp_path: Path) -> None:
+    parts = urlsplit(new_database(postgres_url))
+    where = f"host={parts.hostname}&port={parts.port}&user={parts.username}&connect_timeout=7"
+    for url in (f"postgresql://{parts.path}?{where}", f"postgresql://nobody@nowhere:1{parts.path}?{where}"):
+        directory = tmp_path / str(len(url))
+        directory.mkdir()
+        with (
+            metastore_under_test(url, directory, "--health-port", "0", "--log-level", "INFO") as running,
+            raw_client(running.port) as client,
+        ):
+            assert client.get_all_databases() == ["default"]
+            deadline = time.monotonic() + 60
+            while _metric(directory / "server.log", "interbed_cache_hits_total") == 0:
+                assert client.get_all_databases() == ["default"]
+                assert time.monotonic() < deadline
+        assert "Traceback" not in (directory / "server.log").read_text()
 
 
 def _change(source: random.Random, client: Any, step: int) -> None:
