@@ -2,30 +2,50 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import psutil
 
 Figures = dict[str, float]
 
 
-def cpu_seconds() -> float:
-    """CPU seconds of this process and all below it; ended ones are counted by their parents."""
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """CPU seconds of a process: its own, and those of the processes below it that have ended and were waited for."""
+
+    own: float
+    ended: float
+
+
+def spent() -> dict[tuple[int, float], Spent]:
+    """What this process and all below it have spent, by process id and start."""
     me = psutil.Process()
-    total = 0.0
+    found = {}
     for process in [me, *me.children(recursive=True)]:
         try:
             times = process.cpu_times()
+            key = process.pid, process.create_time()
         except psutil.NoSuchProcess:
             continue
-        total += times.user + times.system + times.children_user + times.children_system
-    return total
+        found[key] = Spent(times.user + times.system, times.children_user + times.children_system)
+    return found
+
+
+def cpu_seconds_between(before: dict[tuple[int, float], Spent], after: dict[tuple[int, float], Spent]) -> float:
+    """CPU seconds spent in between. What a process spent that ended unwaited for is unknown and counts as nothing."""
+    nothing = Spent(0.0, 0.0)
+    own = sum(now.own - before.get(key, nothing).own for key, now in after.items())
+    ended = sum(now.ended - before.get(key, nothing).ended for key, now in after.items())
+    gone = sum(then.own + then.ended for key, then in before.items() if key not in after)
+    return own + max(ended - gone, 0.0)
 
 
 def timed(work: Callable[[], object]) -> Figures:
     """What one run costs."""
-    cpu, wall = cpu_seconds(), time.perf_counter()
+    before, wall = spent(), time.perf_counter()
     work()
-    return {"wall_s": time.perf_counter() - wall, "cpu_s": cpu_seconds() - cpu}
+    wall_s = time.perf_counter() - wall
+    return {"wall_s": wall_s, "cpu_s": cpu_seconds_between(before, spent())}
 
 
 def least(runs: list[Figures]) -> Figures:
