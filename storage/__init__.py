@@ -48,6 +48,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "base.bucket_id",
         "base.errors",
         "base.fileio.api",
+        "base.fileio.disk",
         "base.fileio.resolve",
         "base.extras",
         "base.incoming",

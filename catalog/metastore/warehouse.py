@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from interbed.catalog.metastore.errors import InvalidOperationError, MetastoreError
 from interbed.catalog.metastore.model import DEFAULT_DATABASE, MetastoreDatabase, MetastoreTable
+from interbed.storage.base.fileio.disk import LOCAL_DISK
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -105,6 +106,8 @@ def make_directory(location: str) -> bool:
         if os.path.isdir(path):
             return False
         _checked(lambda: os.makedirs(path, exist_ok=True), f"{location} is not a directory or unable to create one")
+        # The database is durable, and must not know of directories that are gone after a power cut.
+        _checked(lambda: LOCAL_DISK.sync([path]), f"unable to create {location} for good")
         return True
     filesystem, remote_path = _remote(location)
     info = _checked(lambda: filesystem.get_file_info(remote_path), f"cannot look at {location}")
@@ -184,6 +187,8 @@ def rename_directory(old: str, new: str) -> bool:
         if os.path.lexists(new_path):
             raise InvalidOperationError(f"New location for this table already exists : {new}")
         _checked(lambda: os.rename(old_path, new_path), f"Unable to access old location {old} or to move it to {new}")
+        parents = {os.path.dirname(old_path.rstrip("/")), os.path.dirname(new_path.rstrip("/"))}
+        _checked(lambda: LOCAL_DISK.sync_names(parents), f"Unable to move {old} to {new} for good")
         return True
     filesystem, old_remote = _remote(old)
     _, new_remote = _remote(new)

@@ -16,8 +16,6 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import pyarrow as pa
-
 from interbed.storage.base.errors import SyncFailedError
 
 SYNC_THREADS = 4
@@ -48,6 +46,9 @@ class LocalDisk:
 
     def open_output(self, path: str) -> Any:
         """A native output file, created or truncated."""
+        # The catalog server syncs directories, and does not need half of its memory for Arrow.
+        import pyarrow as pa
+
         return pa.OSFile(path, "wb")
 
     def write_new(self, path: str, content: bytes, *, sync: bool) -> None:
@@ -185,6 +186,10 @@ def _nearest(directory: str) -> str:
     while not os.path.isdir(directory) and os.path.dirname(directory) != directory:
         directory = os.path.dirname(directory)
     return directory
+
+
+LOCAL_DISK = LocalDisk()
+"""The disk of this process."""
 
 
 @contextlib.contextmanager

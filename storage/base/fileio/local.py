@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.base.fileio.api import FileStatus
-from interbed.storage.base.fileio.disk import LocalDisk
+from interbed.storage.base.fileio.disk import LOCAL_DISK, LocalDisk
 
 _log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ class LocalFileIO:
 
     scheme = "file"
     exclusive_create = True
-    _disk = LocalDisk()
+    _disk = LOCAL_DISK
     _syncs = True
 
     def __init__(self, disk: LocalDisk | None = None) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from interbed.catalog.metastore import warehouse
 from interbed.catalog.metastore.errors import InvalidOperationError, MetastoreError
 from interbed.catalog.metastore.warehouse import (
     Warehouse,
@@ -16,6 +17,8 @@ from interbed.catalog.metastore.warehouse import (
     rename_directory,
     same_location,
 )
+from interbed.storage.base.errors import SyncFailedError
+from interbed.storage.base.fileio.disk import LocalDisk
 
 
 def test_local_locations_are_stored_absolute_with_their_scheme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,12 +29,10 @@ def test_local_locations_are_stored_absolute_with_their_scheme(tmp_path: Path, m
 
 
 def test_databases_lie_below_the_root_and_default_is_the_root() -> None:
-    warehouse = Warehouse("file:/w")
-    assert warehouse.database_location("default") == "file:/w"
-    assert warehouse.database_location("sales") == "file:/w/sales.db"
-    assert [warehouse.is_protected(each) for each in ("file:/w", "/", "file:///w/", "file:/w/t")] == [True] * 3 + [
-        False
-    ]
+    root = Warehouse("file:/w")
+    assert root.database_location("default") == "file:/w"
+    assert root.database_location("sales") == "file:/w/sales.db"
+    assert [root.is_protected(each) for each in ("file:/w", "/", "file:///w/", "file:/w/t")] == [True] * 3 + [False]
 
 
 def test_locations_are_compared_by_what_they_name() -> None:
@@ -74,3 +75,35 @@ def test_object_stores_need_no_directories_and_unknown_file_systems_are_named() 
     assert not make_directory("s3a://bucket/t")
     with pytest.raises(MetastoreError, match="cannot open the file system of nosuch://host/t"):
         make_directory("nosuch://host/t")
+
+
+class _Noted(LocalDisk):
+    """A disk that notes which directories were synced, and refuses to when it is told to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.synced: list[str] = []
+        self.refuses = False
+
+    def sync_directory(self, path: str) -> None:
+        if self.refuses:
+            raise SyncFailedError(f"Can't sync {path}.")
+        self.synced.append(path)
+        super().sync_directory(path)
+
+
+def test_directories_that_were_made_or_renamed_are_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk = _Noted()
+    monkeypatch.setattr(warehouse, "LOCAL_DISK", disk)
+    made = tmp_path / "a" / "b"
+    assert make_directory(f"file:{made}")
+    assert {str(made), str(made.parent), str(tmp_path)} <= set(disk.synced)
+    (tmp_path / "c").mkdir()
+    disk.synced.clear()
+    assert rename_directory(f"file:{made}", f"file:{tmp_path}/c/d")
+    assert {str(made.parent), f"{tmp_path}/c"} <= set(disk.synced)
+    disk.refuses = True
+    with pytest.raises(MetastoreError, match="for good"):
+        rename_directory(f"file:{tmp_path}/c/d", f"file:{made}")
+    with pytest.raises(MetastoreError, match="for good"):
+        make_directory(f"file:{tmp_path}/e")

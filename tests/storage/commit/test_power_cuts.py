@@ -1,0 +1,248 @@
+"""Power cuts in the middle of everything that is done to a table.
+
+A table lives on a PowerCutDisk. After each step of the disk it is asked what a power cut would leave, and the table is
+opened there: every snapshot, tag and branch that it lists has the rows that it had, what had been acknowledged is
+there, rows can be written, and after orphan files were removed all of that still holds.
+"""
+
+import itertools
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import interbed
+from interbed.storage.base.errors import CorruptFileError
+from interbed.storage.base.fileio.local import LocalFileIO
+from interbed.storage.table.opening import open_store, schema_manager
+from interbed.storage.table.table import Table
+from interbed.storage.version.orphans import remove_orphan_files
+from tests.support.power_cut import PowerCutDisk
+
+LATER = 4_102_444_800
+"""Seconds since the epoch: long after every file of the test was written."""
+
+SCHEMA = pa.schema((pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.int64())))
+Rows = dict[int, int]
+
+
+def rows_of(table: Any) -> Rows:
+    read = table.scan(["id", "v"]).to_arrow()
+    return dict(zip(read["id"].to_pylist(), read["v"].to_pylist(), strict=True))
+
+
+class Life:
+    """One table and what is known of it: its rows, those of its snapshots, tags and of a branch.
+
+    `share` is the part of the steps of the disk at which the power is cut, as the seed has it.
+    """
+
+    def __init__(self, directory: Path, options: dict[str, str], *, seed: int, share: float) -> None:
+        self.random = Random(seed)
+        self.share = share
+        self.cuts = 0
+        lake = directory / "lake"
+        lake.mkdir(parents=True)
+        self.image = directory / "image"
+        self.disk = PowerCutDisk(lake)
+        self.rows: Rows = {}
+        self.next_rows: list[Rows] = [{}]
+        """The rows that the newest snapshot may have: those of now, and those after what is being done."""
+        self.snapshots: dict[int, Rows] = {}
+        self.going: set[int] = set()
+        """Snapshots that an expiry takes away, or has taken away."""
+        self.tags: dict[str, Rows] = {}
+        self.branches: dict[str, Rows] = {}
+        self.numbers = itertools.count()
+        self.has_key = options.get("keys") != ""
+        self.disk.on_step = self.maybe_cut
+        files, location = LocalFileIO(self.disk), f"{lake}/d.db/t"
+        plain = {key: value for key, value in options.items() if key != "keys"}
+        schema = interbed.Schema.from_pyarrow_schema(SCHEMA, [], ["id"] if self.has_key else [], plain)
+        self.created, self.in_order = False, True
+        schema_manager(location, files).create_table(schema)
+        self.created = True
+        self.table = Table("t", open_store(location, files))
+
+    # -- power cuts ------------------------------------------------------------------------------------------------
+
+    def maybe_cut(self) -> None:
+        if self.random.random() < self.share and self.in_order:
+            self.cut()
+
+    def cut(self) -> None:
+        """Look at what a power cut at this moment leaves."""
+        self.cuts += 1
+        self.disk.image(self.image, self.random)
+        try:
+            self.check(f"{self.image}/d.db/t")
+        finally:
+            shutil.rmtree(self.image)
+
+    def check(self, location: str) -> None:
+        if not self.created and not Path(f"{location}/schema/schema-0").exists():
+            return
+        found = interbed.load_table(location)
+        self.check_versions(found)
+        value = -1 - next(self.numbers)
+        found.upsert(batch([100], value)) if self.has_key else found.append(batch([100], value))
+        written = rows_of(found)
+        assert written.pop(100) == value
+        # With deletion vectors rows whose compaction did not come any more are seen from the next one on.
+        assert written in self.next_rows
+        try:
+            remove_orphan_files(found.store, older_than_millis=LATER * 1000, clock=lambda: LATER + 1)
+        except CorruptFileError:
+            # A snapshot that had expired is back, without its files; then nothing is removed.
+            assert self.going & set(found.store.snapshots.ids())
+        self.check_versions(interbed.load_table(location))
+
+    def check_versions(self, found: Any) -> None:
+        ids = found.store.snapshots.ids()
+        assert set(self.snapshots) - self.going <= set(ids), "an acknowledged snapshot is not there"
+        for number in ids:
+            if number in self.going:
+                continue
+            read = rows_of(found.copy({"scan.snapshot-id": str(number)}))
+            read.pop(100, None)
+            if number in self.snapshots:
+                assert read == self.snapshots[number], f"snapshot {number} has other rows"
+            else:
+                assert read in self.next_rows, f"snapshot {number} has rows that were never there"
+        newest = rows_of(found)
+        newest.pop(100, None)
+        assert newest in self.next_rows
+        tags = {tag.name for tag in found.tags()}
+        assert set(self.tags) <= tags
+        for name in tags & set(self.tags):
+            assert rows_of(found.copy({"scan.tag-name": name})) == self.tags[name], f"tag {name}"
+        assert set(self.branches) <= set(found.branches())
+        for name, rows in self.branches.items():
+            assert rows_of(found.branch(name)) == rows, f"branch {name}"
+
+    # -- operations ------------------------------------------------------------------------------------------------
+
+    def do(self, operation: Callable[[], object], rows: Rows | None = None, *, in_order: bool = True) -> None:
+        """Carry out what leaves the table with these rows; then it is acknowledged.
+
+        The power is not cut in the middle of what is not safe against a kill there either (`in_order` False).
+        """
+        after = self.rows if rows is None else rows
+        self.next_rows = [self.rows, after]
+        self.in_order = in_order
+        operation()
+        self.in_order = True
+        self.rows, self.next_rows = after, [after]
+        for number in self.table.store.snapshots.ids():
+            # With deletion vectors new rows are seen from the snapshot of their compaction on, so each is asked itself.
+            if number not in self.going and number not in self.snapshots:
+                self.snapshots[number] = rows_of(self.table.copy({"scan.snapshot-id": str(number)}))
+        assert self.snapshots[max(self.snapshots)] == after
+
+    def write(self) -> None:
+        value = next(self.numbers)
+        keys = sorted(self.random.sample(range(8), 3)) if self.has_key else [1000 + 2 * value, 1001 + 2 * value]
+        rows = {**self.rows, **dict.fromkeys(keys, value)}
+        self.do(
+            lambda: self.table.upsert(batch(keys, value)) if self.has_key else self.table.append(batch(keys, value)),
+            rows,
+        )
+
+    def delete(self) -> None:
+        gone = self.random.choice(sorted(self.rows)) if self.rows else 0
+        self.do(lambda: self.table.delete(f"id = {gone}"), {k: v for k, v in self.rows.items() if k != gone})
+
+    def overwrite(self) -> None:
+        value = next(self.numbers)
+        in_order = not (self.has_key and self.table.options.deletion_vectors_enabled)
+        self.do(lambda: self.table.overwrite(batch([1, 2], value)), {1: value, 2: value}, in_order=in_order)
+
+    def compact(self) -> None:
+        self.do(lambda: self.table.compact(full=True))
+
+    def tag(self) -> None:
+        if self.table.latest_snapshot() is not None:
+            name = f"tag{next(self.numbers)}"
+            self.do(lambda: self.table.create_tag(name))
+            self.tags[name] = self.rows
+
+    def replace_tag(self) -> None:
+        if self.tags:
+            name = self.random.choice(sorted(self.tags))
+            del self.tags[name]
+            self.do(lambda: self.table.replace_tag(name))
+            self.tags[name] = self.rows
+
+    def branch(self) -> None:
+        if self.tags:
+            tag, name = self.random.choice(sorted(self.tags)), f"branch{next(self.numbers)}"
+            self.do(lambda: self.table.create_branch(name, tag), in_order=False)
+            self.branches[name] = self.tags[tag]
+
+    def alter(self) -> None:
+        name = f"extra{next(self.numbers)}"
+        change = interbed.SchemaChange.add_column(name, interbed.data_type("INT"))
+        self.do(lambda: self.table.store.alter([change]))
+        self.table = Table("t", self.table.store.refreshed())
+
+    def expire(self) -> None:
+        left = self.random.randint(1, 3)
+        ids = self.table.store.snapshots.ids()
+        self.going |= set(ids[:-left])
+        self.do(
+            lambda: self.table.expire_snapshots(retain_max=left, retain_min=left, clock=lambda: LATER), in_order=False
+        )
+        for number in self.going:
+            self.snapshots.pop(number, None)
+
+    def statistics(self) -> None:
+        self.do(lambda: self.table.analyze(["v"]))
+
+    def live(self, operations: int) -> None:
+        kinds = [self.write, self.write, self.write, self.compact, self.tag, self.branch, self.alter, self.replace_tag]
+        kinds += [self.overwrite, self.statistics, self.expire, self.delete]
+        self.write()
+        for _ in range(operations):
+            self.random.choice(kinds)()
+        self.cut()
+
+
+def batch(keys: list[int], value: int) -> pa.Table:
+    return pa.table({"id": keys, "v": [value] * len(keys)}, schema=SCHEMA)
+
+
+KINDS = {
+    "primary key": {"bucket": "2", "num-sorted-run.compaction-trigger": "3"},
+    "dynamic buckets": {"bucket": "-1"},
+    "deletion vectors": {"bucket": "1", "deletion-vectors.enabled": "true"},
+    "changelog": {"bucket": "1", "changelog-producer": "lookup"},
+    "append": {"bucket": "-1", "keys": ""},
+    "append with deletion vectors": {"bucket": "-1", "keys": "", "deletion-vectors.enabled": "true"},
+}
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_what_was_acknowledged_outlives_a_power_cut(tmp_path: Path, kind: str) -> None:
+    life = Life(tmp_path, KINDS[kind], seed=1, share=0.02)
+    life.live(12)
+    print(f"{kind}: {life.disk.steps} steps, {life.cuts} cuts")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_a_power_cut_at_any_step_loses_nothing(tmp_path: Path, kind: str, seed: int) -> None:
+    life = Life(tmp_path, KINDS[kind], seed=seed, share=0.5)
+    life.live(20)
+    print(f"{kind}, seed {seed}: {life.disk.steps} steps, {life.cuts} cuts")
+
+
+@pytest.mark.parametrize("sync", ["snapshot", "none"])
+def test_a_weaker_sync_is_found_out(tmp_path: Path, sync: str) -> None:
+    life = Life(tmp_path, {**KINDS["primary key"], "commit.sync": sync}, seed=3, share=0.1)
+    with pytest.raises((AssertionError, interbed.InterbedError, OSError)):
+        life.live(20)
