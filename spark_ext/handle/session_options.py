@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from interbed.storage.base.errors import InvalidOptionError
+from interbed.storage.base.errors import InvalidOptionError, NotSupportedError
 from interbed.storage.meta.options.stream import (
     INCREMENTAL_BETWEEN,
     INCREMENTAL_BETWEEN_TIMESTAMP,
@@ -76,7 +76,8 @@ def with_session_options(
 ) -> tuple[Table, dict[str, str]]:
     """The table with the options that the session gives it, and those options; unless `travels` without TRAVEL_KEYS.
 
-    Raises InvalidOptionError for an option that can't be dynamic, naming the settings.
+    Raises InvalidOptionError for an option that can't be dynamic, NotSupportedError for one that is not carried out;
+    both name the settings.
     """
     name = loaded.name.partition(".")[2].partition("$")[0]
     found = _settings_of(settings, catalog, database, name)
@@ -88,9 +89,9 @@ def with_session_options(
         return loaded, options
     try:
         return loaded.copy(options), options
-    except InvalidOptionError as error:
+    except (InvalidOptionError, NotSupportedError) as error:
         names = ", ".join(sorted(s.name for s in found if s.key in options))
-        raise InvalidOptionError(f"{error} The session has set {names}; RESET takes a setting back.") from error
+        raise type(error)(f"{error} The session has set {names}; RESET takes a setting back.") from error
 
 
 def read_options(session: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:

@@ -1,41 +1,54 @@
 """Which tables this version reads and writes; others are refused by the option that makes them different."""
 
+import logging
+from functools import lru_cache
+
 from interbed.storage.base.errors import NotSupportedError
+from interbed.storage.meta.options.known.check import Judgement, judged
 from interbed.storage.meta.store import TableStore
 
-_REFUSED = {
-    "row-tracking.enabled": "row tracking",
-    "data-evolution.enabled": "data evolution",
-    "pk-clustering-override": "clustering that overrides the primary key",
-    "sequence.snapshot-ordering": "ordering by snapshots",
-}
-_SEQUENCE_MODE = "write.sequence-number-init-mode"
+_log = logging.getLogger(__name__)
 
 
 def check_readable(store: TableStore) -> None:
-    """Raise NotSupportedError when reading the table needs what this version does not do."""
-    options = store.options
-    kind = options.text("type", "table").lower()
+    """Raise NotSupportedError when reading the table needs what this version does not do.
+
+    Options that are unknown, or without effect here, are logged once for each table.
+    """
+    _check_kind(store)
+    judgement = judged(store.options.raw)
+    _tell(store, judgement)
+    if judgement.reading is not None:
+        raise NotSupportedError(f"The table at {store.location} can't be read. {judgement.reading}")
+
+
+def check_writable(store: TableStore) -> None:
+    """Raise NotSupportedError when writing the table needs what this version does not do."""
+    _check_kind(store)
+    judgement = judged(store.options.raw)
+    _tell(store, judgement)
+    if judgement.writing is not None:
+        raise NotSupportedError(f"The table at {store.location} can't be written. {judgement.writing}")
+
+
+def _check_kind(store: TableStore) -> None:
+    kind = store.options.text("type", "table").lower()
     if kind != "table":
         raise NotSupportedError(
             f"The table at {store.location} has 'type' = '{kind}'; this version knows 'table' only."
         )
-    for key, what in _REFUSED.items():
-        if options.boolean(key, False):
-            raise NotSupportedError(f"The table at {store.location} has '{key}' = 'true'; {what} is not supported.")
-    manifests = options.text("manifest.format", "avro").lower()
+    manifests = store.options.text("manifest.format", "avro").lower()
     if manifests != "avro":
         raise NotSupportedError(
             f"The table at {store.location} has 'manifest.format' = '{manifests}'; this version knows avro only."
         )
 
 
-def check_writable(store: TableStore) -> None:
-    """Raise NotSupportedError when writing the table needs what this version does not do."""
-    check_readable(store)
-    options = store.options
-    mode = options.text(_SEQUENCE_MODE, "default").lower()
-    if mode == "snapshot":
-        raise NotSupportedError(
-            f"The table at {store.location} has '{_SEQUENCE_MODE}' = '{mode}', which this version does not write."
-        )
+def _tell(store: TableStore, judgement: Judgement) -> None:
+    for note in judgement.notes:
+        _log_once(store.location, note)
+
+
+@lru_cache(maxsize=16_384)
+def _log_once(location: str, note: str) -> None:
+    _log.warning("The table at %s: %s", location, note)

@@ -17,6 +17,7 @@ from interbed.storage.lsm.merge_function.fields.functions import check_function_
 from interbed.storage.meta.bucket_function import BucketFunction, bucket_function
 from interbed.storage.meta.bucket_mode import crosses_partitions
 from interbed.storage.meta.options.core import BUCKET, BUCKET_KEY, CoreOptions
+from interbed.storage.meta.options.known.check import check_names, check_supported
 from interbed.storage.meta.options.lsm import ChangelogProducer, MergeEngine
 from interbed.storage.meta.paths import POSTPONE_BUCKET
 from interbed.storage.meta.schema.apply import apply_changes
@@ -41,6 +42,8 @@ def check_options(schema: TableSchema, before: TableSchema | None = None) -> Non
 
     `before` is the table that is changed: what Java Paimon let it have it may keep.
     """
+    had = None if before is None else before.options
+    check_names(schema.options, had)
     options = schema.core
     options.check()
     if before is None or not _tells_input_with_vectors(before.core):
@@ -56,6 +59,8 @@ def check_options(schema: TableSchema, before: TableSchema | None = None) -> Non
             column.check_options()
         DynamicBucketRules.of(options)
         _named_columns(schema, options)
+    # Last: what contradicts in itself has a message of its own.
+    check_supported(schema.options, had)
 
 
 def changed_schema(

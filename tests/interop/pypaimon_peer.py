@@ -8,10 +8,13 @@ commands. Tables come and go as Arrow IPC files. The engine is `python` (pypaimo
 import json
 import sys
 import traceback
+from enum import Enum
 from typing import Any
 
 import pyarrow as pa
 from pypaimon import CatalogFactory, Schema
+from pypaimon.common.options.config_option import ConfigOption
+from pypaimon.common.options.core_options import CoreOptions
 from pypaimon.schema.data_types import AtomicInteger, DataField, DataTypeParser, reassign_field_id
 from pypaimon_rust.datafusion import PaimonCatalog
 
@@ -51,12 +54,23 @@ def execute(command: dict[str, Any]) -> Any:
     """Do one command."""
     return {
         "ping": lambda c: {"pyarrow": pa.__version__},
+        "option_keys": lambda c: option_keys(),
         "create_table": create_table,
         "schema": lambda c: table_schema(open_table(c)),
         "write": lambda c: rust_write(c) if c["engine"] == "rust" else write(c),
         "read": lambda c: rust_read(c) if c["engine"] == "rust" else read(c),
         "plan": plan,
     }[command["command"]](command)
+
+
+def option_keys() -> list[list[str | None]]:
+    """Key and default of each option of tables."""
+    found = (member for member in vars(CoreOptions).values() if isinstance(member, ConfigOption))
+    return [[o.key(), _text(o.default_value()) if o.has_default_value() else None] for o in found]
+
+
+def _text(value: Any) -> str:
+    return str(value.value if isinstance(value, Enum) else value)
 
 
 def open_catalog(command: dict[str, Any]) -> Any:

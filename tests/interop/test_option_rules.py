@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.meta.schema.change import RemoveOption, RenameColumn, SetOption
 from tests.storage.meta.schema.option_cases import CASES, COLUMNS, OptionCase
 from tests.support.peers.interbed import InterbedTable, interbed_table
@@ -60,7 +60,7 @@ def refusal(action: Callable[[], Any]) -> str | None:
     """Why Java or interbed refuses the action; None when it does not."""
     try:
         action()
-    except (PeerError, InvalidInputError) as error:
+    except (PeerError, InvalidInputError, NotSupportedError) as error:
         return str(error)
     return None
 

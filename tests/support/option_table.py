@@ -7,7 +7,11 @@ from typing import Any, NamedTuple, TypeVar
 
 from interbed.catalog.options import CatalogOptions
 from interbed.storage.meta.options.core import CoreOptions
+from interbed.storage.meta.options.known.harmless import HARMLESS
+from interbed.storage.meta.options.known.refused import REFUSED
+from interbed.storage.meta.options.known.standing import Blocks
 from interbed.storage.meta.options.reader import OptionReader
+from tests.support.option_meanings import READ_ELSEWHERE
 
 _E = TypeVar("_E", bound=StrEnum)
 
@@ -55,6 +59,12 @@ _MEANINGS = {
 
 _KINDS = {"scan.timestamp-millis": "integer"}
 """Types that the reading does not show."""
+
+_BLOCKED = {
+    Blocks.READING: " (a table that has it is neither read nor written)",
+    Blocks.WRITING: " (a table that has it is only read)",
+    Blocks.NOTHING: "",
+}
 
 _OPTIONAL = "optional"
 _OLDER = "the older name of"
@@ -197,7 +207,28 @@ def _properties(owner: type) -> list[tuple[str, property]]:
 
 def table_options() -> list[OptionRow]:
     """The options of tables, by name."""
-    return _rows(read for state in _STATES for read in _reads_of(CoreOptions, _NotedOptions, state))
+    found = _rows(read for state in _STATES for read in _reads_of(CoreOptions, _NotedOptions, state))
+    noted = {row.key for row in found}
+    others = [OptionRow(key, *meaning) for key, meaning in READ_ELSEWHERE.items() if key not in noted]
+    return sorted((*found, *others))
+
+
+def harmless_options() -> list[tuple[str, str]]:
+    """Options that change nothing, several in a line, each with why."""
+    return [(", ".join(f"`{key}`" for key in sorted(keys)), why) for why, keys in HARMLESS.items()]
+
+
+def refused_options() -> list[tuple[str, str, str, str]]:
+    """Options that are refused: key, values that are taken, what it would need, and the way out."""
+    return [
+        (
+            f"`{option.key}`",
+            ", ".join(f"`{value}`" for value in option.takes),
+            option.why,
+            f"{option.way_out}{_BLOCKED[option.blocks]}",
+        )
+        for option in sorted(REFUSED, key=lambda o: o.key)
+    ]
 
 
 def _reads_of(owner: type, notes: type, state: dict[str, str]) -> list[_Read]:

@@ -27,7 +27,7 @@ from interbed.catalog.server.operate.metrics import (
 )
 from interbed.storage.base.errors import InterbedError
 from tests.support.decisions import DECISIONS, ROOT, Decision, decisions
-from tests.support.option_table import OptionRow, catalog_options, table_options
+from tests.support.option_table import OptionRow, catalog_options, harmless_options, refused_options, table_options
 
 DOCS = ROOT / "docs"
 
@@ -223,6 +223,12 @@ def _decision_lines(found: list[Decision], folder: str) -> str:
 
 PARTS = (
     Part(DOCS / "options.md", "table options", lambda: _options(table_options())),
+    Part(DOCS / "options.md", "harmless options", lambda: _table(("options", "reason"), harmless_options())),
+    Part(
+        DOCS / "options.md",
+        "refused options",
+        lambda: _table(("option", "taken values", "why", "way out"), refused_options()),
+    ),
     Part(DOCS / "options.md", "catalog options", lambda: _options(catalog_options())),
     Part(DOCS / "errors.md", "tree of errors", error_tree),
     Part(DOCS / "errors.md", "table of errors", error_table),

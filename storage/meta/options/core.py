@@ -21,6 +21,25 @@ PATH = "path"
 PRIMARY_KEY = "primary-key"
 PARTITION = "partition"
 
+_READ_ELSEWHERE = (
+    "add-column-before-partition",
+    "aggregation.remove-record-on-delete",
+    "alter-column-null-to-not-null.disabled",
+    "consumer.changelog-only",
+    "deletion-vectors.merge-on-read",
+    "deletion-vectors.modifiable",
+    "disable-explicit-type-casting",
+    "force-lookup",
+    "index-file-in-data-file-dir",
+    "lookup-wait",
+    "changelog-producer.lookup-wait",
+    "metadata.stats-dense-store",
+    "metastore.partitioned-table",
+    "overwrite-upgrade",
+    "partial-update.remove-record-on-delete",
+)
+"""Switches that no property reads in all cases; their values are checked all the same."""
+
 
 @dataclass(frozen=True, slots=True)
 class CoreOptions(LsmOptions, StreamOptions, FormatOptions, VersionOptions, SortOptions, WriteOptions):
@@ -28,10 +47,12 @@ class CoreOptions(LsmOptions, StreamOptions, FormatOptions, VersionOptions, Sort
 
     def check(self) -> None:
         """Raise InvalidOptionError for the first option that has a value which it does not take."""
-        for owner in (CoreOptions, LsmOptions, StreamOptions, FormatOptions, VersionOptions, SortOptions, WriteOptions):
+        for owner in (*CoreOptions.__bases__, CoreOptions):
             for name, member in vars(owner).items():
                 if isinstance(member, property):
                     getattr(self, name)
+        for key in _READ_ELSEWHERE:
+            self.boolean(key, False)
         if self.file_compression not in COMPRESSIONS:
             known = ", ".join(sorted(COMPRESSIONS))
             raise InvalidOptionError(f"Option 'file.compression' takes one of {known}, not '{self.file_compression}'.")
@@ -92,7 +113,7 @@ class CoreOptions(LsmOptions, StreamOptions, FormatOptions, VersionOptions, Sort
     @property
     def write_only(self) -> bool:
         """Whether writers leave compaction to a dedicated job."""
-        return self.boolean("write-only", False)
+        return self.boolean(self.first("write-only", "write.compaction-skip"), False)
 
     @property
     def dynamic_partition_overwrite(self) -> bool:
@@ -157,11 +178,6 @@ class CoreOptions(LsmOptions, StreamOptions, FormatOptions, VersionOptions, Sort
     def split_open_file_cost(self) -> int:
         """Bytes that opening a file counts for when splits are packed."""
         return self.memory("source.split.open-file-cost", 4 << 20)
-
-    @property
-    def read_batch_size(self) -> int:
-        """Rows of a batch that a reader hands out."""
-        return self.integer("read.batch-size", 1024)
 
     @property
     def read_verify_checksums(self) -> bool:

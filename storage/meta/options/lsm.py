@@ -291,11 +291,6 @@ class LsmOptions(OptionReader):
         """Whether deletion vectors are written as 64-bit bitmaps, which Iceberg reads."""
         return self.boolean("deletion-vectors.bitmap64", False)
 
-    @property
-    def deletion_vector_index_file_target_size(self) -> int:
-        """Bytes at which an index file of deletion vectors is rolled."""
-        return self.memory("deletion-vector.index-file.target-size", 2 << 20)
-
     # -- buckets ---------------------------------------------------------------------------------------------------
 
     @property

@@ -26,8 +26,3 @@ class SortOptions(OptionReader):
     def sort_sample_magnification(self) -> int:
         """How many rows are sampled for each range of a sort; a sort takes 20 at least."""
         return self.integer("sort-compaction.local-sample.magnification", 1000)
-
-    @property
-    def zorder_var_length_contribution(self) -> int:
-        """Bytes of a string in a Z-order; without effect, because whole strings are compared."""
-        return self.integer("zorder.var-length-contribution", 8)

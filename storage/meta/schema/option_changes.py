@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.meta.options.core import BUCKET, BUCKET_KEY, PARTITION, PATH, PRIMARY_KEY, CoreOptions
+from interbed.storage.meta.options.known.check import check_names, check_supported
 from interbed.storage.meta.schema.option_rules import OptionRules
 from interbed.storage.meta.schema.table_schema import TableSchema
 
@@ -78,7 +79,12 @@ def check_option(schema: TableSchema, key: str, value: str | None, has_snapshots
 
 
 def check_dynamic_options(schema: TableSchema, options: Mapping[str, str]) -> None:
-    """Refuse dynamic options that change how existing files are laid out; raises InvalidOptionError naming the key."""
+    """Refuse dynamic options that change how existing files are laid out, are misspelt, or are not carried out.
+
+    Raises InvalidOptionError and NotSupportedError naming the key.
+    """
+    check_names(options, schema.options)
+    check_supported(options, schema.options)
     for key, value in options.items():
         if (key in IMMUTABLE_OPTIONS or key == BUCKET) and schema.options.get(key) != value:
             raise InvalidOptionError(f"Option '{key}' is part of the table's layout and can't be set dynamically.")

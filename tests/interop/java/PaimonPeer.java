@@ -63,6 +63,8 @@ public final class PaimonPeer {
 
     private JsonNode execute(JsonNode command) throws Exception {
         switch (command.get("command").textValue()) {
+            case "option_keys":
+                return OptionCommands.keys(command);
             case "ping":
                 return MAPPER.createObjectNode().put("java", System.getProperty("java.version"));
             case "create_table":

@@ -320,6 +320,11 @@ class JavaPaimon:
         )
         return [None if pick is None else (pick[0], pick[1]) for pick in answer]
 
+    def option_keys(self, *classes: str) -> list[tuple[str, str | None, list[str]]]:
+        """Key, default (None for none) and older keys of each option that the classes define."""
+        answer = self.call("option_keys", classes=list(classes))
+        return [(key, default, older) for key, default, older in answer]
+
     def close(self) -> None:
         """End the JVM."""
         with contextlib.closing(self._process):

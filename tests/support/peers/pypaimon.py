@@ -145,6 +145,10 @@ class PyPaimon:
         """Send one command; PeerError when pypaimon refuses it."""
         return self._process.call(command, **fields)
 
+    def option_keys(self) -> list[tuple[str, str | None]]:
+        """Key and default (None for none) of each option of tables."""
+        return [(key, default) for key, default in self.call("option_keys")]
+
     def scratch(self, purpose: str) -> Path:
         """A path for the next Arrow file of this kind; the one before is overwritten."""
         return Path(self._directory.name) / f"{purpose}.arrow"

@@ -1,0 +1,1 @@
+"""Every key of Paimon's options, and what interbed does with it."""

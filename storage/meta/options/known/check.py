@@ -1,0 +1,152 @@
+"""Refusing options that are unknown or not carried out, by name and with the way out.
+
+New options are checked by `check_names` and `check_supported`; `judged` is for the options of tables that are there
+already, which other engines may have made. Results are cached: the options of a table are looked at often.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from interbed.storage.base.errors import InvalidOptionError, NotSupportedError
+from interbed.storage.base.suggestion import did_you_mean
+from interbed.storage.meta.options.known.families import family_of, is_note, resembles
+from interbed.storage.meta.options.known.harmless import HARMLESS
+from interbed.storage.meta.options.known.honoured import HONOURED, OWN
+from interbed.storage.meta.options.known.refused import REFUSED
+from interbed.storage.meta.options.known.standing import Blocks, KnownOption, Standing
+
+_ANY = re.compile(r"<[^>]+>")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """What a table's options mean for whoever uses it: `reading` and `writing` say why they are refused, None for not.
+
+    `notes` are lines about options that are unknown, or that have no effect here.
+    """
+
+    reading: str | None
+    writing: str | None
+    notes: tuple[str, ...]
+
+
+def _all_known() -> tuple[KnownOption, ...]:
+    honoured = [key for keys in (*HONOURED.values(), OWN) for key in keys]
+    return (
+        *(KnownOption(key=key, standing=Standing.HONOURED) for key in honoured),
+        *(KnownOption(key=key, standing=Standing.HARMLESS, why=why) for why, keys in HARMLESS.items() for key in keys),
+        *REFUSED,
+    )
+
+
+KNOWN: tuple[KnownOption, ...] = _all_known()
+"""All options; keys with `<…>` in them stand for many."""
+
+_BY_KEY = {option.key: option for option in KNOWN}
+_PATTERNS = tuple(
+    (re.compile(".+".join(map(re.escape, _ANY.split(option.key)))), option) for option in KNOWN if "<" in option.key
+)
+_KEYS = tuple(key for key in _BY_KEY if "<" not in key)
+
+
+@lru_cache(maxsize=4096)
+def known_option(key: str) -> KnownOption | None:
+    """The option of that key; None for a key that is none of Paimon's or interbed's."""
+    exact = _BY_KEY.get(key)
+    if exact is not None:
+        return exact
+    return next((option for pattern, option in _PATTERNS if pattern.fullmatch(key)), None)
+
+
+def check_names(options: Mapping[str, str], before: Mapping[str, str] | None = None) -> None:
+    """Check the keys that are new, or have other values than `before`.
+
+    Raises InvalidOptionError for a key that is misspelt or stands in one of Paimon's families without being known. Any
+    other key that is not known is the user's own.
+    """
+    for key in _new(options, before):
+        slip = _slip(key)
+        if slip is not None:
+            raise InvalidOptionError(slip)
+
+
+def check_supported(options: Mapping[str, str], before: Mapping[str, str] | None = None) -> None:
+    """Check the options that are new, or have other values than `before`.
+
+    Raises NotSupportedError for one that is not carried out.
+    """
+    for key in _new(options, before):
+        option = known_option(key)
+        if option is not None and option.refuses(options[key]):
+            raise NotSupportedError(_not_carried_out(option, key, options[key]))
+
+
+def judged(options: Mapping[str, str]) -> Judgement:
+    """What the options of a table that is there mean for its readers and writers."""
+    return _judged(frozenset(options.items()))
+
+
+def is_own(key: str) -> bool:
+    """Whether the key is a property of the user's own: no option, no slip, no note of an engine."""
+    return known_option(key) is None and not is_note(key) and _slip(key) is None
+
+
+@lru_cache(maxsize=1024)
+def _judged(options: frozenset[tuple[str, str]]) -> Judgement:
+    refusals: dict[Blocks, list[str]] = {blocks: [] for blocks in Blocks}
+    notes = []
+    for key, value in sorted(options):
+        option = known_option(key)
+        if option is not None and option.refuses(value):
+            refusals[option.blocks].append(_not_carried_out(option, key, value))
+        elif (slip := _slip(key)) is not None:
+            notes.append(slip)
+    reading = next(iter(refusals[Blocks.READING]), None)
+    writing = reading or next(iter(refusals[Blocks.WRITING]), None)
+    return Judgement(
+        reading=reading,
+        writing=writing,
+        notes=(*notes, *refusals[Blocks.NOTHING], *refusals[Blocks.WRITING]),
+    )
+
+
+def _new(options: Mapping[str, str], before: Mapping[str, str] | None) -> list[str]:
+    return [key for key, value in options.items() if before is None or before.get(key) != value]
+
+
+def _not_carried_out(option: KnownOption, key: str, value: str) -> str:
+    end = f"; {option.way_out}." if option.way_out else "."
+    return f"Option '{key}' = '{value}' is not supported: {option.why}{end}"
+
+
+@lru_cache(maxsize=4096)
+def _slip(key: str) -> str | None:
+    """What is wrong with a key that is not known; None for a known one, or one that is nobody's but the user's."""
+    if known_option(key) is not None or is_note(key):
+        return None
+    meant = resembles(key, _KEYS)
+    if meant is not None:
+        return (
+            f"There is no option '{key}'. Did you mean '{meant}'? A property of your own needs a name that is less "
+            "like it."
+        )
+    family = family_of(key)
+    if family is None:
+        return None
+    return (
+        f"There is no option '{key}'.{did_you_mean(key, _candidates(key))} Names that begin with '{family}' are for "
+        "options of the table format; give a property of your own another one."
+    )
+
+
+def _candidates(key: str) -> tuple[str, ...]:
+    """Known keys, and those with parts of any text with this key's own parts in them."""
+    parts = key.split(".")
+    filled = []
+    for option in _BY_KEY.values():
+        wanted = option.key.split(".")
+        if "<" in option.key and len(wanted) == len(parts):
+            filled.append(".".join(own if "<" in part else part for part, own in zip(wanted, parts, strict=True)))
+    return (*_KEYS, *filled)

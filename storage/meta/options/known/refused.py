@@ -1,0 +1,308 @@
+"""Options of Paimon that interbed does not carry out, and so refuses: what they would need, and the way out.
+
+`takes` are the values that are no trouble. `blocks` is what a table with the option that another engine made can't be
+used for: what would be misread is not read, what would leave other readers with less than the rows is not written.
+"""
+
+from interbed.storage.meta.options.known.standing import Blocks, KnownOption, Standing
+
+_OFF = ("false",)
+
+
+def _refused(
+    keys: str, needs: str, way_out: str = "", *, takes: tuple[str, ...] = (), blocks: Blocks = Blocks.NOTHING
+) -> tuple[KnownOption, ...]:
+    return tuple(
+        KnownOption(key=key, standing=Standing.REFUSED, why=needs, way_out=way_out, takes=takes, blocks=blocks)
+        for key in keys.split()
+    )
+
+
+_MISREAD: tuple[KnownOption, ...] = (
+    *_refused(
+        "chain-table.enabled",
+        "chain tables, whose rows are put together of several branches, are not read",
+        "read the branches one by one, or read the table by Java Paimon",
+        takes=_OFF,
+        blocks=Blocks.READING,
+    ),
+    *_refused(
+        "scan.fallback-snapshot-branch scan.fallback-delta-branch",
+        "chain tables, whose rows are put together of several branches, are not read",
+        "read the branches one by one, or read the table by Java Paimon",
+        blocks=Blocks.READING,
+    ),
+    *_refused(
+        "scan.primary-branch",
+        "partitions of another branch do not go before those of the table",
+        "read that branch itself, or make it 'scan.fallback-branch' the other way round",
+        blocks=Blocks.READING,
+    ),
+    *_refused(
+        "scan.bucket",
+        "a read can't be limited to one bucket",
+        "filter by the key",
+        blocks=Blocks.READING,
+    ),
+    *_refused(
+        "scan.partitions lookup.dynamic-partition",
+        "a read can't be limited to partitions by an option",
+        "filter by the partition columns",
+        blocks=Blocks.READING,
+    ),
+    *_refused(
+        "query-auth.enabled",
+        "what a catalog lets a user see of the rows is not asked for",
+        "read the table by an engine that asks its catalog",
+        takes=_OFF,
+        blocks=Blocks.READING,
+    ),
+    *_refused(
+        "row-tracking.enabled data-evolution.enabled",
+        "rows have no ids here",
+        "make the table without it",
+        takes=_OFF,
+        blocks=Blocks.READING,
+    ),
+    *_refused(
+        "pk-clustering-override",
+        "files that are not sorted by their primary key can't be merged",
+        "make the table without it, and sort an append table by sys.compact",
+        takes=_OFF,
+        blocks=Blocks.READING,
+    ),
+    *_refused(
+        "sequence.snapshot-ordering",
+        "rows are ordered by sequence numbers, not by snapshots",
+        "use 'sequence.field'",
+        takes=_OFF,
+        blocks=Blocks.READING,
+    ),
+    *_refused(
+        "primary-key.nullable",
+        "null is no value of a key",
+        "declare the key's columns NOT NULL",
+        takes=_OFF,
+        blocks=Blocks.READING,
+    ),
+    *_refused(
+        "blob-field blob-descriptor-field blob.stored-descriptor-fields blob-view-field video-frame-field "
+        "blob-external-storage-field blob-external-storage-path vector-field",
+        "columns of the types BLOB and VECTOR are not supported",
+        "declare the column BYTES or ARRAY<FLOAT> without it",
+        blocks=Blocks.READING,
+    ),
+    *_refused(
+        "postpone.merge-on-read",
+        "reads do not merge rows that wait in the postponed bucket",
+        "compact the table, which takes them into their buckets",
+        takes=_OFF,
+        blocks=Blocks.READING,
+    ),
+    *_refused(
+        "stream-scan-mode batch-scan-mode",
+        "Paimon's compaction jobs alone read so",
+        "remove it",
+        takes=("none",),
+        blocks=Blocks.READING,
+    ),
+    *_refused(
+        "fields.<column>.map.storage-layout",
+        "maps whose values lie in columns of their own are not read",
+        "remove it",
+        takes=("default",),
+        blocks=Blocks.READING,
+    ),
+    *_refused(
+        "fields.<column>.nested-key-null-strategy fields.<column>.nested-sequence-field",
+        "nested_update and the like do not heed it",
+        "remove it",
+        blocks=Blocks.READING,
+    ),
+    *_refused(
+        "key-value.sequence_number.enabled",
+        "Paimon's system tables alone set it",
+        "use 'table-read.sequence-number.enabled'",
+        takes=_OFF,
+    ),
+)
+
+_MISWRITTEN: tuple[KnownOption, ...] = (
+    *_refused(
+        "write.sequence-number-init-mode",
+        "writers find their first sequence number in the files of the bucket",
+        "remove it, or set it to 'scan'",
+        takes=("scan", "default"),
+        blocks=Blocks.WRITING,
+    ),
+    *_refused(
+        "commit.callbacks tag.callbacks",
+        "classes of Java are not called",
+        "let a job that follows the table's snapshots do what they do; a write with it set to '' goes without",
+        blocks=Blocks.WRITING,
+    ),
+    *_refused(
+        "metadata.iceberg.storage",
+        "no Iceberg metadata are written, so that readers of Iceberg would see older rows",
+        "write by Java Paimon; a write with it set to 'disabled' goes without",
+        takes=("disabled",),
+        blocks=Blocks.WRITING,
+    ),
+    *_refused(
+        "upsert-key",
+        "INSERT does not replace rows of an append table",
+        "run MERGE INTO, or make the columns the primary key",
+        blocks=Blocks.WRITING,
+    ),
+    *_refused(
+        "pk-vector.index.columns pk-btree.index.columns pk-bitmap.index.columns pk-multivalue.index.columns "
+        "pk-full-text.index.columns",
+        "such indexes of primary-key tables are not kept",
+        "use 'file-index.<kind>.columns'",
+        blocks=Blocks.WRITING,
+    ),
+    *_refused(
+        "commit.strict-mode.last-safe-snapshot",
+        "commits do not check what other jobs committed after a snapshot",
+        "remove it",
+        blocks=Blocks.WRITING,
+    ),
+    *_refused(
+        "write.hive-style-dynamic-partition.enabled",
+        "INSERT takes columns by their position in the table",
+        "name the columns in the INSERT",
+        takes=_OFF,
+        blocks=Blocks.WRITING,
+    ),
+    *_refused(
+        "data-file.external-paths data-file.external-paths.strategy data-file.external-paths.specific-fs "
+        "data-file.external-paths.weights",
+        "data files are written below the table's own directory",
+        "remove it",
+        takes=("none",),
+        blocks=Blocks.WRITING,
+    ),
+    *_refused(
+        "data-evolution.compaction.rewrite-row-ids",
+        "rows have no ids here",
+        "remove it",
+        takes=_OFF,
+    ),
+    *_refused(
+        "fields.<column>.map.shared-shredding.max-columns fields.<column>.map.shared-shredding.column-placement-policy",
+        "maps are not spread over columns",
+        "remove it",
+    ),
+)
+
+_WITHOUT_EFFECT: tuple[KnownOption, ...] = (
+    *_refused(
+        "clustering.incremental",
+        "compactions do not cluster rows",
+        "sort the table by sys.compact with an order of columns",
+        takes=_OFF,
+    ),
+    *_refused(
+        "clustering.columns sink.clustering.by-columns clustering.strategy sink.clustering.strategy",
+        "writers do not cluster rows",
+        "sort the table by sys.compact with an order of columns",
+        takes=("auto",),
+    ),
+    *_refused(
+        "metastore.tag-to-partition",
+        "tags are not registered as partitions of the metastore",
+        "read a tag by VERSION AS OF",
+        takes=("none",),
+    ),
+    *_refused(
+        "commit.force-create-snapshot",
+        "a commit without changes of a stream makes its snapshot anyhow, one of a batch none",
+        "remove it",
+        takes=_OFF,
+    ),
+    *_refused(
+        "snapshot.ignore-empty-commit",
+        "a commit without changes of a stream makes its snapshot anyhow, one of a batch none",
+        "remove it",
+    ),
+    *_refused(
+        "snapshot.clean-empty-directories snapshot.expire.clean-empty-directories",
+        "expiry leaves empty directories, which hold no rows",
+        "remove it",
+        takes=_OFF,
+    ),
+    *_refused(
+        "commit.discard-duplicate-files",
+        "a commit that adds a file twice is refused as a conflict",
+        "remove it",
+        takes=_OFF,
+    ),
+    *_refused(
+        "scan.ignore-corrupt-files scan.ignore-lost-files",
+        "rows are never left out silently",
+        "mend the table, or roll it back to a snapshot before the damage",
+        takes=_OFF,
+    ),
+    *_refused(
+        "scan.plan-sort-partition",
+        "splits are not sorted by partition",
+        "sort the rows by the partition columns",
+        takes=_OFF,
+    ),
+    *_refused(
+        "scan.plan-auto-tag-for-read.time-retained",
+        "reads make no tags",
+        "create a tag with a time to live and read it",
+    ),
+    *_refused(
+        "partition.timestamp-format.strict",
+        "partitions whose values name no time are left as they are, without an error",
+        "remove it",
+        takes=_OFF,
+    ),
+    *_refused(
+        "auto-create",
+        "a table is made by its catalog before it is used",
+        "remove it",
+        takes=_OFF,
+    ),
+    *_refused(
+        "visibility-callback.enabled",
+        "commits do not wait for compactions of other jobs",
+        "set 'lookup-wait', or compact the table",
+        takes=_OFF,
+    ),
+    *_refused(
+        "delete.force-produce-changelog",
+        "DELETE writes what 'changelog-producer' says",
+        "set 'changelog-producer', or read overwrites by 'streaming-read-overwrite'",
+        takes=_OFF,
+    ),
+    *_refused(
+        "orc.timestamp-ltz.legacy.type",
+        "ORC files hold local-zoned timestamps in one form",
+        "remove it, or use Parquet",
+        takes=("true",),
+    ),
+    *_refused(
+        "legacy-timestamp-mapping.enabled",
+        "TIMESTAMP is TIMESTAMP_NTZ in Spark",
+        "declare the column TIMESTAMP_LTZ",
+        takes=_OFF,
+    ),
+    *_refused(
+        "read.allow.fullScan",
+        "reads of all partitions are always allowed",
+        "remove it",
+        takes=("true",),
+    ),
+    *_refused(
+        "log.system",
+        "rows are not written to a message queue beside the table",
+        "read the changes as a stream",
+        takes=("none",),
+    ),
+)
+
+REFUSED: tuple[KnownOption, ...] = (*_MISREAD, *_MISWRITTEN, *_WITHOUT_EFFECT)
+"""All of them."""

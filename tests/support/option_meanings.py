@@ -1,0 +1,92 @@
+"""Options that other parts of the code read than those with a property each: their type, default and meaning."""
+
+from typing import NamedTuple
+
+
+class Meaning(NamedTuple):
+    """What docs/options.md says of an option."""
+
+    kind: str
+    default: str
+    text: str
+
+
+_COLUMN = "of this column"
+
+READ_ELSEWHERE: dict[str, Meaning] = {
+    "add-column-before-partition": Meaning(
+        "boolean", "false", "Whether a new column goes before the partition columns instead of behind all."
+    ),
+    "aggregation.remove-record-on-delete": Meaning(
+        "boolean", "false", "Whether a delete removes the whole row of an aggregating table."
+    ),
+    "alter-column-null-to-not-null.disabled": Meaning(
+        "boolean", "true", "Whether a column that admits nulls can't be changed to one that does not."
+    ),
+    "avro.codec": Meaning("text", "", "Codec of Avro files; goes before `file.compression`."),
+    "branch": Meaning("text", "main", "The branch that is read and written; for one read or write only."),
+    "bucket-function.type": Meaning("default | mod", "default", "How the bucket follows from the bucket key."),
+    "commit.user-prefix": Meaning("text", "", "What the commit users of pypaimon's builders begin with."),
+    "consumer.changelog-only": Meaning(
+        "boolean", "false", "Whether consumers keep changelogs only, and let snapshots expire."
+    ),
+    "data-file.path-directory": Meaning("text", "", "The directory of data files, below that of the table."),
+    "deletion-vectors.modifiable": Meaning(
+        "boolean", "false", "Whether `deletion-vectors.enabled` may be changed in a table with rows."
+    ),
+    "disable-explicit-type-casting": Meaning(
+        "boolean", "true", "Whether a column's type is changed only to one that holds every value of the old one."
+    ),
+    "fields.<column>.aggregate-function": Meaning("text", "", f"The aggregate function {_COLUMN}."),
+    "fields.<column>.count-limit": Meaning("integer", "", "The most elements that `nested_update` keeps in an array."),
+    "fields.<column>.distinct": Meaning("boolean", "false", "Whether `collect` and `listagg` take each value once."),
+    "fields.<column>.ignore-retract": Meaning("boolean", "false", f"Whether the aggregate {_COLUMN} ignores deletes."),
+    "fields.<column>.list-agg-delimiter": Meaning("text", ",", "What `listagg` puts between two values."),
+    "fields.<column>.nested-key": Meaning("list of names", "", "The key of the rows in an array of `nested_update`."),
+    "fields.<column>.sequence-group": Meaning(
+        "list of names", "", "The columns that a partial update takes if the row is newer by this column, or columns."
+    ),
+    "fields.<column>.stats-mode": Meaning("text", "metadata.stats-mode", f"Which statistics manifests keep {_COLUMN}."),
+    "fields.<column>.ts-field": Meaning("text", "", "The field with the time in values of `merge_map_with_keytime`."),
+    "fields.default-aggregate-function": Meaning("text", "", "The aggregate function of columns that name none."),
+    "file-index.<kind>.<column>.<option>": Meaning("", "", "An option of one column's index."),
+    "file-index.<kind>.columns": Meaning(
+        "list of names", "", "The columns with an index of the kind: `bloom-filter`, `bitmap`, `bsi` or `range-bitmap`."
+    ),
+    "index-file-in-data-file-dir": Meaning("boolean", "false", "Whether index files lie beside the data files."),
+    "manifest.format": Meaning("text", "avro", "Format of manifests."),
+    "metadata.stats-dense-store": Meaning(
+        "boolean", "true", "Whether manifests leave out columns without statistics altogether."
+    ),
+    "metadata.stats-keep-first-n-columns": Meaning(
+        "integer", "-1", "Of how many columns, counted from the first, manifests keep statistics; -1 for all."
+    ),
+    "metastore.partitioned-table": Meaning(
+        "boolean", "false", "Whether a Hive catalog registers the table's partitions in the metastore."
+    ),
+    "orc.compress": Meaning("text", "", "Codec of ORC files; goes before `file.compression`."),
+    "overwrite-upgrade": Meaning(
+        "boolean", "true", "Whether the files of an overwrite go to the highest level where they can."
+    ),
+    "parquet.compression": Meaning("text", "", "Codec of Parquet files; goes before `file.compression`."),
+    "partial-update.remove-record-on-delete": Meaning(
+        "boolean", "false", "Whether a delete removes the whole row of a partially updated table."
+    ),
+    "partial-update.remove-record-on-sequence-group": Meaning(
+        "list of names", "", "Sequence groups of which a delete removes the whole row."
+    ),
+    "partition": Meaning("list of names", "", "The partition columns, if the statement has no other place for them."),
+    "partition.mark-done-action": Meaning(
+        "list of names", "success-file", "How partitions are marked as done: `success-file`, `done-partition`."
+    ),
+    "path": Meaning("text", "", "Where the table lies."),
+    "primary-key": Meaning("list of names", "", "The primary key, if the statement has no other place for it."),
+    "sink.parallelism": Meaning("integer", "", "In how many tasks Spark's `sys.compact` works."),
+    "sink.process-time-zone": Meaning(
+        "text", "", "The time zone of automatic tags by the clock; unset means the local."
+    ),
+    "sink.watermark-time-zone": Meaning("text", "UTC", "The time zone of automatic tags by the watermark."),
+    "type": Meaning("text", "table", "The kind of table; there is `table` only."),
+    "write.compaction-skip": Meaning("", "", "The older name of `write-only`."),
+}
+"""By key."""
