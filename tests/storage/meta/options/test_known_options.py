@@ -249,7 +249,9 @@ def test_each_honoured_option_is_read_somewhere() -> None:
 
 def test_each_option_that_the_code_reads_is_honoured() -> None:
     listed = {row.key for row in table_options()}
-    assert listed == {key for keys in HONOURED.values() for key in keys} | {"stream.epoch-note.time-retained"}
+    own = {"commit.sync", "read.verify-checksums", "stream.epoch-note.time-retained"}
+    assert own < set(OWN)
+    assert listed == {key for keys in HONOURED.values() for key in keys} | own
     # Those of hive-site.xml are no options.
     read = {k for k in keys_that_are_read() if family_of(k) is not None and not k.startswith("metastore.thrift.")}
     assert len(read) > 20
