@@ -1,7 +1,7 @@
 """Expiry of changelogs that outlive their snapshots: `changelog.num-retained.min`, `.max`, `changelog.time-retained`.
 
-Which go is decided purely (`first_kept_changelog`); their files go before they do. Source: paimon-core's
-ExpireChangelogImpl.
+Which go is decided purely (`first_kept_changelog`). They go before what they name does, which a process that is killed
+in between leaves for the removal of orphan files. Source: paimon-core's ExpireChangelogImpl.
 """
 
 import time
@@ -56,8 +56,9 @@ def expire_changelogs(store: TableStore, clock: Callable[[], float] = time.time)
     )
     going = [changelog for changelog in changelogs if changelog.id < end]
     references = References(store)
-    for changelog in going:
-        store.file_io.delete_quietly(sorted(references.changelog_data(changelog)))
-        store.file_io.delete_quietly(sorted(references.changelog_metadata(changelog)))
+    data = [path for changelog in going for path in sorted(references.changelog_data(changelog))]
+    metadata = [path for changelog in going for path in sorted(references.changelog_metadata(changelog))]
     manager.delete([changelog.id for changelog in going])
+    store.file_io.delete_quietly(data)
+    store.file_io.delete_quietly(metadata)
     return [changelog.id for changelog in going]

@@ -87,11 +87,14 @@ class FileIO(Protocol):
         ...
 
     def delete(self, path: str, *, recursive: bool = False) -> bool:
-        """Delete a file, or a directory with `recursive`; False when there was none."""
+        """Delete a file, or a directory with `recursive`, durably; False when there was none."""
         ...
 
     def delete_quietly(self, paths: Iterable[str]) -> None:
-        """Delete files that may or may not exist; failures are logged, never raised (cleaning up after an error)."""
+        """Delete files that may or may not exist; failures are logged, never raised (cleaning up after an error).
+
+        They may be back after a power cut.
+        """
         ...
 
     def rename(self, source: str, target: str) -> bool:

@@ -4,7 +4,7 @@ A file that must never be overwritten (a snapshot, a schema) is written whole an
 then linked to its own name: `link` fails when the name exists, so exactly one of several racing writers wins, and a
 process that is killed leaves at most a hidden `.tmp` file, which no reader looks at. Then the name is synced, too:
 what these methods have done when they return outlives a power cut, but for files of `open_output`, which `sync` sees
-to for many at once, for directories, and for what is deleted.
+to for many at once, for directories, and for what `delete_quietly` has deleted.
 """
 
 import contextlib
@@ -160,6 +160,13 @@ class LocalFileIO:
     def delete(self, path: str, *, recursive: bool = False) -> bool:
         """Delete a file, or a directory with `recursive`; False when there was none."""
         with _translated("delete", path):
+            if not self._delete(path, recursive=recursive):
+                return False
+            self._sync_names(os.path.dirname(path.rstrip("/")))
+            return True
+
+    def _delete(self, path: str, *, recursive: bool = False) -> bool:
+        with _translated("delete", path):
             try:
                 if os.path.isdir(path) and not os.path.islink(path):
                     if recursive:
@@ -176,7 +183,7 @@ class LocalFileIO:
         """Delete files that may or may not exist; failures are logged, never raised."""
         for path in paths:
             try:
-                self.delete(path)
+                self._delete(path)
             except OSError as error:
                 _log.warning("Left %s behind: %s", path, error)
 

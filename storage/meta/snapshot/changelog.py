@@ -52,9 +52,10 @@ class ChangelogManager:
         self._note_ends()
 
     def delete(self, snapshot_ids: Sequence[int]) -> None:
-        """Delete the files of the changelogs, and nothing that they name."""
+        """Delete the files of the changelogs, durably, and nothing that they name; raises StorageAccessError."""
         if snapshot_ids:
-            self._file_io.delete_quietly([self._paths.changelog(i) for i in snapshot_ids])
+            for snapshot_id in snapshot_ids:
+                self._file_io.delete(self._paths.changelog(snapshot_id))
             self._note_ends()
 
     def _note_ends(self) -> None:

@@ -149,8 +149,8 @@ class TagManager:
             raise InvalidInputError(f"There is a tag {new_name!r} already; choose another name, or replace it.")
 
     def delete(self, name: str) -> None:
-        """Delete the tag's file, and nothing that it kept."""
-        self._file_io.delete_quietly([self._paths.tag(name)])
+        """Delete the tag's file, durably, and nothing that it kept; raises StorageAccessError."""
+        self._file_io.delete(self._paths.tag(name))
 
 
 def new_tag(name: str, snapshot: Snapshot, retained: timedelta | None, clock: Any = time.time) -> Tag:

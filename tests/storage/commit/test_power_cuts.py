@@ -228,7 +228,7 @@ KINDS = {
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_what_was_acknowledged_outlives_a_power_cut(tmp_path: Path, kind: str) -> None:
     life = Life(tmp_path, KINDS[kind], seed=1, share=0.02)
-    life.live(12)
+    life.live(10)
     print(f"{kind}: {life.disk.steps} steps, {life.cuts} cuts")
 
 
@@ -236,7 +236,7 @@ def test_what_was_acknowledged_outlives_a_power_cut(tmp_path: Path, kind: str) -
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("kind", list(KINDS))
 def test_a_power_cut_at_any_step_loses_nothing(tmp_path: Path, kind: str, seed: int) -> None:
-    life = Life(tmp_path, KINDS[kind], seed=seed, share=0.5)
+    life = Life(tmp_path, KINDS[kind], seed=seed, share=0.3)
     life.live(20)
     print(f"{kind}, seed {seed}: {life.disk.steps} steps, {life.cuts} cuts")
 

@@ -97,9 +97,17 @@ def test_a_renamed_file_or_directory_has_one_of_its_names_at_each_moment(machine
 
 def test_syncing_what_is_gone_makes_it_stay_away(machine: Machine) -> None:
     machine.files.create_exclusive(machine.path("t/f"), b"x")
-    machine.files.delete(machine.path("t/f"))
+    machine.files.delete_quietly([machine.path("t/f")])
     assert (("t/f", b"x"),) in {tuple(o for o in outcome if "/." not in o[0]) for outcome in machine.outcomes()}
     machine.files.sync([machine.path("t/f"), machine.path("no/such/directory/g")])
+    assert machine.outcomes() == {()}
+
+
+def test_what_was_deleted_is_gone_for_good(machine: Machine) -> None:
+    machine.files.create_exclusive(machine.path("t/f"), b"x")
+    machine.files.create_exclusive(machine.path("u/v/g"), b"y")
+    assert machine.files.delete(machine.path("t/f"))
+    assert machine.files.delete(machine.path("u/"), recursive=True)
     assert machine.outcomes() == {()}
 
 
