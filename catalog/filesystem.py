@@ -18,7 +18,7 @@ from interbed.catalog.errors import (
 from interbed.catalog.identifier import DB_SUFFIX, Identifier, branch_to_alter, check_database_name
 from interbed.catalog.options import CatalogOptions
 from interbed.catalog.staging import Fill, publish_replacement
-from interbed.catalog.table_files import check_no_remains, delete_table_files, take_back_schema
+from interbed.catalog.table_files import check_no_remains, delete_table_files, drop_directory, take_back_schema
 from interbed.storage.base.errors import CommitStateUnknownError, InterbedError, InvalidOptionError
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.resolve import file_io_for
@@ -84,7 +84,8 @@ class FileSystemCatalog(Catalog):
             raise DatabaseNotEmptyError(
                 f"The database '{name}' still holds {len(tables)} tables, such as '{tables[0]}'; drop it with cascade."
             )
-        self._file_io.delete(self._database_path(name), recursive=True)
+        if not drop_directory(self._file_io, self._database_path(name)):
+            self._file_io.delete(self._database_path(name), recursive=True)
 
     def _alter_database(self, name: str, set_properties: Mapping[str, str], remove_properties: Sequence[str]) -> None:
         location = self.get_database(name).location

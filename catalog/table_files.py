@@ -1,35 +1,68 @@
 """The directory of a table as a whole: taken away in an order that never shows half a table, and looked at before a
 new table moves in.
 
-A table is what its schema files say, and its rows are what its snapshots say. So a drop takes the snapshots first, the
-schemas next and the rest last: a process that dies in between leaves an empty table, which can be dropped again, or
-files that nobody knows, but never old rows that come back with the next table of that name.
+A drop moves the directory out of sight in one step and deletes it there. Where the store can't do that, it takes the
+snapshots first, the schemas next and the rest last, because a table is what its schema files say, and its rows are what
+its snapshots say: a process that dies in between leaves an empty table, which can be dropped again, or files that
+nobody knows, but never old rows that come back with the next table of that name.
 """
+
+import logging
+import uuid
 
 from interbed.catalog.errors import TableExistsError
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.base.fileio.api import FileIO
-from interbed.storage.meta.paths import TablePaths
-from interbed.storage.meta.snapshot.manager import SnapshotManager
+
+_log = logging.getLogger(__name__)
 
 _DELETE_TRIES = 5
+_DROPPED = ".dropped"
+"""Beside the tables of a database: what is being deleted. It has no schema, so that nobody takes it for a table."""
 
 
 def delete_table_files(file_io: FileIO, location: str) -> None:
     """Delete a table's directory; there may be none. Raises StorageAccessError."""
+    if drop_directory(file_io, location):
+        return
     for part in ("snapshot", "schema"):
         _delete_all(file_io, f"{location}/{part}")
     _delete_all(file_io, location)
 
 
+def drop_directory(file_io: FileIO, location: str) -> bool:
+    """Take a directory out of sight in one step and delete it; False where the store can't rename in one step.
+
+    Directories that a killed process took out of sight are deleted, too, as far as that goes.
+    """
+    if file_io.scheme != "file":
+        return False
+    hidden = f"{location.rpartition('/')[0]}/{_DROPPED}"
+    moved = f"{hidden}/{uuid.uuid4()}"
+    # A writer that is still at work may make the directory anew; it finds no table there.
+    if file_io.rename(location, moved):
+        _delete_all(file_io, moved)
+    if not file_io.exists(hidden):
+        return True
+    try:
+        for entry in file_io.list(hidden):
+            file_io.delete(entry.path, recursive=True)
+        file_io.delete(hidden)
+    except (StorageAccessError, FileNotFoundError) as error:
+        # Another process is at it, or drops a table of its own.
+        _log.debug("Left %s: %s", hidden, error)
+    return True
+
+
 def check_no_remains(file_io: FileIO, location: str) -> None:
-    """Raise TableExistsError when the directory, which has no schema, still has snapshots of a table that was."""
-    ids = SnapshotManager(file_io, TablePaths(location, (), ())).ids()
-    if ids:
-        raise TableExistsError(
-            f"{location} holds snapshot {ids[-1]} of a table that was not dropped to the end, whose rows would come "
-            "back; remove the directory."
-        )
+    """Raise TableExistsError when the directory, which has no schema, still has versions of a table that was."""
+    for part in ("snapshot", "tag", "branch", "changelog", "consumer"):
+        left = sorted(e.name for e in file_io.list(f"{location}/{part}") if not e.name.startswith("."))
+        if left:
+            raise TableExistsError(
+                f"{location}/{part} holds {left[-1]} of a table that was not dropped to the end, which would come "
+                "back; remove the directory."
+            )
 
 
 def take_back_schema(file_io: FileIO, location: str, schema_path: str) -> None:

@@ -41,8 +41,8 @@ class VersionsByName(ABC):
         """The tag of a name; raises TagNotFoundError."""
         return self.get_table(identifier).get_tag(tag_name)
 
-    def delete_tag(self, identifier: "str | Identifier", tag_name: str) -> Tag:
-        """Delete a tag; it is returned. Raises TagNotFoundError."""
+    def delete_tag(self, identifier: "str | Identifier", tag_name: str) -> Tag | None:
+        """Delete a tag; it is returned, None when its file is damaged. Raises TagNotFoundError."""
         return self.get_table(identifier).delete_tag(tag_name)
 
     def list_tags_paged(

@@ -6,63 +6,34 @@ holds it, however it ends. Where there is no such lock there are no turns.
 """
 
 import logging
-import os
-import random
-import time
 from types import TracebackType
 from typing import Self
 
-try:
-    import fcntl
-except ImportError:  # Not a POSIX system.
-    fcntl = None  # type: ignore[assignment, unused-ignore]
+from interbed.storage.base.fileio.file_lock import FileLock
 
 _log = logging.getLogger(__name__)
-
-_LONGEST_POLL_SECONDS = 0.02
 
 
 class CommitQueue:
     """One writer's place in the queue for a directory of snapshots; `directory` None means a store without a queue."""
 
     def __init__(self, directory: str | None) -> None:
-        self._path = None if directory is None else f"{directory}/.commit-turn"
-        self._descriptor: int | None = None
+        self._lock = None if directory is None else FileLock(f"{directory}/.commit-turn", create=True)
 
     @property
     def is_taken(self) -> bool:
         """Whether this writer has its turn."""
-        return self._descriptor is not None
+        return self._lock is not None and self._lock.is_held
 
     def take(self, timeout_seconds: float) -> bool:
         """Wait for the turn, but not longer than the timeout; False without one."""
-        if self.is_taken:
-            return True
-        if self._path is None or fcntl is None:
+        if self._lock is None:
             return False
         try:
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            return self._lock.take(timeout_seconds)
         except OSError as error:
-            _log.debug("No turns in %s: %s", self._path, error)
+            _log.debug("No turns: %s", error)
             return False
-        deadline = time.monotonic() + timeout_seconds
-        poll = 0.001
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() >= deadline:
-                    break
-                time.sleep(poll * (0.5 + 0.5 * random.random()))
-                poll = min(poll * 2, _LONGEST_POLL_SECONDS)
-            except OSError as error:
-                _log.debug("No turns in %s: %s", self._path, error)
-                break
-            else:
-                self._descriptor = descriptor
-                return True
-        os.close(descriptor)
-        return False
 
     def __enter__(self) -> Self:
         return self
@@ -70,6 +41,5 @@ class CommitQueue:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        if self._lock is not None:
+            self._lock.release()

@@ -38,6 +38,7 @@ from interbed.storage.meta.manifest.entry import ManifestEntry
 from interbed.storage.meta.options.write import CommitSync
 from interbed.storage.meta.schema.replacement import is_replacement
 from interbed.storage.meta.schema.table_schema import TableSchema
+from interbed.storage.meta.snapshot.line_journal import Finish, finish_line_change
 from interbed.storage.meta.snapshot.snapshot import CommitKind, Snapshot
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.manifest_reader import ManifestReader
@@ -165,7 +166,7 @@ class Publication:
             self.attempts += 1
             if self._syncs:
                 writer.sync()
-            if self._created(snapshot):
+            if self._created(snapshot) and self._stands(snapshot, latest):
                 return snapshot.id
             _log.info("Snapshot %d was taken by another writer; retry %d.", snapshot.id, retries.count + 1)
             previous = latest
@@ -198,6 +199,24 @@ class Publication:
             if found.uuid != snapshot.uuid:
                 raise
             _log.warning("Snapshot %d was created, but then: %s", snapshot.id, error)
+            return True
+
+    def _stands(self, snapshot: Snapshot, base: Snapshot | None) -> bool:
+        """Whether the snapshot that it builds on was still there when it was created; it is taken back else.
+
+        Who takes back snapshots while this writer was at work looks for new ones after the old ones are gone, so that
+        one of the two notices.
+        """
+        store = self._store
+        try:
+            change = finish_line_change(store.file_io, store.paths)
+            if change is Finish.BUSY or (base is not None and not _is_stored(store, base)):
+                if _is_stored(store, snapshot):
+                    store.file_io.delete(store.paths.snapshot(snapshot.id))
+                return False
+            return change is Finish.NONE or _is_stored(store, snapshot)
+        except (InterbedError, OSError) as error:
+            _log.warning("Snapshot %d stands, but what it builds on can't be looked up: %s", snapshot.id, error)
             return True
 
     def _checked_delta(
@@ -251,3 +270,11 @@ class Publication:
         directory = self._store.paths.partition_directory(partition)
         name = f"partition {directory}" if directory else "the table"
         return name if bucket is None else f"bucket {bucket} of {name}"
+
+
+def _is_stored(store: TableStore, snapshot: Snapshot) -> bool:
+    """Whether the snapshot's file holds that snapshot, and not another one of its id."""
+    try:
+        return store.snapshots.stored(snapshot.id).is_same(snapshot)
+    except SnapshotNotFoundError:
+        return False

@@ -26,6 +26,7 @@ from interbed.storage.version.orphans import OrphansResult, remove_orphan_files
 from interbed.storage.version.purge import purge
 from interbed.storage.version.repair import repair_earliest
 from interbed.storage.version.rollback import roll_back, roll_back_to_time, roll_back_to_watermark
+from interbed.storage.version.tag_creation import create_tag, rename_tag, replace_tag, reset_consumer
 from interbed.storage.version.tag_deletion import delete_tag, expire_tags
 from interbed.storage.version.tag_success import note_created
 
@@ -59,7 +60,7 @@ class TableVersions(TableAccess):
         InvalidInputError for a name that is taken, SnapshotNotFoundError.
         """
         tag = new_tag(name, self._version(snapshot_id), self._retained(time_retained))
-        if self._tags.create(tag):
+        if create_tag(self.store, tag):
             note_created(self.store, name)
             return tag
         if ignore_if_exists:
@@ -79,16 +80,19 @@ class TableVersions(TableAccess):
     def replace_tag(self, name: str, snapshot_id: int | None = None, time_retained: Span | None = None) -> Tag:
         """Make a tag stand for another snapshot; raises TagNotFoundError, SnapshotNotFoundError."""
         tag = new_tag(name, self._version(snapshot_id), self._retained(time_retained))
-        self._tags.replace(tag)
+        replace_tag(self.store, tag)
         note_created(self.store, name)
         return tag
 
     def rename_tag(self, name: str, new_name: str) -> None:
         """Give a tag another name; raises TagNotFoundError, InvalidInputError for a name that is taken."""
-        self._tags.rename(name, new_name)
+        rename_tag(self.store, name, new_name)
 
-    def delete_tag(self, name: str) -> Tag:
-        """Delete a tag, and the files that only it kept; it is returned. Raises TagNotFoundError."""
+    def delete_tag(self, name: str) -> Tag | None:
+        """Delete a tag, and the files that only it kept; it is returned, None when its file is damaged.
+
+        Raises TagNotFoundError.
+        """
         return delete_tag(self.store, name)
 
     def expire_tags(self, older_than: Moment | None = None) -> list[str]:
@@ -218,7 +222,7 @@ class TableVersions(TableAccess):
         if next_snapshot is None:
             consumers.delete(consumer_id)
         else:
-            consumers.reset(consumer_id, next_snapshot)
+            reset_consumer(self.store, consumer_id, next_snapshot)
 
     def clear_consumers(self, including: str = ".*", excluding: str | None = None) -> list[str]:
         """Forget the consumers whose whole ids match `including` and not `excluding`; their ids."""

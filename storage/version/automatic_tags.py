@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from interbed.storage.base.errors import InvalidOptionError
+from interbed.storage.base.errors import InvalidOptionError, SnapshotNotFoundError
 from interbed.storage.meta.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER, Snapshot
 from interbed.storage.meta.snapshot.tag import Tag, TagManager, new_tag
 from interbed.storage.meta.snapshot.tag_period import TagCreation, TagPeriod
 from interbed.storage.meta.store import TableStore
+from interbed.storage.version.tag_creation import create_tag
 from interbed.storage.version.tag_deletion import delete_tag
 from interbed.storage.version.tag_success import note_created
 
@@ -80,7 +81,7 @@ def create_automatic_tags(store: TableStore) -> list[str]:
     moments = ((s, _moment(s, creation, zone)) for s in store.snapshots.all() if s.id >= first)
     due = due_tags(moments, last, period, delay=delay, completes=options.tag_automatic_completion)
     # A tag of that name that somebody made by hand stays.
-    made = [tag.name for tag in due if _make(store, tags, tag)]
+    made = [tag.name for tag in due if _make(store, tag)]
     if made and options.tag_num_retained_max is not None:
         found = sorted((tags.get(name).snapshot.id, name) for name in _automatic(tags, period))
         for _, name in found[: max(len(found) - options.tag_num_retained_max, 0)]:
@@ -93,10 +94,14 @@ def _automatic(tags: TagManager, period: TagPeriod) -> Mapping[str, datetime]:
     return period.of_names(tags.names())
 
 
-def _make(store: TableStore, tags: TagManager, due: DueTag) -> bool:
+def _make(store: TableStore, due: DueTag) -> bool:
     retained = store.options.tag_default_time_retained_millis
     tag = new_tag(due.name, due.snapshot, None if retained is None else timedelta(milliseconds=retained))
-    created = tags.create(tag)
+    try:
+        created = create_tag(store, tag)
+    except SnapshotNotFoundError:
+        # It expires right now; who asks again finds a newer one.
+        return False
     if created:
         note_created(store, due.name)
     return created
@@ -111,7 +116,7 @@ def _tag_batch(store: TableStore) -> list[str]:
     name = store.options.tag_batch_name or f"{_BATCH_PREFIX}{moment:%Y-%m-%d}"
     if tags.find(name) is not None:
         delete_tag(store, name)
-    _make(store, tags, DueTag(name=name, snapshot=latest))
+    _make(store, DueTag(name=name, snapshot=latest))
     most = store.options.tag_num_retained_max
     if most is not None:
         everything = sorted(tags.all(), key=_age)

@@ -1,17 +1,33 @@
 """Branches: lines of snapshots that share a table's files.
 
 `branch/branch-<name>/` has a snapshot, a schema and a tag directory of its own; manifests, data and index files lie
-with the table's. `main` is the table itself. Source: documentation page `maintenance/manage-branches`, paimon-core's
-FileSystemBranchManager.
+with the table's. `main` is the table itself. A branch is made under a hidden name, and moved to one before it is
+deleted, where the store renames in one step; elsewhere its first schema comes last and goes first. Source:
+documentation page `maintenance/manage-branches`, paimon-core's FileSystemBranchManager.
 """
 
-from interbed.storage.base.errors import BranchNotFoundError, InvalidInputError
+from collections.abc import Mapping
+
+from interbed.storage.base.errors import BranchNotFoundError, InterbedError, InvalidInputError
 from interbed.storage.meta.paths import MAIN_BRANCH
 from interbed.storage.meta.snapshot.changelog import ChangelogManager
+from interbed.storage.meta.snapshot.line_journal import (
+    FileChange,
+    LineChange,
+    NewLine,
+    change_line,
+    deletion,
+    digests,
+    file_change,
+)
+from interbed.storage.meta.snapshot.lock import NoLock
 from interbed.storage.meta.snapshot.tag import TagManager
 from interbed.storage.meta.store import TableStore
 from interbed.storage.version.branch_merge import merge_branch
-from interbed.storage.version.branch_stores import branch_names
+from interbed.storage.version.branch_stores import branch_names, half_branches
+from interbed.storage.version.clearing import hidden_directory, new_directory
+from interbed.storage.version.expire import SnapshotExpiry
+from interbed.storage.version.tag_creation import guarded
 
 
 class BranchManager:
@@ -38,18 +54,21 @@ class BranchManager:
         store = self._store
         if tag is None:
             newest = store.schemas.latest()
-            self._copy_schemas(name, store.schema.id if newest is None else newest.id)
+            self._make(name, self._schemas(store.schema.id if newest is None else newest.id))
             return
         found = TagManager(store.file_io, store.paths).get(tag)
-        # The schemas come last: a branch without any is not there for readers.
-        self._put(name, f"tag/tag-{tag}", found.to_json())
-        self._put(name, f"snapshot/snapshot-{found.snapshot.id}", found.snapshot.to_json())
-        self._copy_schemas(name, found.snapshot.schema_id)
+        files = {
+            f"tag/tag-{tag}": found.to_json(),
+            f"snapshot/snapshot-{found.snapshot.id}": found.snapshot.to_json(),
+            **self._schemas(found.snapshot.schema_id),
+        }
+        with guarded(store, found.snapshot):
+            self._make(name, files)
 
     def delete(self, name: str) -> None:
         """Delete a branch; files that only it has are left for the removal of orphan files. BranchNotFoundError."""
         self._check_exists(name)
-        self._file_io.delete(self._store.paths.branch_directory(name), recursive=True)
+        self._take_away(name)
 
     def rename(self, name: str, new_name: str) -> None:
         """Give a branch another name; raises BranchNotFoundError, InvalidInputError."""
@@ -73,29 +92,46 @@ class BranchManager:
         table has no snapshot left to go on from.
         """
         self._check_exists(name)
-        main, branch = self._store, self._store.on_branch(name)
-        begin = branch.snapshots.earliest_id()
-        if begin is None:
+        lock = self._store.environment.lock() if self._store.environment.lock else NoLock()
+        with lock.hold():
+            change_line(self._file_io, self._store.paths, lambda: self._forward(name))
+
+    def _forward(self, name: str) -> LineChange:
+        """What a fast-forward to the branch changes in the table's line."""
+        file_io, main, branch = self._file_io, self._store, self._store.on_branch(name)
+        for store in (main, branch):
+            SnapshotExpiry(store).finish()
+        begin, newest = branch.snapshots.earliest_id(), branch.snapshots.latest()
+        if begin is None or newest is None:
             raise InvalidInputError(f"The branch {name!r} has no snapshot to go forward to.")
         first_schema = branch.snapshots.read(begin).schema_id
-        tags = TagManager(main.file_io, main.paths)
-        gone = [main.paths.snapshot(i) for i in main.snapshots.ids() if i >= begin]
-        gone += [main.paths.schema(i) for i in main.schemas.ids() if i >= first_schema]
-        gone += [main.paths.tag(tag.name) for tag in tags.all() if tag.snapshot.id >= begin]
-        self._file_io.delete_quietly([main.paths.latest_hint])
-        self._file_io.delete_quietly(gone)
-        changelogs = ChangelogManager(main.file_io, main.paths)
-        changelogs.delete([number for number in changelogs.ids() if number >= begin])
+        first: list[FileChange] = []
+        then: list[FileChange] = []
         # Schemas before snapshots: whoever sees a snapshot finds the schema that it names.
-        for schema_id in branch.schemas.ids():
-            self._copy(branch.paths.schema(schema_id), main.paths.schema(schema_id))
-        for snapshot_id in branch.snapshots.ids():
-            self._copy(branch.paths.snapshot(snapshot_id), main.paths.snapshot(snapshot_id))
-        for tag in TagManager(branch.file_io, branch.paths).all():
-            self._copy(branch.paths.tag(tag.name), main.paths.tag(tag.name))
-        latest = branch.snapshots.latest_id()
-        if latest is not None:
-            main.snapshots.note_latest(latest)
+        schemas = branch.schemas.ids()
+        for number in schemas:
+            first += self._copied(branch.paths.schema(number), main.paths.schema(number))
+        for number in main.schemas.ids():
+            if number >= first_schema and number not in schemas:
+                then += deletion(file_io, main.paths, main.paths.schema(number))
+        line = NewLine(
+            first=begin,
+            before=digests(file_io, main.paths, [n for n in main.snapshots.stored_ids() if n >= begin]),
+            after={
+                number: file_io.read_bytes(branch.paths.snapshot(number)).decode() for number in branch.snapshots.ids()
+            },
+            newest=newest,
+        )
+        for number in ChangelogManager(file_io, main.paths).ids():
+            if number >= begin:
+                then += deletion(file_io, main.paths, main.paths.changelog(number))
+        coming = TagManager(file_io, branch.paths).names()
+        for tag in TagManager(file_io, main.paths).all():
+            if tag.snapshot.id >= begin and tag.name not in coming:
+                then += deletion(file_io, main.paths, main.paths.tag(tag.name))
+        for tag_name in coming:
+            then += self._copied(branch.paths.tag(tag_name), main.paths.tag(tag_name))
+        return LineChange(what=f"fast-forward to the branch {name!r}", first=tuple(first), line=line, then=tuple(then))
 
     def _check_exists(self, name: str) -> None:
         if name == MAIN_BRANCH:
@@ -105,17 +141,45 @@ class BranchManager:
             known = f"the table has {', '.join(map(repr, names))}" if names else "the table has no branches"
             raise BranchNotFoundError(f"There is no branch {name!r}; {known}.")
 
-    def _copy_schemas(self, name: str, newest: int) -> None:
-        for schema_id in self._store.schemas.ids():
-            if schema_id <= newest:
-                content = self._file_io.read_bytes(self._store.paths.schema(schema_id))
-                self._put(name, f"schema/schema-{schema_id}", content.decode())
+    def _schemas(self, newest: int) -> dict[str, str]:
+        """The schema files up to the id, newest first: a branch is there when it has the first one."""
+        return {
+            f"schema/schema-{number}": self._file_io.read_bytes(self._store.paths.schema(number)).decode()
+            for number in reversed(self._store.schemas.ids())
+            if number <= newest
+        }
 
-    def _copy(self, source: str, target: str) -> None:
-        self._file_io.overwrite(target, self._file_io.read_bytes(source))
+    def _copied(self, source: str, target: str) -> list[FileChange]:
+        content = self._file_io.read_bytes(source).decode()
+        return file_change(self._file_io, self._store.paths, target, content)
 
-    def _put(self, name: str, relative: str, content: str) -> None:
-        self._file_io.overwrite(f"{self._store.paths.branch_directory(name)}/{relative}", content.encode())
+    def _make(self, name: str, files: Mapping[str, str]) -> None:
+        """Make the directory of a branch of all files at once, where the store can; in their order else."""
+        target = self._store.paths.branch_directory(name)
+        if name in half_branches(self._store):
+            # What another process did not live to make.
+            self._take_away(name)
+        at_once = self._file_io.scheme == "file"
+        directory = new_directory(self._store) if at_once else target
+        try:
+            for relative, content in files.items():
+                self._file_io.create_exclusive(f"{directory}/{relative}", content.encode())
+            if at_once and not self._file_io.rename(directory, target):
+                raise InvalidInputError(f"There is a branch {name!r} already.")
+        except (InterbedError, OSError):
+            if at_once:
+                self._file_io.delete(directory, recursive=True)
+            raise
+
+    def _take_away(self, name: str) -> None:
+        directory = self._store.paths.branch_directory(name)
+        if self._file_io.scheme == "file":
+            hidden = hidden_directory(self._store)
+            if self._file_io.rename(directory, hidden):
+                self._file_io.delete(hidden, recursive=True)
+            return
+        self._file_io.delete(f"{directory}/schema/schema-0")
+        self._file_io.delete(directory, recursive=True)
 
 
 def check_branch_name(name: str) -> str:

@@ -1,12 +1,15 @@
 """The lines of versions that share a table's files: its main branch and the others.
 
-Files of one line are used by another only where that one branched off; what a line still uses of them only ever gets
-less. So its oldest snapshot and its tags together name every shared file that it still needs.
+Files of one line are used by another only where that one branched off, or where it was forwarded to; what a line still
+uses of them only ever gets less. So its oldest snapshot, those that both have and its tags together name every shared
+file that it still needs. A branch is there when
+it has the first schema: that is what its creation ends with, and its deletion begins with.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
-from interbed.storage.base.errors import CorruptFileError
+from interbed.storage.base.errors import InterbedError
 from interbed.storage.meta.paths import MAIN_BRANCH
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.snapshot.tag import TagManager
@@ -16,44 +19,86 @@ _PREFIX = "branch-"
 
 
 def branch_names(store: TableStore) -> list[str]:
-    """The names of the table's branches but the main one, sorted."""
+    """The names of the table's branches but the main one, sorted; half of a branch is none."""
+    return [name for name, is_whole in _directories(store).items() if is_whole]
+
+
+def half_branches(store: TableStore) -> list[str]:
+    """The names of directories of branches that were not made, or not deleted, to the end."""
+    return [name for name, is_whole in _directories(store).items() if not is_whole]
+
+
+def _directories(store: TableStore) -> dict[str, bool]:
     directory = store.paths.branch_directory("x").rpartition("/")[0]
-    found = (s.name for s in store.file_io.list(directory) if s.is_directory)
-    return sorted(name.removeprefix(_PREFIX) for name in found if name.startswith(_PREFIX))
+    found = sorted(s.name for s in store.file_io.list(directory) if s.is_directory and s.name.startswith(_PREFIX))
+    return {name.removeprefix(_PREFIX): store.file_io.exists(f"{directory}/{name}/schema/schema-0") for name in found}
 
 
-def all_branches(store: TableStore) -> list[TableStore]:
-    """The table on its main branch and on each other.
+@dataclass(slots=True)
+class Kept:
+    """Versions whose files must stay, and what is wrong with those of which it is unknown what they need, by name."""
 
-    Raises CorruptFileError for a branch without a schema: what it needs is unknown.
-    """
+    snapshots: list[Snapshot] = field(default_factory=list)
+    unjudged: dict[str, InterbedError] = field(default_factory=dict)
+
+
+def all_branches(store: TableStore) -> tuple[list[TableStore], dict[str, InterbedError]]:
+    """The table on its main branch and on each other; and of branches that can't be opened what is wrong."""
     lines = [store.on_branch(MAIN_BRANCH)]
+    damaged: dict[str, InterbedError] = {}
     for name in branch_names(store):
         try:
             lines.append(store.on_branch(name))
-        except LookupError as error:
-            raise CorruptFileError(
-                f"The branch {name!r} of the table at {store.location} has no schema, so it is unknown which files "
-                "it needs; delete the branch."
-            ) from error
-    return lines
+        except LookupError:
+            # Deleted since it was listed.
+            continue
+        except InterbedError as error:
+            damaged[f"branch {name}"] = error
+    return lines, damaged
 
 
-def tagged_snapshots(line: TableStore) -> list[Snapshot]:
-    """The snapshots that the line's tags keep, by their ids."""
-    return [tag.snapshot for tag in TagManager(line.file_io, line.paths).all()]
+def tagged(line: TableStore) -> Kept:
+    """The snapshots that the line's tags keep, by their ids, and those that are about to be named."""
+    manager = TagManager(line.file_io, line.paths)
+    # Guards first: one that goes in between has become a tag.
+    guards, bad_guards = manager.guarded()
+    tags, damaged = manager.judged()
+    prefix = "" if line.paths.branch == MAIN_BRANCH else f"branch {line.paths.branch}: "
+    return Kept(
+        snapshots=sorted([*guards, *(tag.snapshot for tag in tags)], key=lambda s: s.id),
+        unjudged={f"{prefix}tag {name}": error for name, error in {**bad_guards, **damaged}.items()},
+    )
 
 
-def roots_of_others(store: TableStore) -> Sequence[Snapshot]:
-    """The snapshots that name what other lines than the store's own need of its files."""
+def roots_of_others(store: TableStore, first: int, last: int) -> Kept:
+    """The snapshots that name what other lines than the store's own need of the files of its snapshots from `first` to
+    `last`.
+    """
+    kept = Kept()
     names = [MAIN_BRANCH, *branch_names(store)]
     if names == [store.paths.branch]:
-        return ()
-    return [root for line in all_branches(store) if line.paths.branch != store.paths.branch for root in _roots(line)]
+        return kept
+    lines, kept.unjudged = all_branches(store)
+    for line in lines:
+        if line.paths.branch == store.paths.branch:
+            continue
+        try:
+            kept.snapshots += _shared(line, store, first, last)
+        except InterbedError as error:
+            kept.unjudged[f"branch {line.paths.branch}"] = error
+        tags = tagged(line)
+        kept.snapshots += tags.snapshots
+        kept.unjudged.update(tags.unjudged)
+    return kept
 
 
-def _roots(line: TableStore) -> Iterable[Snapshot]:
-    earliest = line.snapshots.earliest_id()
-    if earliest is not None:
-        yield line.snapshots.read(earliest)
-    yield from tagged_snapshots(line)
+def _shared(line: TableStore, store: TableStore, first: int, last: int) -> Iterator[Snapshot]:
+    # Those that are being expired still count: what they need stays until that is over.
+    ids = line.snapshots.stored_ids()
+    for position, number in enumerate(ids):
+        if position == 0:
+            yield line.snapshots.stored(number)
+        elif first <= number <= last:
+            found = line.snapshots.stored(number)
+            if not store.snapshots.exists(number) or store.snapshots.stored(number).is_same(found):
+                yield found

@@ -1,25 +1,28 @@
 """Expiry of snapshots: old ones go, with every file that no newer snapshot, no tag and no branch needs.
 
-The decision which snapshots go is pure (`first_kept`). The data files come first, then the manifests, then the snapshot
-files, oldest first, and the hint: a process killed in between leaves a table whose kept snapshots are whole, and the
-next expiry goes on where it stopped. Source: documentation page `maintenance/manage-snapshots`, paimon-core's
+The decision which snapshots go is pure (`first_kept`). They are marked (storage.meta.snapshot.expiry_mark): from then
+on nobody sees, reads or names them. Only then it is read what else needs their files, and what goes is written down.
+The snapshot files go first, oldest first, and then all others. A process killed in between leaves the mark, and the
+next expiry ends what it began. Source: documentation page `maintenance/manage-snapshots`, paimon-core's
 ExpireSnapshotsImpl.
 """
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from interbed.storage.base.errors import InvalidInputError, NotSupportedError
+from interbed.storage.base.errors import CorruptFileError, InterbedError, InvalidInputError, NotSupportedError
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.lsm import ChangelogProducer
 from interbed.storage.meta.snapshot.changelog import ChangelogManager
 from interbed.storage.meta.snapshot.consumer import ConsumerManager
+from interbed.storage.meta.snapshot.expiry_mark import ExpiryMark, ExpiryMarks, ExpiryPlan
+from interbed.storage.meta.snapshot.line_journal import find_line_change
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.store import TableStore
-from interbed.storage.version.branch_stores import roots_of_others, tagged_snapshots
+from interbed.storage.version.branch_stores import roots_of_others, tagged
 from interbed.storage.version.references import References
 
 _log = logging.getLogger(__name__)
@@ -69,6 +72,8 @@ class ExpiryResult:
     snapshots: tuple[int, ...] = ()
     data_files: int = 0
     metadata_files: int = 0
+    unjudged: tuple[str, ...] = ()
+    """Tags and branches of which it is unknown what they need, so that no file went."""
     dry_run: bool = False
 
     def to_json(self) -> dict[str, Any]:
@@ -77,6 +82,7 @@ class ExpiryResult:
             "expired_snapshots": list(self.snapshots),
             "deleted_data_files": self.data_files,
             "deleted_metadata_files": self.metadata_files,
+            "unjudged": list(self.unjudged),
             "dry_run": self.dry_run,
         }
 
@@ -84,9 +90,10 @@ class ExpiryResult:
         if not self.snapshots:
             return "no snapshot to expire"
         verb = "would expire" if self.dry_run else "expired"
+        kept = f"; files stay because of what is damaged: {', '.join(self.unjudged)}" if self.unjudged else ""
         return (
             f"{verb} {len(self.snapshots)} snapshots ({self.snapshots[0]} to {self.snapshots[-1]}) with "
-            f"{self.data_files} data files and {self.metadata_files} files of metadata"
+            f"{self.data_files} data files and {self.metadata_files} files of metadata{kept}"
         )
 
 
@@ -140,6 +147,8 @@ class SnapshotExpiry:
             older_than_millis=older_than_millis,
             max_deletes=max_deletes,
         )
+        if not self.dry_run:
+            self.finish()
         snapshots = self.store.snapshots
         earliest, latest = snapshots.earliest_id(), snapshots.latest_id()
         if earliest is None or latest is None:
@@ -147,11 +156,30 @@ class SnapshotExpiry:
         if first_kept(earliest, latest, retention, self._time_of, None) == earliest:
             # After most commits nothing is due, which is found out without a look at the consumers.
             return ExpiryResult(dry_run=self.dry_run)
-        consumed = None
-        if not options.boolean("consumer.changelog-only", False):
-            consumed = ConsumerManager(self.store.file_io, self.store.paths).min_next_snapshot()
-        end = first_kept(earliest, latest, retention, self._time_of, consumed)
-        return self._expire(earliest, end, keeps_changelog=_keeps_changelog(self.store))
+        keeps_changelog = _keeps_changelog(self.store)
+        end = first_kept(earliest, latest, retention, self._time_of, self._consumed())
+        if end <= earliest:
+            return ExpiryResult(dry_run=self.dry_run)
+        if self.dry_run:
+            plan = self._plan(earliest, end, keeps_changelog=keeps_changelog)
+            return _result(plan, dry_run=True)
+        mark = self._marks.set(earliest, end)
+        # Another process expires the table right now.
+        return ExpiryResult() if mark is None else self._carry_out(mark)
+
+    def finish(self) -> ExpiryResult:
+        """End an expiry that a process did not live to end; nothing happens without one. Raises as `run` does."""
+        mark = self._marks.find()
+        return ExpiryResult() if mark is None else self._carry_out(mark)
+
+    @property
+    def _marks(self) -> ExpiryMarks:
+        return ExpiryMarks(self.store.file_io, self.store.paths)
+
+    def _consumed(self) -> int | None:
+        if self.store.options.boolean("consumer.changelog-only", False):
+            return None
+        return ConsumerManager(self.store.file_io, self.store.paths).min_next_snapshot()
 
     def _time_of(self, snapshot_id: int) -> int | None:
         try:
@@ -159,46 +187,110 @@ class SnapshotExpiry:
         except LookupError:
             return None
 
-    def _expire(self, begin: int, end: int, *, keeps_changelog: bool) -> ExpiryResult:
+    def _carry_out(self, mark: ExpiryMark) -> ExpiryResult:
+        """Do what the mark announces, or the rest of it; several processes may do so at once."""
+        marks, keeps_changelog = self._marks, _keeps_changelog(self.store)
+        plan = marks.plan(mark)
+        if plan is None:
+            if find_line_change(self.store.file_io, self.store.paths) is not None:
+                # A rollback goes on, which may need what was to go; it takes back a mark as well.
+                marks.remove(mark)
+                return ExpiryResult()
+            try:
+                # Who registered as a consumer before the mark is heard; who does so after it sees the mark.
+                consumed = self._consumed()
+                end = mark.end if consumed is None else min(mark.end, consumed)
+                made = self._plan(mark.begin, end, keeps_changelog=keeps_changelog)
+            except (InterbedError, OSError):
+                # Nothing is decided, and so nothing is gone.
+                marks.remove(mark)
+                raise
+            plan = marks.decide(mark, made)
+        result = _result(plan)
         store = self.store
-        going = [s for s in (self._find(i) for i in range(begin, end)) if s is not None]
+        if keeps_changelog:
+            # Before anything goes, so that no reader finds neither of the two.
+            ChangelogManager(store.file_io, store.paths).add(list(self._still_there(plan)))
+        if plan.snapshots:
+            store.snapshots.note_earliest(plan.end)
+        for snapshot in self._still_there(plan):
+            if not marks.is_set(mark):
+                # Somebody else has come to the end, or it was taken back.
+                marks.remove(mark)
+                return result
+            store.file_io.delete(store.paths.snapshot(snapshot.id))
+        store.file_io.delete_quietly(plan.data)
+        store.file_io.delete_quietly(plan.metadata)
+        marks.remove(mark)
+        for name in plan.unjudged:
+            _log.warning(
+                "The files of expired snapshots of %s stay: it is unknown which of them the %s needs. Repair or delete "
+                "it and remove orphan files.",
+                store.location,
+                name,
+            )
+        if plan.snapshots:
+            _log.info("%s of %s", result, store.location)
+        return result
+
+    def _still_there(self, plan: ExpiryPlan) -> Iterator[Snapshot]:
+        """The planned snapshots whose files are there, oldest first; one that came in place of another is not."""
+        for number, uuid in sorted(plan.snapshots.items()):
+            found = self._find(number)
+            if found is not None and (found.uuid or "") == uuid:
+                yield found
+
+    def _plan(self, begin: int, end: int, *, keeps_changelog: bool) -> ExpiryPlan:
+        """What goes with the snapshots from `begin` to before `end`; nothing is changed."""
+        store = self.store
+        numbers = [number for number in store.snapshots.stored_ids() if begin <= number < end]
+        going = [s for s in map(self._find, numbers) if s is not None]
         kept = self._find(end)
         if not going or kept is None:
-            return ExpiryResult(dry_run=self.dry_run)
+            return ExpiryPlan(end=begin, snapshots={})
         references = References(store)
-        tagged = _needed_tags(tagged_snapshots(store), going[0].id, end)
-        others = roots_of_others(store)
+        kept_data = set[str]()
         # What must stay is found out before anything goes, and an error ends it here.
-        kept_data = set().union(*(references.live_data(s) for s in (*tagged, *others)))
-        kept_metadata = set().union(*(references.metadata(s, changelog=s is kept) for s in (kept, *tagged, *others)))
+        kept_metadata = references.metadata(kept, changelog=True)
+        tags, others = tagged(store), roots_of_others(store, begin, end)
+        unjudged = {**tags.unjudged, **others.unjudged}
+        needed = {id(s) for s in _needed_tags(tags.snapshots, going[0].id, end)}
+        for snapshot in (*tags.snapshots, *others.snapshots):
+            try:
+                kept_metadata |= references.metadata(snapshot, changelog=False)
+                if id(snapshot) in needed or snapshot in others.snapshots:
+                    kept_data |= references.live_data(snapshot)
+            except CorruptFileError as error:
+                unjudged[f"tag or branch of snapshot {snapshot.id}"] = error
+        snapshots = {s.id: s.uuid or "" for s in going}
+        if unjudged:
+            return ExpiryPlan(end=end, snapshots=snapshots, unjudged=tuple(sorted(unjudged)))
         data = set().union(*(references.deleted_data(s) for s in (*going[1:], kept))) - kept_data
         if not keeps_changelog:
             data |= set().union(*(references.changelog_data(s) for s in going))
         metadata = set().union(*(references.metadata(s, changelog=not keeps_changelog, lenient=True) for s in going))
-        metadata -= kept_metadata
-        result = ExpiryResult(
-            snapshots=tuple(s.id for s in going),
-            data_files=len(data),
-            metadata_files=len(metadata),
-            dry_run=self.dry_run,
+        return ExpiryPlan(
+            end=end,
+            snapshots=snapshots,
+            data=tuple(sorted(data)),
+            metadata=tuple(sorted(metadata - kept_metadata)),
         )
-        if self.dry_run:
-            return result
-        if keeps_changelog:
-            # Before anything goes, so that no reader finds neither of the two.
-            ChangelogManager(store.file_io, store.paths).add(going)
-        store.file_io.delete_quietly(sorted(data))
-        store.file_io.delete_quietly(sorted(metadata))
-        store.file_io.delete_quietly([store.paths.snapshot(s.id) for s in going])
-        store.snapshots.note_earliest(end)
-        _log.info("%s of %s", result, store.location)
-        return result
 
     def _find(self, snapshot_id: int) -> Snapshot | None:
         try:
-            return self.store.snapshots.read(snapshot_id)
+            return self.store.snapshots.stored(snapshot_id)
         except LookupError:
             return None
+
+
+def _result(plan: ExpiryPlan, *, dry_run: bool = False) -> ExpiryResult:
+    return ExpiryResult(
+        snapshots=tuple(sorted(plan.snapshots)),
+        data_files=len(plan.data),
+        metadata_files=len(plan.metadata),
+        unjudged=plan.unjudged,
+        dry_run=dry_run,
+    )
 
 
 def _needed_tags(tagged: Sequence[Snapshot], begin: int, end: int) -> list[Snapshot]:

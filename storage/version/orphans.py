@@ -2,29 +2,45 @@
 
 Every file in the directories of manifests, indexes, statistics, buckets and snapshots that no snapshot and no tag of
 any branch names, and that is older than a limit, goes. A file younger than the limit stays always: a job that has yet
-to commit names it nowhere. The marks of Spark's jobs
+to commit names it nowhere. Where it is unknown what a snapshot, a tag or a branch needs, only files go that none could
+need: those that never got their name, and guards of tags (storage.meta.snapshot.tag). The marks of Spark's jobs
 (`snapshot/.write-…`) go, too: a job without its mark fails, and its older files are gone. Source: documentation page
 `maintenance/manage-snapshots`, paimon-core's OrphanFilesClean.
 """
 
+import logging
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.base.errors import (
+    CorruptFileError,
+    InterbedError,
+    InvalidInputError,
+    SnapshotNotFoundError,
+    UnsupportedVersionError,
+)
 from interbed.storage.base.fileio.api import FileStatus
+from interbed.storage.meta.paths import MAIN_BRANCH
 from interbed.storage.meta.snapshot.changelog import ChangelogManager
+from interbed.storage.meta.snapshot.expiry_mark import MARK
 from interbed.storage.meta.snapshot.snapshot import Snapshot
+from interbed.storage.meta.snapshot.tag import GUARD_PREFIX
 from interbed.storage.meta.store import TableStore
-from interbed.storage.version.branch_stores import all_branches, tagged_snapshots
+from interbed.storage.version.branch_stores import all_branches, tagged
+from interbed.storage.version.clearing import clear_away
+from interbed.storage.version.expire import SnapshotExpiry
 from interbed.storage.version.references import References
+
+_log = logging.getLogger(__name__)
 
 DEFAULT_AGE_MILLIS = 24 * 3_600_000
 """Younger files stay by default."""
 
 _BUCKET_PREFIX = "bucket-"
-_KNOWN_IN_SNAPSHOT_DIRECTORY = ("snapshot-", "EARLIEST", "LATEST", ".commit-turn")
+_KNOWN_IN_SNAPSHOT_DIRECTORY = ("snapshot-", "EARLIEST", "LATEST", ".commit-turn", MARK)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,17 +49,25 @@ class OrphansResult:
 
     files: tuple[str, ...] = ()
     bytes: int = 0
+    unjudged: tuple[str, ...] = ()
+    """Snapshots, tags and branches of which it is unknown what they need, so that all files stayed which they may."""
     dry_run: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """The result as JSON values."""
-        return {"deleted_files": list(self.files), "deleted_bytes": self.bytes, "dry_run": self.dry_run}
+        return {
+            "deleted_files": list(self.files),
+            "deleted_bytes": self.bytes,
+            "unjudged": list(self.unjudged),
+            "dry_run": self.dry_run,
+        }
 
     def __str__(self) -> str:
+        kept = f"; files stay because of what is damaged: {', '.join(self.unjudged)}" if self.unjudged else ""
         if not self.files:
-            return "no orphan files"
+            return f"no orphan files{kept}"
         verb = "would delete" if self.dry_run else "deleted"
-        return f"{verb} {len(self.files)} orphan files of {self.bytes} bytes"
+        return f"{verb} {len(self.files)} orphan files of {self.bytes} bytes{kept}"
 
 
 def remove_orphan_files(
@@ -56,8 +80,7 @@ def remove_orphan_files(
     """Delete the orphan files of a table that were written before a time (milliseconds since the epoch), by
     default a day ago.
 
-    Raises InvalidInputError for a time that is yet to come, CorruptFileError when it is unknown which files are
-    needed (nothing is deleted then).
+    Raises InvalidInputError for a time that is yet to come.
     """
     now = int(clock() * 1000)
     limit = now - DEFAULT_AGE_MILLIS if older_than_millis is None else older_than_millis
@@ -66,38 +89,127 @@ def remove_orphan_files(
             "The time before which orphan files were written must be in the past: files that a job has yet to commit "
             "look like orphans."
         )
+    if not dry_run:
+        # What a killed expiry or deletion left is known, and needs no age.
+        SnapshotExpiry(store, clock=clock).finish()
+        clear_away(store, limit)
     # Files first, snapshots second: what is committed in between is named by a snapshot and kept.
-    candidates = {f.path: f for f in _files(store) if f.modified_millis is not None and f.modified_millis < limit}
-    for path in named_files(store):
+    candidates = {f.path: f for f in _files(store) if _is_older(f, limit)}
+    needed = needed_files(store)
+    for path in needed.files:
         candidates.pop(path, None)
+    if needed.unjudged:
+        candidates.clear()
+        _log.warning(
+            "Files of %s that nothing names stay: it is unknown which of them the %s needs. Repair or delete it.",
+            store.location,
+            ", ".join(sorted(needed.unjudged)),
+        )
+    candidates.update((f.path, f) for f in _nameless(store) if _is_older(f, limit))
     result = OrphansResult(
-        files=tuple(sorted(candidates)), bytes=sum(f.size for f in candidates.values()), dry_run=dry_run
+        files=tuple(sorted(candidates)),
+        bytes=sum(f.size for f in candidates.values()),
+        unjudged=tuple(sorted(needed.unjudged)),
+        dry_run=dry_run,
     )
     if not dry_run:
         store.file_io.delete_quietly(result.files)
     return result
 
 
-def named_files(store: TableStore) -> Iterator[str]:
-    """The files that a snapshot, tag or changelog of any branch names, some several times; raises CorruptFileError."""
-    for line in all_branches(store):
-        references, known = References(line), set[str]()
-        for snapshot, with_changelog in _snapshots(line):
-            yield from references.metadata(snapshot, changelog=with_changelog)
-            yield from references.named_data(snapshot, changelog=with_changelog, known=known)
-        # Changelogs come last: one whose snapshot expires meanwhile was noted before that went.
-        for changelog in ChangelogManager(line.file_io, line.paths).all():
-            yield from references.changelog_metadata(changelog)
-            yield from references.named_changelog_data(changelog)
+def _is_older(file: FileStatus, limit: int) -> bool:
+    return file.modified_millis is not None and file.modified_millis < limit
 
 
-def _snapshots(line: TableStore) -> Iterator[tuple[Snapshot, bool]]:
-    """The snapshots and tags of a line, each with whether it names a changelog that is still there."""
-    for number, snapshot in enumerate(line.snapshots.all()):
-        yield snapshot, number > 0 or _has_changelog(line, snapshot)
+@dataclass(slots=True)
+class NeededFiles:
+    """The files that a version of any branch names, and what is wrong with the versions that can't be read, by name."""
+
+    files: set[str] = field(default_factory=set)
+    unjudged: dict[str, InterbedError] = field(default_factory=dict)
+
+    def add(self, what: str, named: Callable[[], Iterable[str]]) -> None:
+        """Add what is named; that it can't be read is noted."""
+        try:
+            self.files.update(named())
+        except (CorruptFileError, UnsupportedVersionError) as error:
+            self.unjudged[what] = error
+
+
+def named_files(store: TableStore) -> set[str]:
+    """The files that a snapshot, tag or changelog of any branch names; CorruptFileError when that is not known."""
+    needed = needed_files(store)
+    for what, error in sorted(needed.unjudged.items()):
+        raise CorruptFileError(f"It is unknown which files of {store.location} the {what} needs: {error}") from error
+    return needed.files
+
+
+def needed_files(store: TableStore) -> NeededFiles:
+    """The files that a snapshot, tag or changelog of any branch names, as far as that is known."""
+    lines, damaged = all_branches(store)
+    needed = NeededFiles(unjudged=dict(damaged))
+    for line in lines:
+        _add_line(line, needed, "" if line.paths.branch == MAIN_BRANCH else f"branch {line.paths.branch}: ")
+    return needed
+
+
+def _add_line(line: TableStore, needed: NeededFiles, where: str) -> None:
+    references, known = References(line), set[str]()
+
+    def add(what: str, snapshot: Snapshot, *, changelog: bool) -> None:
+        def named() -> Iterator[str]:
+            yield from references.metadata(snapshot, changelog=changelog)
+            yield from references.named_data(snapshot, changelog=changelog, known=known)
+
+        needed.add(where + what, named)
+
+    # Those that are being expired count, too: it may be decided otherwise.
+    for position, number in enumerate(line.snapshots.stored_ids()):
+        what = f"snapshot {number}"
+        try:
+            snapshot = line.snapshots.stored(number)
+        except SnapshotNotFoundError:
+            continue
+        except (CorruptFileError, UnsupportedVersionError) as error:
+            needed.unjudged[where + what] = error
+            continue
+        add(what, snapshot, changelog=position > 0 or _has_changelog(line, snapshot))
+        if where + what in needed.unjudged and not line.snapshots.exists(number):
+            # Its files are missing because it has expired since.
+            del needed.unjudged[where + what]
     # Tags come second: by then the manifests that they share with snapshots are known.
-    for snapshot in tagged_snapshots(line):
-        yield snapshot, False
+    tags = tagged(line)
+    needed.unjudged.update(tags.unjudged)
+    for snapshot in tags.snapshots:
+        add(f"tag of snapshot {snapshot.id}", snapshot, changelog=False)
+    # Changelogs come last: one whose snapshot expires meanwhile was noted before that went.
+    _add_changelogs(line, references, needed, where)
+
+
+def _add_changelogs(line: TableStore, references: References, needed: NeededFiles, where: str) -> None:
+    changelogs = ChangelogManager(line.file_io, line.paths)
+    for number in changelogs.ids():
+        try:
+            found = changelogs.find(number)
+        except (CorruptFileError, UnsupportedVersionError) as error:
+            needed.unjudged[f"{where}changelog {number}"] = error
+            continue
+        if found is not None:
+            needed.add(f"{where}changelog {number}", partial(_of_changelog, references, found))
+
+
+def _of_changelog(references: References, changelog: Snapshot) -> set[str]:
+    return references.changelog_metadata(changelog) | references.named_changelog_data(changelog)
+
+
+def _nameless(store: TableStore) -> Iterator[FileStatus]:
+    """Files beside those of the metadata that were written under a hidden name and never got theirs, and guards."""
+    for line in all_branches(store)[0]:
+        paths = line.paths
+        for file in (paths.snapshot(1), paths.schema(0), paths.tag("x"), paths.consumer("x"), paths.changelog(1)):
+            for found in _listed(store, file.rpartition("/")[0]):
+                if found.name.startswith(GUARD_PREFIX) or (found.name.startswith(".") and found.name.endswith(".tmp")):
+                    yield found
 
 
 def _has_changelog(line: TableStore, snapshot: Snapshot) -> bool:
@@ -113,7 +225,7 @@ def _files(store: TableStore) -> Iterator[FileStatus]:
     paths = store.paths
     for directory in ("manifest", "index", "statistics"):
         yield from _listed(store, f"{paths.location}/{directory}")
-    for line in all_branches(store):
+    for line in all_branches(store)[0]:
         for file in _listed(store, line.paths.latest_hint.rpartition("/")[0]):
             if not file.name.startswith(_KNOWN_IN_SNAPSHOT_DIRECTORY):
                 yield file

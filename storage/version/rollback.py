@@ -1,17 +1,26 @@
 """Rollback: what was committed after a snapshot or a tag is taken back.
 
-The hint goes first, then the newer snapshots, newest first, then the tags on them: a process killed in between leaves
-the table at some snapshot between the two. Data files of what was taken back stay until orphan files are removed.
-Source: paimon-core's RollbackHelper.
+That is one change of the line (storage.meta.snapshot.line_journal): who was killed in between is finished by the next
+one who opens the table, and readers see the rows of before or of after. Data files of what was taken back stay until
+orphan files are removed. Source: paimon-core's RollbackHelper.
 """
 
 from interbed.storage.base.errors import InvalidInputError, SnapshotNotFoundError
 from interbed.storage.meta.snapshot.changelog import ChangelogManager
+from interbed.storage.meta.snapshot.line_journal import (
+    FileChange,
+    LineChange,
+    NewLine,
+    change_line,
+    deletion,
+    digests,
+)
 from interbed.storage.meta.snapshot.lock import NoLock
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.snapshot.tag import TagManager
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.starting_point import snapshot_or_tagged
+from interbed.storage.version.expire import SnapshotExpiry
 
 
 def roll_back(store: TableStore, version: int | str) -> Snapshot:
@@ -21,14 +30,14 @@ def roll_back(store: TableStore, version: int | str) -> Snapshot:
     """
     tags = TagManager(store.file_io, store.paths)
     target = tags.get(version).snapshot if isinstance(version, str) else _snapshot(store, version)
-    _take_back(store, tags, target)
+    _take_back(store, target)
     return target
 
 
 def roll_back_to_time(store: TableStore, time_millis: int) -> Snapshot:
     """Make the newest snapshot of that time (milliseconds since the epoch) or before the newest of all."""
     target = store.snapshots.by_time_millis(time_millis)
-    _take_back(store, TagManager(store.file_io, store.paths), target)
+    _take_back(store, target)
     return target
 
 
@@ -39,7 +48,7 @@ def roll_back_to_watermark(store: TableStore, watermark: int) -> Snapshot:
     )
     if target is None:
         raise SnapshotNotFoundError(f"No snapshot of {store.location} has a watermark of {watermark} or less.")
-    _take_back(store, TagManager(store.file_io, store.paths), target)
+    _take_back(store, target)
     return target
 
 
@@ -49,21 +58,31 @@ def _snapshot(store: TableStore, snapshot_id: int) -> Snapshot:
     return snapshot_or_tagged(store, snapshot_id)
 
 
-def _take_back(store: TableStore, tags: TagManager, target: Snapshot) -> None:
+def _take_back(store: TableStore, target: Snapshot) -> None:
     lock = store.environment.lock() if store.environment.lock else NoLock()
     with lock.hold():
-        expired = not store.snapshots.exists(target.id)
-        store.snapshots.note_latest(target.id)
-        newer = [number for number in store.snapshots.ids() if number > target.id]
-        for number in sorted(newer, reverse=True):
-            store.file_io.delete(store.paths.snapshot(number))
-        # Changelogs of what is taken back are of versions that never were.
-        changelogs = ChangelogManager(store.file_io, store.paths)
-        changelogs.delete([number for number in changelogs.ids() if number > target.id])
-        if expired:
-            # All that was left was newer: the tag's snapshot is the only one from now on.
-            store.file_io.create_exclusive(store.paths.snapshot(target.id), target.to_json().encode())
-            store.snapshots.note_earliest(target.id)
-        for tag in tags.all():
-            if tag.snapshot.id > target.id:
-                tags.delete(tag.name)
+        change_line(store.file_io, store.paths, lambda: _change(store, target))
+
+
+def _change(store: TableStore, target: Snapshot) -> LineChange:
+    """What a rollback to the snapshot changes; raises SnapshotNotFoundError when it has gone meanwhile."""
+    SnapshotExpiry(store).finish()
+    file_io, paths = store.file_io, store.paths
+    newer = digests(file_io, paths, [number for number in store.snapshots.stored_ids() if number > target.id])
+    then: list[FileChange] = []
+    # Changelogs of what is taken back are of versions that never were.
+    for number in ChangelogManager(file_io, paths).ids():
+        if number > target.id:
+            then += deletion(file_io, paths, paths.changelog(number))
+    tags = TagManager(file_io, paths)
+    for tag in tags.all():
+        if tag.snapshot.id > target.id:
+            then += deletion(file_io, paths, paths.tag(tag.name))
+    after: dict[int, str] = {}
+    if not store.snapshots.exists(target.id):
+        if not any(tag.snapshot.is_same(target) for tag in tags.all()):
+            store.snapshots.read(target.id)
+        # All that is left is newer: the tag's snapshot is the only one from now on.
+        after[target.id] = target.to_json()
+    line = NewLine(first=target.id if after else target.id + 1, before=newer, after=after, newest=target)
+    return LineChange(what=f"rollback to snapshot {target.id}", line=line, then=tuple(then))

@@ -1,40 +1,68 @@
 """Deleting a tag with the files that only it kept (paimon-core's TagManager and TagDeletion)."""
 
+import logging
 from collections.abc import Sequence
 from datetime import datetime
 
+from interbed.storage.base.errors import CorruptFileError, SnapshotNotFoundError, UnsupportedVersionError
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.snapshot.tag import Tag, TagManager
 from interbed.storage.meta.store import TableStore
-from interbed.storage.version.branch_stores import roots_of_others
+from interbed.storage.version.branch_stores import Kept, roots_of_others, tagged
 from interbed.storage.version.references import References
 from interbed.storage.version.tag_success import note_deleted
 
+_log = logging.getLogger(__name__)
 
-def delete_tag(store: TableStore, name: str) -> Tag:
-    """Delete the tag, and what only it kept if its snapshot has expired; it is returned.
 
-    Raises TagNotFoundError, and CorruptFileError when it is unknown what must be kept (the tag stays then).
+def delete_tag(store: TableStore, name: str) -> Tag | None:
+    """Delete the tag, and what only it kept if its snapshot has expired; it is returned, None if it can't be read.
+
+    The tag goes first, then it is read who else needs its files, then those go: who names its snapshot meanwhile
+    (version.tag_creation) is seen, or sees that it is gone. Where it is unknown what must be kept, all files stay,
+    which is logged. Raises TagNotFoundError; a tag that can't be read is deleted, and its files are left for the
+    removal of orphan files.
     """
     tags = TagManager(store.file_io, store.paths)
-    tag = tags.get(name)
-    everything = tags.all()
-    alone = all(other.name == name or other.snapshot.id != tag.snapshot.id for other in everything)
-    if store.snapshots.exists(tag.snapshot.id) or not alone:
+    try:
+        tag = tags.get(name)
+    except (CorruptFileError, UnsupportedVersionError) as error:
+        _log.warning("The tag %r of %s is deleted, which can't be read: %s", name, store.location, error)
         tags.delete(name)
         note_deleted(store, name)
-        return tag
-    kept = [*_neighbours(store, tag.snapshot, [other.snapshot for other in everything]), *roots_of_others(store)]
-    references = References(store)
-    kept_data = set().union(*(references.live_data(s) for s in kept))
-    kept_metadata = set().union(*(references.metadata(s, changelog=False) for s in kept))
-    data = references.live_data(tag.snapshot) - kept_data
-    metadata = references.metadata(tag.snapshot, changelog=False, lenient=True) - kept_metadata
+        return None
     tags.delete(name)
     note_deleted(store, name)
+    if store.snapshots.exists(tag.snapshot.id):
+        return tag
+    found = tagged(store)
+    if any(other.is_same(tag.snapshot) for other in found.snapshots):
+        return tag
+    others = roots_of_others(store, tag.snapshot.id, tag.snapshot.id)
+    if any(other.is_same(tag.snapshot) for other in others.snapshots):
+        return tag
+    unjudged = {**found.unjudged, **others.unjudged}
+    try:
+        if unjudged:
+            raise CorruptFileError(f"it is unknown what the {', '.join(sorted(unjudged))} needs")
+        data, metadata = _only_of(store, tag.snapshot, [*_neighbours(store, tag.snapshot, found), *others.snapshots])
+    except (CorruptFileError, SnapshotNotFoundError) as error:
+        _log.warning("The files of the tag %r of %s stay for the removal of orphans: %s", name, store.location, error)
+        return tag
     store.file_io.delete_quietly(sorted(data))
     store.file_io.delete_quietly(sorted(metadata))
     return tag
+
+
+def _only_of(store: TableStore, snapshot: Snapshot, kept: Sequence[Snapshot]) -> tuple[set[str], set[str]]:
+    """The files of data and of metadata that the snapshot needs and none of the others does."""
+    references = References(store)
+    kept_data = set().union(*(references.live_data(s) for s in kept))
+    kept_metadata = set().union(*(references.metadata(s, changelog=False) for s in kept))
+    return (
+        references.live_data(snapshot) - kept_data,
+        references.metadata(snapshot, changelog=False, lenient=True) - kept_metadata,
+    )
 
 
 def expire_tags(store: TableStore, now: datetime, older_than: datetime | None = None) -> list[str]:
@@ -53,11 +81,11 @@ def expire_tags(store: TableStore, now: datetime, older_than: datetime | None = 
     return gone
 
 
-def _neighbours(store: TableStore, snapshot: Snapshot, tagged: Sequence[Snapshot]) -> list[Snapshot]:
+def _neighbours(store: TableStore, snapshot: Snapshot, found: Kept) -> list[Snapshot]:
     """The nearest older and the nearest newer version that stay: a file in neither is in no other one."""
-    older = [s for s in tagged if s.id < snapshot.id][-1:]
-    newer = [s for s in tagged if s.id > snapshot.id][:1]
-    earliest = store.snapshots.earliest_id()
-    if earliest is not None and (not newer or earliest < newer[0].id):
-        newer = [store.snapshots.read(earliest)]
+    older = [s for s in found.snapshots if s.id < snapshot.id][-1:]
+    newer = [s for s in found.snapshots if s.id > snapshot.id][:1]
+    ids = store.snapshots.stored_ids()
+    if ids and (not newer or ids[0] < newer[0].id):
+        newer = [store.snapshots.stored(ids[0])]
     return [*older, *newer]

@@ -12,6 +12,7 @@ from interbed.storage.meta.schema.change import SchemaChange
 from interbed.storage.meta.schema.option_rules import OptionRules
 from interbed.storage.meta.schema.replacement import is_replacement
 from interbed.storage.meta.schema.table_schema import Schema, TableSchema
+from interbed.storage.meta.snapshot.line_journal import JOURNAL, finish_line_change
 from interbed.storage.meta.snapshot.manager import SnapshotManager
 
 _PREFIX = "schema-"
@@ -89,9 +90,17 @@ class SchemaManager:
         return (found.time_millis, found.names) != (schema.time_millis, schema.names)
 
     def ids(self) -> list[int]:
-        """All ids, ascending."""
-        names = (s.name for s in self._file_io.list(self._directory) if not s.is_directory)
+        """All ids, ascending; a change of the line that a killed process left is done to its end first."""
+        names = self._names()
+        if JOURNAL in names:
+            finish_line_change(self._file_io, self._paths)
+            with self._guard:
+                self._cache.clear()
+            names = self._names()
         return sorted(int(n[len(_PREFIX) :]) for n in names if n.startswith(_PREFIX) and n[len(_PREFIX) :].isdigit())
+
+    def _names(self) -> list[str]:
+        return [s.name for s in self._file_io.list(self._directory) if not s.is_directory]
 
     def list_all(self) -> list[TableSchema]:
         """All schemas, ascending by id."""

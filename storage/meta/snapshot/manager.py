@@ -1,7 +1,8 @@
 """Finding and reading the snapshots of a table (specification page `spec/snapshot`).
 
 `snapshot/LATEST` and `snapshot/EARLIEST` are hints that may be stale or missing: a hint is only believed after a look
-at the files, and otherwise the directory is listed.
+at the files, and otherwise the directory is listed. Snapshots that are being expired (snapshot.expiry_mark) are not
+there any more, but for those who finish that.
 """
 
 import logging
@@ -12,6 +13,7 @@ from threading import Lock
 from interbed.storage.base.errors import CorruptFileError, InterbedError, SnapshotNotFoundError
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.meta.paths import TablePaths
+from interbed.storage.meta.snapshot.expiry_mark import MARK, ExpiryMark, ExpiryMarks
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 
 _log = logging.getLogger(__name__)
@@ -34,6 +36,7 @@ class SnapshotManager:
         self._paths = paths
         self._known_latest = known_latest
         self._directory = paths.snapshot(1).rpartition("/")[0]
+        self._marks = ExpiryMarks(file_io, paths)
         self._cache: OrderedDict[int, Snapshot] = OrderedDict()
         self._guard = Lock()
 
@@ -50,7 +53,7 @@ class SnapshotManager:
     def earliest_id(self) -> int | None:
         """The oldest snapshot's id; None for a table without snapshots."""
         hint = self._hint(self._paths.earliest_hint)
-        if hint is not None and self._exists(hint):
+        if hint is not None and self._exists(hint) and not self._is_expiring(hint):
             return hint
         return min(self.ids(), default=None)
 
@@ -71,23 +74,47 @@ class SnapshotManager:
         """The snapshot of that id; raises SnapshotNotFoundError naming those that exist, CorruptFileError."""
         with self._guard:
             cached = self._cache.get(snapshot_id)
-        return self.read(snapshot_id) if cached is None else cached
+        return self.stored(snapshot_id) if cached is None else cached
 
     def read(self, snapshot_id: int) -> Snapshot:
-        """The snapshot of that id as its file is now; raises as `snapshot` does."""
+        """The snapshot of that id as its file is now; raises as `snapshot` does, and for one that is being expired."""
+        found = self.stored(snapshot_id)
+        if self._is_expiring(snapshot_id):
+            raise SnapshotNotFoundError(f"Snapshot {snapshot_id} is being expired; {self._range()}.")
+        return found
+
+    def stored(self, snapshot_id: int) -> Snapshot:
+        """The snapshot of that id as its file is now, being expired or not; raises as `snapshot` does."""
         try:
             return self._read(snapshot_id)
         except FileNotFoundError:
             raise SnapshotNotFoundError(f"There is no snapshot {snapshot_id}; {self._range()}.") from None
+
+    def expiring(self) -> ExpiryMark | None:
+        """The mark of the snapshots that are being expired; None without any. Raises CorruptFileError."""
+        return self._marks.find()
 
     def exists(self, snapshot_id: int) -> bool:
         """Whether there is a snapshot of that id now."""
         return self._exists(snapshot_id)
 
     def ids(self) -> list[int]:
-        """All ids, ascending."""
-        names = (s.name for s in self._file_io.list(self._directory) if not s.is_directory)
-        return sorted(int(n[len(_PREFIX) :]) for n in names if n.startswith(_PREFIX) and n[len(_PREFIX) :].isdigit())
+        """All ids, ascending, but for those of snapshots that are being expired."""
+        found, is_marked = self._listed()
+        mark = self.expiring() if is_marked else None
+        if mark is None:
+            return found
+        # What is newest never expires: a mark that covers all is of a table that was rolled back by another program.
+        return [number for number in found if not mark.covers(number)] or found
+
+    def stored_ids(self) -> list[int]:
+        """The ids of all snapshot files, ascending, those of snapshots that are being expired among them."""
+        return self._listed()[0]
+
+    def _listed(self) -> tuple[list[int], bool]:
+        names = [s.name for s in self._file_io.list(self._directory) if not s.is_directory]
+        ids = sorted(int(n[len(_PREFIX) :]) for n in names if n.startswith(_PREFIX) and n[len(_PREFIX) :].isdigit())
+        return ids, MARK in names
 
     def all(self) -> list[Snapshot]:
         """All snapshots, ascending by id; those that expire meanwhile are left out."""
@@ -166,6 +193,10 @@ class SnapshotManager:
             while len(self._cache) > _CACHED_SNAPSHOTS:
                 self._cache.popitem(last=False)
         return snapshot
+
+    def _is_expiring(self, snapshot_id: int) -> bool:
+        mark = self.expiring()
+        return mark is not None and mark.covers(snapshot_id) and snapshot_id not in self.ids()
 
     def _exists(self, snapshot_id: int) -> bool:
         return self._file_io.exists(self._paths.snapshot(snapshot_id))

@@ -66,6 +66,13 @@ class Snapshot:
         value.update(self.unknown)
         return json.dumps(value, indent=2, ensure_ascii=False)
 
+    def is_same(self, other: "Snapshot") -> bool:
+        """Whether both are the same commit; their files may differ in members that were added to one of them."""
+        if self.uuid is not None and other.uuid is not None:
+            return self.id == other.id and self.uuid == other.uuid
+        mine = (self.id, self.base_manifest_list, self.delta_manifest_list, self.commit_user)
+        return mine == (other.id, other.base_manifest_list, other.delta_manifest_list, other.commit_user)
+
     @staticmethod
     def from_json(text: str | bytes, *, source: str = "snapshot") -> "Snapshot":
         """The snapshot of a file's content; raises CorruptFileError and UnsupportedVersionError naming `source`."""

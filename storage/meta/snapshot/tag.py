@@ -3,21 +3,35 @@
 `tag/tag-<name>` holds the snapshot's JSON. A tag with a time to live also has `tagCreateTime` (local time as an array
 of year, month, day, hour, minute, second, nanosecond) and `tagTimeRetained` (seconds). Source: documentation page
 `maintenance/manage-tags`, paimon-core's Tag.
+
+`tag/.guard-<id>` holds the JSON of a snapshot that somebody is about to name. What it names is kept as by a tag, but
+nobody sees it; one that a killed process left is removed with orphan files. interbed's own.
 """
 
 import json
+import logging
 import time
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from interbed.storage.base.errors import CorruptFileError, InvalidInputError, TagNotFoundError
+from interbed.storage.base.errors import (
+    CorruptFileError,
+    InterbedError,
+    InvalidInputError,
+    TagNotFoundError,
+    UnsupportedVersionError,
+)
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.meta.paths import TablePaths
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 
+_log = logging.getLogger(__name__)
+
 _PREFIX = "tag-"
+GUARD_PREFIX = ".guard-"
 _CREATED = "tagCreateTime"
 _RETAINED = "tagTimeRetained"
 
@@ -98,9 +112,53 @@ class TagManager:
         return sorted(name.removeprefix(_PREFIX) for name in found if name.startswith(_PREFIX))
 
     def all(self) -> list[Tag]:
-        """All tags by the ids of their snapshots, then by name; those that are deleted meanwhile are left out."""
-        tags = [tag for tag in map(self.find, self.names()) if tag is not None]
-        return sorted(tags, key=lambda tag: (tag.snapshot.id, tag.name))
+        """All tags by the ids of their snapshots, then by name; those that are deleted meanwhile are left out.
+
+        A tag whose file is damaged is left out, too, and named in the log. Who deletes files asks `judged`.
+        """
+        tags, damaged = self.judged()
+        for name, error in damaged.items():
+            _log.warning("The tag %r is left out, because its file can't be read: %s", name, error)
+        return tags
+
+    def judged(self) -> tuple[list[Tag], dict[str, InterbedError]]:
+        """All tags as `all` orders them, and of the others, which can't be read, what is wrong with each."""
+        tags: list[Tag] = []
+        damaged: dict[str, InterbedError] = {}
+        for name in self.names():
+            try:
+                tag = self.find(name)
+            except (CorruptFileError, UnsupportedVersionError) as error:
+                damaged[name] = error
+                continue
+            if tag is not None:
+                tags.append(tag)
+        return sorted(tags, key=lambda tag: (tag.snapshot.id, tag.name)), damaged
+
+    def guarded(self) -> tuple[list[Snapshot], dict[str, InterbedError]]:
+        """The snapshots that are about to be named, and of guards that can't be read what is wrong with each."""
+        found: list[Snapshot] = []
+        damaged: dict[str, InterbedError] = {}
+        for status in self._file_io.list(self._directory):
+            if not status.name.startswith(GUARD_PREFIX):
+                continue
+            try:
+                found.append(Snapshot.from_json(self._file_io.read_bytes(status.path), source=status.path))
+            except FileNotFoundError:
+                continue
+            except (CorruptFileError, UnsupportedVersionError) as error:
+                damaged[status.name] = error
+        return found, damaged
+
+    def guard(self, snapshot: Snapshot) -> str:
+        """Keep what the snapshot needs until `release` is called with the path that is returned."""
+        path = f"{self._directory}/{GUARD_PREFIX}{uuid.uuid4()}"
+        self._file_io.create_exclusive(path, snapshot.to_json().encode())
+        return path
+
+    def release(self, guard: str) -> None:
+        """End a guard."""
+        self._file_io.delete_quietly([guard])
 
     def find(self, name: str) -> Tag | None:
         """The tag of that name; None when there is none."""
@@ -141,12 +199,9 @@ class TagManager:
         self.get(tag.name)
         self._file_io.overwrite(self._paths.tag(tag.name), tag.to_json().encode())
 
-    def rename(self, name: str, new_name: str) -> None:
-        """Give a tag another name; raises TagNotFoundError, InvalidInputError for a name that is taken."""
-        check_tag_name(new_name)
-        self.get(name)
-        if not self._file_io.rename(self._paths.tag(name), self._paths.tag(new_name)):
-            raise InvalidInputError(f"There is a tag {new_name!r} already; choose another name, or replace it.")
+    def exists(self, name: str) -> bool:
+        """Whether there is a tag of that name, whatever its file holds."""
+        return self._file_io.exists(self._paths.tag(name))
 
     def delete(self, name: str) -> None:
         """Delete the tag's file, durably, and nothing that it kept; raises StorageAccessError."""

@@ -1,0 +1,78 @@
+"""An advisory lock of the operating system on a local file; it ends with the process that holds it, however it ends."""
+
+import logging
+import os
+import random
+import time
+from types import TracebackType
+from typing import Self
+
+try:
+    import fcntl
+except ImportError:  # Not a POSIX system.
+    fcntl = None  # type: ignore[assignment, unused-ignore]
+
+_log = logging.getLogger(__name__)
+
+_LONGEST_POLL_SECONDS = 0.02
+
+
+class FileLock:
+    """The lock on a file, which is released by `release` or at the end of a `with`; not for use by several threads."""
+
+    def __init__(self, path: str, *, create: bool = False) -> None:
+        self._path = path
+        self._flags = os.O_RDWR | getattr(os, "O_CLOEXEC", 0) | (os.O_CREAT if create else 0)
+        self._descriptor: int | None = None
+
+    @property
+    def is_held(self) -> bool:
+        """Whether this object holds the lock."""
+        return self._descriptor is not None
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether the system has such locks."""
+        return fcntl is not None
+
+    def take(self, timeout_seconds: float) -> bool:
+        """Wait for the lock, but not longer than the timeout; False without it.
+
+        Raises OSError when the file can't be opened, or its file system has no locks.
+        """
+        if self.is_held:
+            return True
+        if fcntl is None:
+            return False
+        descriptor = os.open(self._path, self._flags, 0o666)
+        deadline = time.monotonic() + timeout_seconds
+        poll = 0.001
+        try:
+            while True:
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    if time.monotonic() >= deadline:
+                        return False
+                    time.sleep(poll * (0.5 + 0.5 * random.random()))
+                    poll = min(poll * 2, _LONGEST_POLL_SECONDS)
+                else:
+                    self._descriptor = descriptor
+                    return True
+        finally:
+            if self._descriptor is None:
+                os.close(descriptor)
+
+    def release(self) -> None:
+        """Give the lock back, if it is held."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()

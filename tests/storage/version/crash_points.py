@@ -1,0 +1,226 @@
+"""A process that dies before any of its file-system calls, and what its table must be for the next one.
+
+`run_campaign` counts the calls of an operation, kills it before each of them (or some) on a copy of the same warehouse,
+opens the table anew and compares what is seen with the table before and after the operation.
+"""
+
+import contextlib
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+import interbed
+from interbed.catalog.filesystem import FileSystemCatalog
+from interbed.storage.base.errors import InterbedError
+from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.table.table import Table
+from interbed.storage.version.orphans import remove_orphan_files
+
+LATER = 4_102_444_800
+SCHEMA = pa.schema((pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.int64())))
+NAME = "d.t"
+
+Act = Callable[[FileSystemCatalog], Any]
+
+
+class Killed(BaseException):
+    """The end of a process: nothing catches it, and nothing that runs later reaches the file system."""
+
+
+class DyingFileIO:
+    """A FileIO whose process dies before its n-th call; each file of a deleted directory is a call of its own."""
+
+    def __init__(self, inner: FileIO, dies_before: int | None = None) -> None:
+        self.inner = inner
+        self.scheme = inner.scheme
+        self.exclusive_create = inner.exclusive_create
+        self.calls: list[str] = []
+        self._dies_before = dies_before
+
+    def __getattr__(self, name: str) -> Any:
+        call = getattr(self.inner, name)
+
+        def counted(*args: Any, **more: Any) -> Any:
+            self._count(name, args[0] if args else "")
+            return call(*args, **more)
+
+        return counted
+
+    def delete(self, path: str, *, recursive: bool = False) -> bool:
+        if recursive:
+            for entry in sorted(self.inner.list(path), key=lambda e: e.name):
+                self.delete(entry.path, recursive=entry.is_directory)
+        self._count("delete", path)
+        return self.inner.delete(path, recursive=recursive)
+
+    def delete_quietly(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            self._count("delete_quietly", path)
+            self.inner.delete_quietly([path])
+
+    def _count(self, name: str, path: object) -> None:
+        if self._dies_before is not None and len(self.calls) >= self._dies_before:
+            raise Killed(f"before {name} {path}")
+        self.calls.append(f"{name} {path}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """All that can be seen of a table: the rows of the newest version, and of each snapshot, tag and branch."""
+
+    rows: Any
+    snapshots: Any
+    tags: Any
+    branches: Any
+    consumers: Any
+
+
+@dataclass(slots=True)
+class Campaign:
+    """How many crash points there were, and what was wrong after which."""
+
+    operation: str
+    points: int = 0
+    failures: list[str] = field(default_factory=list)
+
+
+def opened(warehouse: Path, dies_before: int | None = None) -> tuple[FileSystemCatalog, DyingFileIO]:
+    """The catalog of a new process."""
+    catalog = interbed.load_catalog("lake", warehouse=str(warehouse))
+    assert isinstance(catalog, FileSystemCatalog)
+    file_io = DyingFileIO(catalog.file_io, dies_before)
+    catalog._file_io = file_io
+    return catalog, file_io
+
+
+def rows_of(table: Table) -> tuple[tuple[int, int], ...]:
+    read = table.scan().to_arrow()
+    return tuple(sorted(zip(read["id"].to_pylist(), read["v"].to_pylist(), strict=True)))
+
+
+def seen(catalog: FileSystemCatalog, name: str = NAME) -> Seen | None:
+    """What a new reader sees; every version that is listed is read."""
+    if not catalog.database_exists("d") or not catalog.table_exists(name):
+        return None
+    table = catalog.get_table(name)
+    return Seen(
+        rows=rows_of(table),
+        snapshots=versions(table),
+        tags={tag.name: (tag.snapshot.id, rows_of(table.copy({"scan.tag-name": tag.name}))) for tag in table.tags()},
+        branches={b: (rows_of(table.branch(b)), versions(table.branch(b))) for b in table.branches()},
+        consumers=table.consumers(),
+    )
+
+
+def versions(table: Table) -> dict[int, Any]:
+    return {s.id: rows_of(table.copy({"scan.snapshot-id": str(s.id)})) for s in table.snapshots()}
+
+
+def put(table: Table, *values: int) -> None:
+    """One commit for each value: the row 1 gets it, and a row of the value's own comes."""
+    for value in values:
+        table.upsert(pa.table({"id": [1, 100 + value], "v": [value, value]}, schema=SCHEMA))
+
+
+def run_campaign(
+    template: Path,
+    operation: str,
+    act: Act,
+    scratch: Path,
+    *,
+    step: int = 1,
+    names: tuple[str, ...] = (NAME,),
+    again: bool = True,
+) -> Campaign:
+    """Kill `act` before each step-th of its calls; what is seen of the tables must be that of before or of after."""
+    campaign = Campaign(operation)
+
+    def look(warehouse: Path) -> tuple[Seen | None, ...]:
+        return tuple(seen(opened(warehouse)[0], name) for name in names)
+
+    before = look(template)
+    whole = scratch / "whole"
+    shutil.copytree(template, whole)
+    catalog, counting = opened(whole)
+    act(catalog)
+    after = look(whole)
+    shutil.rmtree(whole)
+    for point in range(0, len(counting.calls), step):
+        warehouse = scratch / "killed"
+        shutil.copytree(template, warehouse)
+        where = f"{operation} killed before call {point} of {len(counting.calls)}: {counting.calls[point]}"
+        campaign.points += 1
+        try:
+            _check(warehouse, act, point, before, after, names, look, again=again)
+        except (AssertionError, InterbedError, OSError) as error:
+            campaign.failures.append(f"{where}: {type(error).__name__} {error}"[:2000])
+        shutil.rmtree(warehouse)
+    return campaign
+
+
+def _check(
+    warehouse: Path,
+    act: Act,
+    point: int,
+    before: Any,
+    after: Any,
+    names: tuple[str, ...],
+    look: Callable[[Path], Any],
+    *,
+    again: bool,
+) -> None:
+    catalog, _ = opened(warehouse, point)
+    with contextlib.suppress(Killed):
+        act(catalog)
+    found = look(warehouse)
+    assert found in (before, after), f"neither before nor after: {found}\n{before}\n{after}"
+    if again:
+        refusal: InterbedError | None = None
+        try:
+            act(opened(warehouse)[0])
+        except InterbedError as error:
+            # What is done can't be done again, which is said.
+            refusal = error
+        assert look(warehouse) == after, f"repeated ({refusal}), and not what it is to be: {look(warehouse)}"
+    for name in names:
+        if not catalog_of(warehouse).database_exists("d"):
+            catalog_of(warehouse).create_database("d")
+        if not catalog_of(warehouse).table_exists(name):
+            new_table(catalog_of(warehouse), name)
+            fresh = seen(catalog_of(warehouse), name)
+            assert fresh == Seen(rows=(), snapshots={}, tags={}, branches={}, consumers={}), f"came back: {fresh}"
+        go_on(catalog_of(warehouse).get_table(name))
+    left = [p for p in warehouse.rglob("*") if p.name.startswith((".journal", ".expir", ".guard", ".new-", ".deleted"))]
+    assert not left, f"left behind: {left}"
+
+
+def new_table(catalog: FileSystemCatalog, name: str = NAME) -> Table:
+    options = {"bucket": "1", "write-only": "true", "commit.max-retries": "2", "commit.max-retry-wait": "1 ms"}
+    return catalog.create_table(name, SCHEMA, primary_keys=["id"], options={**options, "commit.min-retry-wait": "1 ms"})
+
+
+def catalog_of(warehouse: Path) -> FileSystemCatalog:
+    return opened(warehouse)[0]
+
+
+def go_on(table: Table) -> None:
+    """The table takes rows under the next id, expires, and loses no file that a version needs."""
+    before, newest = dict(rows_of(table)), table.latest_snapshot()
+    put(table, 77)
+    assert dict(rows_of(table)) == {**before, 1: 77, 177: 77}
+    made = [s.id for s in table.snapshots()]
+    expected = 1 if newest is None else newest.id + 1
+    assert expected in made, f"{made} after {newest}"
+    assert made == list(range(made[0], made[-1] + 1)), f"a gap: {made}"
+    table.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER)
+    remove_orphan_files(table.store, older_than_millis=(LATER - 1) * 1000, clock=lambda: LATER)
+    assert dict(rows_of(table)) == {**before, 1: 77, 177: 77}
+    for tag in table.tags():
+        rows_of(table.copy({"scan.tag-name": tag.name}))
+    for branch in table.branches():
+        rows_of(table.branch(branch))
+        versions(table.branch(branch))

@@ -1,0 +1,208 @@
+"""Two processes change the versions of one table: the second one runs as a whole before some call of the first one, for
+every call. Nothing here depends on time.
+"""
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import interbed
+from interbed.catalog.filesystem import FileSystemCatalog
+from interbed.storage.base.errors import InterbedError
+from interbed.storage.meta.snapshot import line_journal
+from interbed.storage.table.table import Table
+from tests.storage.version.crash_points import (
+    LATER,
+    NAME,
+    DyingFileIO,
+    Seen,
+    catalog_of,
+    go_on,
+    new_table,
+    put,
+    rows_of,
+    seen,
+)
+from tests.storage.version.test_crash_points import expired, history, with_branch
+from tests.support.shares import LONG
+
+Change = Callable[[Table], Any]
+
+
+class InterruptedFileIO(DyingFileIO):
+    """A FileIO before whose n-th call something else happens."""
+
+    def __init__(self, inner: Any, call: int, happens: Callable[[], None]) -> None:
+        super().__init__(inner)
+        self._call = call
+        self._happens = happens
+
+    def _count(self, name: str, path: object) -> None:
+        super()._count(name, path)
+        if len(self.calls) == self._call:
+            self._happens()
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a change answered, or why it did not happen."""
+
+    error: InterbedError | None = None
+
+    def of(self, change: Change, table: Table) -> None:
+        try:
+            change(table)
+        except InterbedError as error:
+            self.error = error
+
+
+def expire(table: Table) -> None:
+    table.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER)
+
+
+def tag_the_second(table: Table) -> None:
+    table.create_tag("late", 2)
+
+
+def replace_by_the_second(table: Table) -> None:
+    table.replace_tag("early", 3)
+
+
+def branch_off(table: Table) -> None:
+    table.create_branch("late", "early")
+
+
+def untag(table: Table) -> None:
+    table.delete_tag("early")
+
+
+def roll_back(table: Table) -> None:
+    table.rollback_to(3)
+
+
+def forward(table: Table) -> None:
+    table.fast_forward("work")
+
+
+def write(table: Table) -> None:
+    put(table, 60)
+
+
+def check_names(before: Seen, after: Seen, first: Outcome, second: Outcome) -> None:
+    """A name that was given is there, one that was refused is not; and all that is listed was read."""
+    for name, was in before.tags.items():
+        if name in after.tags and after.tags[name][0] == was[0]:
+            assert after.tags[name] == was
+    assert after.rows == before.rows
+
+
+def check_rows(before: Seen, after: Seen, first: Outcome, second: Outcome) -> None:
+    """The rows are those of the two changes one after the other; ids have no gap."""
+    ids = sorted(after.snapshots)
+    assert ids == list(range(ids[0], ids[-1] + 1))
+    assert after.rows == after.snapshots[ids[-1]]
+    for number in ids[1:]:
+        # Each snapshot has the rows of the one before and those of its own commit.
+        old, new = dict(after.snapshots[number - 1]), dict(after.snapshots[number])
+        assert old.keys() <= new.keys(), f"snapshot {number} is not based on the one before"
+        assert len(new) <= len(old) + 1
+
+
+Check = Callable[[Seen, Seen, Outcome, Outcome], None]
+RACES: dict[str, tuple[Callable[[FileSystemCatalog], Any], Change, Change, Check]] = {
+    "create_tag, expiry": (history, tag_the_second, expire, check_names),
+    "expiry, create_tag": (history, expire, tag_the_second, check_names),
+    "replace_tag, expiry": (history, replace_by_the_second, expire, check_names),
+    "expiry, replace_tag": (history, expire, replace_by_the_second, check_names),
+    "create_branch, delete_tag": (expired, branch_off, untag, check_names),
+    "delete_tag, create_branch": (expired, untag, branch_off, check_names),
+    "create_tag of a tagged snapshot, delete_tag": (expired, tag_the_second, untag, check_names),
+    "delete_tag, create_tag of a tagged snapshot": (expired, untag, tag_the_second, check_names),
+    "expiry, expiry": (history, expire, expire, check_names),
+    "rollback, writer": (history, roll_back, write, check_rows),
+    "writer, rollback": (history, write, roll_back, check_rows),
+    "rollback, expiry": (history, roll_back, expire, check_rows),
+    "expiry, rollback": (history, expire, roll_back, check_rows),
+    "rollback, rollback": (history, roll_back, lambda t: t.rollback_to(2), check_rows),
+    "fast-forward, writer": (with_branch, forward, write, check_rows),
+    "writer, fast-forward": (with_branch, write, forward, check_rows),
+    "fast-forward, expiry": (with_branch, forward, expire, check_rows),
+    "expiry, fast-forward": (with_branch, expire, forward, check_rows),
+}
+
+
+@pytest.fixture(autouse=True)
+def unsynced_and_impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second change is in the middle of the first one, so to wait for that would be in vain."""
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+    monkeypatch.setattr(line_journal, "WAIT_SECONDS", 0.0)
+
+
+def interrupted(warehouse: Path, call: int, happens: Callable[[], None]) -> tuple[Table, InterruptedFileIO]:
+    catalog = interbed.load_catalog("lake", warehouse=str(warehouse))
+    assert isinstance(catalog, FileSystemCatalog)
+    file_io = InterruptedFileIO(catalog.file_io, call, happens)
+    catalog._file_io = file_io
+    return catalog.get_table(NAME), file_io
+
+
+@pytest.mark.longer
+@pytest.mark.parametrize("race", RACES)
+def test_of_two_changes_at_once_each_happens_or_is_refused(race: str, tmp_path: Path) -> None:
+    prepare, first, second, check = RACES[race]
+    template = tmp_path / "template"
+    catalog = interbed.load_catalog("lake", warehouse=str(template))
+    assert isinstance(catalog, FileSystemCatalog)
+    catalog.create_database("d")
+    new_table(catalog)
+    prepare(catalog)
+    before = seen(catalog_of(template))
+    assert before is not None
+    shutil.copytree(template, tmp_path / "alone")
+    table, counting = interrupted(tmp_path / "alone", -1, lambda: None)
+    first(table)
+    calls, points = len(counting.calls), 0
+    for call in range(1, calls + 1, 1 if LONG else 5):
+        warehouse = tmp_path / f"race-{call}"
+        shutil.copytree(template, warehouse)
+        one, other = Outcome(), Outcome()
+        # The other process opened the table before.
+        rival = catalog_of(warehouse).get_table(NAME)
+        table, _ = interrupted(warehouse, call, lambda o=other, r=rival: o.of(second, r))  # type: ignore[misc]
+        one.of(first, table)
+        where = f"{race} before call {call} of {calls}, {counting.calls[call - 1]}: {one.error} / {other.error}"
+        try:
+            after = seen(catalog_of(warehouse))
+            assert after is not None
+            check(before, after, one, other)
+            go_on(catalog_of(warehouse).get_table(NAME))
+            assert one.error is None or other.error is None, "both were refused"
+        except (AssertionError, InterbedError) as error:
+            raise AssertionError(f"{where}: {error}") from error
+        shutil.rmtree(warehouse)
+        points += 1
+    print(f"{race}: {points} interleavings")
+
+
+def test_a_tag_that_was_returned_is_read(tmp_path: Path) -> None:
+    """The rows of a tag made at any moment of an expiry are those of its snapshot."""
+    catalog = interbed.load_catalog("lake", warehouse=str(tmp_path / "w"))
+    assert isinstance(catalog, FileSystemCatalog)
+    catalog.create_database("d")
+    new_table(catalog)
+    table = history(catalog)
+    rows = rows_of(table.copy({"scan.snapshot-id": "2"}))
+    other = Outcome()
+    rival = catalog_of(tmp_path / "w").get_table(NAME)
+    table, file_io = interrupted(tmp_path / "w", 20, lambda: other.of(tag_the_second, rival))
+    expire(table)
+    assert len(file_io.calls) > 20
+    found = {tag.name for tag in table.tags()}
+    assert ("late" in found) == (other.error is None)
+    if "late" in found:
+        assert rows_of(table.copy({"scan.tag-name": "late"})) == rows
