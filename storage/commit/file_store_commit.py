@@ -3,10 +3,14 @@
 Here is what each kind of commit changes, as parts that become a snapshot each; `publication` makes them.
 """
 
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
+from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import (
+    CommitConflictError,
+    CommitFailedError,
     InterbedError,
     InvalidInputError,
 )
@@ -21,7 +25,7 @@ from interbed.storage.commit.changes import (
 )
 from interbed.storage.commit.committed import PartIdentity
 from interbed.storage.commit.manifest_merge import can_merge_fully
-from interbed.storage.commit.overwrite import OverwriteChanges, check_keys_once
+from interbed.storage.commit.overwrite import OneStep, OverwriteChanges, check_keys_once, in_one_step
 from interbed.storage.commit.owned_paths import new_paths
 from interbed.storage.commit.pending_snapshot import PendingSnapshot
 from interbed.storage.commit.publication import Publication
@@ -40,6 +44,8 @@ from interbed.storage.scan.partition_filter import (
 )
 from interbed.storage.scan.support import check_writable
 from interbed.storage.write.commit_message import CommitMessage
+
+_log = logging.getLogger(__name__)
 
 
 class FileStoreCommit:
@@ -145,13 +151,40 @@ class FileStoreCommit:
             except (InterbedError, OSError):
                 self._publication.delete(messages)
                 raise
+        facts = self._facts(CommitKind.OVERWRITE, identifier, watermark, properties)
+        whole = in_one_step(changes) if changes.compact and self._store.options.scans_skip_level_0 else None
+        if whole is not None:
+            return self._overwrite_at_once(facts, target, whole, messages)
         if schema.has_primary_key and not changes.compact and self._store.options.boolean("overwrite-upgrade", True):
             new_files = upgrade_to_level(new_files, schema.key_types, self._store.options.num_levels - 1)
-        facts = self._facts(CommitKind.OVERWRITE, identifier, watermark, properties)
         # What an overwrite changes follows from the files that it replaces, so it has no changelog, as in Paimon.
         parts = [self._overwrite_part(facts, target, new_files, changes.append.indexes)]
         parts += self._compact_part(changes, identifier, watermark, properties)
         ids = self._publication.make(parts, messages)
+        self._publication.delete([m.changelog_only() for m in messages if m.data.changelog_files])
+        return ids
+
+    def _overwrite_at_once(
+        self, facts: SnapshotFacts, target: PartitionFilter, whole: OneStep, messages: Sequence[CommitMessage]
+    ) -> list[int]:
+        """Overwrite by what is left after the compaction of the new files: until that, readers would see neither the
+        old rows nor the new ones. The changelog of the compaction follows by itself.
+        """
+        part = self._overwrite_part(facts, target, whole.files, whole.indexes)
+        ids = self._publication.make([part], messages)
+        if whole.changelog:
+            compaction = replace(facts, kind=CommitKind.COMPACT)
+            changes = self._fixed_part(compaction, PartChanges(changelog=whole.changelog), check=False)
+            # Its files are in the table already, so none of them may go when this fails.
+            try:
+                ids += self._publication.make([changes], ())
+            except (CommitConflictError, CommitFailedError) as error:
+                _log.warning("Snapshot %d was made, but its changelog was given up: %s", ids[-1], error)
+        store = self._store
+        needless = [store.index_path(BucketId(e.partition, e.bucket), e.file) for e in whole.needless_indexes]
+        for entry in whole.needless_files:
+            needless += entry.file.paths_in(store.paths.bucket_directory(entry.bucket_id))
+        store.file_io.delete_quietly(needless)
         self._publication.delete([m.changelog_only() for m in messages if m.data.changelog_files])
         return ids
 

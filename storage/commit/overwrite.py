@@ -1,12 +1,14 @@
 """What an overwrite changes: the files of the partitions that it replaces go, the new ones come."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from interbed.storage.base.errors import NotSupportedError
 from interbed.storage.commit.base_files import BaseFiles
+from interbed.storage.commit.changes import MessageChanges
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
 from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry
+from interbed.storage.meta.manifest.index_manifest import IndexManifestEntry
 from interbed.storage.meta.paths import POSTPONE_BUCKET
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.store import TableStore
@@ -31,6 +33,40 @@ class OverwriteChanges:
         if self._keeps_postponed:
             gone = [e for e in gone if e.bucket != POSTPONE_BUCKET]
         return replaced_by(gone, self._new_files)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneStep:
+    """An overwrite and the compaction of its new files as one change; `needless` files came and went within it."""
+
+    files: tuple[ManifestEntry, ...]
+    indexes: tuple[IndexManifestEntry, ...]
+    changelog: tuple[ManifestEntry, ...]
+    needless_files: tuple[ManifestEntry, ...]
+    needless_indexes: tuple[IndexManifestEntry, ...]
+
+
+def in_one_step(changes: MessageChanges) -> OneStep | None:
+    """New files and their compaction taken together; None when the compaction takes other files away, too. Pure."""
+    files = [*changes.append.files, *changes.compact.files]
+    indexes = [*changes.append.indexes, *changes.compact.indexes]
+    gone = {e.identifier for e in files if e.kind is FileKind.DELETE}
+    gone_indexes = {(e.partition, e.bucket, e.file.file_name) for e in indexes if e.kind is FileKind.DELETE}
+    added = [e for e in files if e.kind is FileKind.ADD]
+    added_indexes = [e for e in indexes if e.kind is FileKind.ADD]
+    if gone - {e.identifier for e in added}:
+        return None
+    stay = tuple(e for e in added if e.identifier not in gone)
+    names = {e.file.file_name for e in stay}
+    stay_indexes = tuple(e for e in added_indexes if (e.partition, e.bucket, e.file.file_name) not in gone_indexes)
+    return OneStep(
+        files=stay,
+        indexes=stay_indexes,
+        changelog=changes.compact.changelog,
+        # A file that only moved to another level stays under its name.
+        needless_files=tuple(e for e in added if e.file.file_name not in names),
+        needless_indexes=tuple(e for e in added_indexes if e not in stay_indexes),
+    )
 
 
 def replaced_by(base: Sequence[ManifestEntry], new_files: Sequence[ManifestEntry]) -> tuple[ManifestEntry, ...]:

@@ -1,0 +1,60 @@
+"""Where new files show only after their compaction, an overwrite and its compaction are one snapshot."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import interbed
+from interbed.storage.meta.snapshot.snapshot import CommitKind
+from interbed.storage.table.table import Table
+
+SCHEMA = pa.schema(
+    (pa.field("id", pa.int64(), nullable=False), pa.field("p", pa.string(), nullable=False), pa.field("v", pa.int64()))
+)
+INVISIBLE = [
+    {"deletion-vectors.enabled": "true"},
+    {"merge-engine": "first-row"},
+    {"deletion-vectors.enabled": "true", "changelog-producer": "lookup"},
+]
+
+
+def rows(ids: list[int], partition: str, value: int) -> pa.Table:
+    return pa.table({"id": ids, "p": [partition] * len(ids), "v": [value] * len(ids)}, schema=SCHEMA)
+
+
+def seen_in(table: Table, snapshot: int) -> set[tuple[int, str, int]]:
+    read = table.copy({"scan.snapshot-id": str(snapshot)}).to_arrow()
+    return set(zip(*(read[name].to_pylist() for name in ("id", "p", "v")), strict=True))
+
+
+@pytest.mark.parametrize("options", INVISIBLE, ids=["vectors", "first-row", "vectors and changelog"])
+def test_no_snapshot_of_an_overwrite_has_neither_the_old_nor_the_new_rows(
+    options: dict[str, str], tmp_path: Path
+) -> None:
+    catalog = interbed.load_catalog("lake", warehouse=str(tmp_path))
+    catalog.create_database("d")
+    table = catalog.create_table(
+        "d.t", SCHEMA, primary_keys=["id", "p"], partition_keys=["p"], options={"bucket": "1", **options}
+    )
+    table.upsert(rows([1, 2, 3], "a", 1))
+    table.upsert(rows([4], "b", 1))
+    before = table.latest_snapshot()
+    assert before is not None
+    old = seen_in(table, before.id)
+    assert len(old) == 4
+    table.overwrite(rows([2, 3, 5], "a", 2), partitions={"p": "a"})
+    new = {(2, "a", 2), (3, "a", 2), (5, "a", 2), (4, "b", 1)}
+    made = [s for s in table.snapshots() if s.id > before.id]
+    assert made[0].commit_kind is CommitKind.OVERWRITE
+    assert [seen_in(table, s.id) for s in made] == [new] * len(made)
+    assert len(made) == (2 if "changelog-producer" in options else 1)
+    # What was compacted at once is in no snapshot, and not on the disk either.
+    named = {name for s in made for name in _files(table, s.id)}
+    on_disk = {path.name for path in (Path(table.location) / "p=a" / "bucket-0").iterdir() if "data-" in path.name}
+    assert on_disk - named == {name for name in _files(table, before.id) if name in on_disk} - named
+
+
+def _files(table: Table, snapshot: int) -> set[str]:
+    plan = table.new_scan(snapshot_id=snapshot).entries()
+    return {entry.file.file_name for entry in plan}
