@@ -24,7 +24,7 @@ def read_properties(file_io: FileIO, directory: str) -> dict[str, str]:
         found = json.loads(file_io.read_bytes(path))
     except FileNotFoundError:
         return {}
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CorruptFileError(f"{path} does not hold the properties of a database: {error}") from error
     if not isinstance(found, dict):
         raise CorruptFileError(f"{path} does not hold the properties of a database, which are an object.")

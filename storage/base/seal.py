@@ -14,7 +14,7 @@ _DIGITS = len(UNSEALED)
 
 
 def sealed(content: bytes, before: bytes) -> bytes:
-    """The bytes with their checksum in the place of UNSEALED, which follows the last `before`; ValueError if none is."""
+    """The bytes with their checksum in the place of UNSEALED behind the last `before`; ValueError if there is none."""
     at = _place(content, before)
     if at is None or content[at : at + _DIGITS] != UNSEALED.encode():
         raise ValueError("there is no room for a checksum")

@@ -6,14 +6,12 @@ type, so a new one takes the place of its predecessor; in tables without buckets
 be spread over several files, which come and go by name.
 """
 
-import io
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
-import fastavro
-
-from interbed.storage.base.avro.records import codec_of, field_names
-from interbed.storage.base.errors import CommitConflictError, CorruptFileError
+from interbed.storage.base.avro.records import RecordFile, codec_of, field_names
+from interbed.storage.base.errors import CommitConflictError
 from interbed.storage.commit.manifest_writer import ManifestWriter
 from interbed.storage.meta.manifest.entry import FileKind
 from interbed.storage.meta.manifest.index_file import DELETION_VECTORS, HASH_INDEX
@@ -73,8 +71,8 @@ class IndexFiles:
         return self._known[previous]
 
     def _changed(self, name: str | None) -> str | None:
-        records, schema, codec = self._records(name)
-        kept = records
+        file = self._file(name)
+        kept = records = file.records
         if self._overwritten is not None:
             gone = self._overwritten.select({r["_PARTITION"] for r in records})
             kept = [r for r in records if r["_PARTITION"] not in gone]
@@ -84,26 +82,16 @@ class IndexFiles:
             return name
         if not kept:
             return None
-        target = io.BytesIO()
-        fastavro.writer(target, schema, kept, codec=codec)
-        return self._writer.put_index_manifest(target.getvalue())
+        return self._writer.put_index_manifest(replace(file, records=kept).to_bytes())
 
-    def _records(self, name: str | None) -> tuple[list[_Record], Any, str]:
-        """The records of an index manifest, the schema to write them by, and the codec."""
-        ours = fastavro.parse_schema(SCHEMA)
+    def _file(self, name: str | None) -> RecordFile:
+        """An index manifest, with the schema and the codec by which the next one is written."""
         if name is None:
-            return [], ours, codec_of(self._compression)
-        content = self._reader.content(name)
-        try:
-            source = fastavro.reader(io.BytesIO(content))
-            # fastavro's stubs know no closer type of a record.
-            records: list[Any] = list(source)
-            schema: Any = source.writer_schema
-        except (ValueError, KeyError, TypeError, EOFError, IndexError) as error:
-            raise CorruptFileError(f"The index manifest {name} can't be read: {error}") from error
+            return RecordFile(records=[], schema=SCHEMA, codec=codec_of(self._compression))
+        file = RecordFile.read(self._reader.content(name), source=self._reader.path(name))
         # New entries need all fields of today; what another version added beside them is kept where it is the wider.
-        wider = not self._changes or field_names(SCHEMA) <= field_names(schema)
-        return records, schema if wider else ours, source.codec
+        wider = not self._changes or field_names(SCHEMA) <= field_names(file.schema)
+        return file if wider else replace(file, schema=SCHEMA)
 
 
 def _combined(records: list[_Record], changes: Sequence[IndexManifestEntry], *, bucketed: bool) -> list[_Record]:

@@ -18,9 +18,10 @@ def index_entries(reader: ManifestReader, snapshot: Snapshot) -> list[IndexManif
     name = snapshot.index_manifest
     if name is None:
         return []
-    entries = read_index_manifest(reader.content(name), source=name)
+    path = reader.path(name)
+    entries = read_index_manifest(reader.content(name), source=path)
     if any(e.kind is not FileKind.ADD for e in entries):
-        raise CorruptFileError(f"The index manifest {name} has entries that take files away; it may only add.")
+        raise CorruptFileError(f"The index manifest {path} has entries that take files away; it may only add.")
     return entries
 
 

@@ -60,16 +60,16 @@ class ManifestReader:
 
     def base(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
         """The manifests that the snapshot took over from its predecessors."""
-        return self._list(snapshot.base_manifest_list, snapshot)
+        return self._list(snapshot.base_manifest_list, snapshot.base_manifest_list_size, snapshot)
 
     def delta(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
         """The manifests that the snapshot added."""
-        return self._list(snapshot.delta_manifest_list, snapshot)
+        return self._list(snapshot.delta_manifest_list, snapshot.delta_manifest_list_size, snapshot)
 
     def changelog(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
         """The manifests of the snapshot's changelog files."""
         name = snapshot.changelog_manifest_list
-        return [] if name is None else self._list(name, snapshot)
+        return [] if name is None else self._list(name, snapshot.changelog_manifest_list_size, snapshot)
 
     def data(self, snapshot: Snapshot) -> list[ManifestFileMeta]:
         """All manifests of data files, in order of creation."""
@@ -82,7 +82,11 @@ class ManifestReader:
 
     def manifest(self, meta: ManifestFileMeta) -> Sequence[ManifestEntry]:
         """The entries of one manifest."""
-        return self._decoded(meta.file_name, read_manifest)
+        return self._decoded(meta.file_name, meta.file_size, read_manifest)
+
+    def path(self, name: str) -> str:
+        """Where a file of the manifest directory lies."""
+        return self._paths.manifest(name)
 
     def content(self, name: str) -> bytes:
         """The bytes of a file of the manifest directory."""
@@ -96,17 +100,20 @@ class ManifestReader:
         with ThreadPoolExecutor(min(_REMOTE_READERS, len(manifests))) as pool:
             yield from pool.map(self.manifest, manifests)
 
-    def _list(self, name: str, snapshot: Snapshot) -> list[ManifestFileMeta]:
+    def _list(self, name: str, size: int | None, snapshot: Snapshot) -> list[ManifestFileMeta]:
         try:
-            return list(self._decoded(name, read_manifest_list))
+            return list(self._decoded(name, size, read_manifest_list))
         except CorruptFileError as error:
-            raise CorruptFileError(f"Snapshot {snapshot.id} can't be read: {error}") from error
+            place = self._paths.snapshot(snapshot.id)
+            raise CorruptFileError(f"Snapshot {snapshot.id} ({place}) can't be read: {error}") from error
 
-    def _decoded(self, name: str, decode: "_Decode[_T]") -> Sequence[_T]:
-        """The records of a file of the manifest directory."""
+    def _decoded(self, name: str, size: int | None, decode: "_Decode[_T]") -> Sequence[_T]:
+        """The records of a file of the manifest directory, which has so many bytes, None where that is not known."""
         path = self._paths.manifest(name)
         # By content and not by name, so that a file that was damaged or deleted is noticed although it was decoded.
         content = self._read(path)
+        if size not in (None, len(content)):
+            raise CorruptFileError(f"{path} has {len(content)} bytes instead of {size}: it is damaged.")
         made = _CACHE.get(
             (decode, content),
             lambda: _Decoded(tuple(decode(content, source=path)), len(content)),

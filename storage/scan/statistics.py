@@ -1,17 +1,25 @@
 """The statistics that ANALYZE has left with a snapshot, read back: `statistics/stat-…`, ours or Java Paimon's."""
 
 import contextlib
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from interbed.storage.base.errors import CorruptFileError, InvalidInputError
 from interbed.storage.base.row.values import parse_text
 from interbed.storage.base.types.data_type import DataField
+from interbed.storage.meta.json_object import MemberType, read_object
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.statistics import TableColumnStatistics, TableStatistics
 from interbed.storage.meta.store import TableStore
+
+_MEMBERS: Mapping[str, MemberType] = {
+    "snapshotId": int,
+    "schemaId": int,
+    "mergedRecordCount": int,
+    "mergedRecordSize": int,
+    "colStats": dict,
+}
 
 
 def read_statistics(store: TableStore, snapshot: Snapshot) -> TableStatistics | None:
@@ -23,7 +31,7 @@ def read_statistics(store: TableStore, snapshot: Snapshot) -> TableStatistics | 
         return None
     path = store.paths.statistics(snapshot.statistics)
     try:
-        value = json.loads(store.file_io.read_bytes(path))
+        value = read_object(store.file_io.read_bytes(path), _MEMBERS, source=path, what="a file of statistics")
         schema_id = int(value["schemaId"])
         then = store.schema_of(schema_id)
         return TableStatistics(
@@ -33,7 +41,7 @@ def read_statistics(store: TableStore, snapshot: Snapshot) -> TableStatistics | 
             byte_size=int(value.get("mergedRecordSize") or 0),
             columns=_columns(value.get("colStats") or {}, then, store.schema),
         )
-    except (ValueError, KeyError, TypeError, AttributeError, FileNotFoundError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, FileNotFoundError) as error:
         raise CorruptFileError(f"{path} does not hold statistics: {error}") from error
 
 

@@ -107,7 +107,7 @@ class References:
     def _index_files(self, name: str, *, lenient: bool) -> set[str]:
         found = {self._store.paths.manifest(name)}
         try:
-            for entry in read_index_manifest(self._reader.content(name), source=name):
+            for entry in read_index_manifest(self._reader.content(name), source=self._reader.path(name)):
                 found.add(self._store.index_path(entry.bucket_id, entry.file))
         except CorruptFileError:
             if not lenient:

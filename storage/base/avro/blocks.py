@@ -26,9 +26,10 @@ _LOGICAL = ("logicalType", "precision", "scale")
 class PlainBlocks:
     """The blocks of an Avro file, plain.
 
-    `schema_text` is the file's schema in JSON, `records` how many records it has, None where it does not say so. Raises
-    ValueError and KeyError for bytes that are no such file or are damaged, ArrowNotImplementedError for an unknown
-    codec; blocks raise what the codec's library raises as well.
+    `schema_text` is the file's schema in JSON, `codec` Avro's name of its compression, `records` how many records it
+    has, None where it does not say so. Iterating gives the blocks in order. Raises ValueError and KeyError for bytes
+    that are no such file or are damaged, ArrowNotImplementedError for an unknown codec; blocks raise what the codec's
+    library raises as well.
     """
 
     def __init__(self, source: Any) -> None:
@@ -45,7 +46,8 @@ class PlainBlocks:
             check_seal(self._exactly(begin), _SEAL_KEY)
         self.schema_text = metadata["avro.schema"].decode()
         self.records = int(metadata[RECORDS]) if RECORDS in metadata else None
-        self._decompress = decompressor(metadata.get("avro.codec", b"null").decode())
+        self.codec = metadata.get("avro.codec", b"null").decode()
+        self._decompress = decompressor(self.codec)
 
     @cached_property
     def schema(self) -> Mapping[str, Any]:
@@ -60,11 +62,15 @@ class PlainBlocks:
         """The types of the outermost record's fields by name; raises ValueError when the schema is of no record."""
         return {f["name"]: f["type"] for f in self.schema["fields"]}
 
+    def __iter__(self) -> Iterator[Block]:
+        while (block := self._next_block()) is not None:
+            yield block
+
     def windows(self, size: int) -> Iterator[list[Block]]:
         """The blocks in order, as many together as have about so many plain bytes."""
         window: list[Block] = []
         taken = 0
-        while (block := self._next_block()) is not None:
+        for block in self:
             window.append(block)
             taken += len(block[1])
             if taken >= size:
@@ -91,7 +97,7 @@ class PlainBlocks:
         packed = self._exactly(size)
         if self._exactly(SYNC_BYTES) != self._sync:
             raise ValueError("a block does not end with the file's marker")
-        block = self._decompress(packed)
+        block = bytes(self._decompress(packed))
         if rows > len(block) and self.field_types:
             # Room for so many rows is not made before they are known to be there.
             raise ValueError("a block has fewer bytes than rows")

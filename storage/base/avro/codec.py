@@ -1,9 +1,8 @@
 """The compression of the blocks of Avro files.
 
 Codecs bear Avro's names. Blocks of `deflate` have no header; those of `snappy` end with the CRC-32 of the plain bytes.
-Those of `zstandard` end with a checksum of the plain bytes, too, which decoders verify: frames may have one, and ours do.
-`bzip2` and `xz` always have one; `null` and `deflate` have none. Source: Avro specification 1.11, object container
-files; RFC 8878.
+Those of `zstandard` may end with a checksum of the plain bytes, which decoders verify; ours do. `bzip2` and `xz` always
+have one; `null` and `deflate` have none. Source: Avro specification 1.11, object container files; RFC 8878.
 """
 
 import bz2
@@ -63,7 +62,7 @@ def decompressor(codec: str) -> Callable[[bytes], bytes]:
 
 def _zstd(level: int) -> Callable[[bytes], bytes]:
     parameters = zstd.CompressionParameter
-    options = {parameters.compression_level: level, parameters.checksum_flag: 1}
+    options: dict[int, int] = {parameters.compression_level: level, parameters.checksum_flag: 1}
     return lambda block: zstd.compress(block, options=options)
 
 

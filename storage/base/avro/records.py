@@ -13,6 +13,7 @@ import sys
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -34,7 +35,6 @@ T = TypeVar("T")
 Schema = dict[str, Any]
 
 _ZSTD_LEVEL = 3
-_WINDOW_BYTES = 1 << 20
 
 RECORD = "org.apache.paimon.avro.generated.record"
 """The name of the outermost record; those inside of it are named after their field, as Java Paimon does."""
@@ -85,18 +85,47 @@ def codec_of(compression: str) -> str:
 
 def write_records(schema: Schema, records: Iterable[Mapping[str, Any]], compression: str) -> bytes:
     """The content of an Avro file of the records; `compression` is a value of `manifest.compression`."""
-    codec = codec_of(compression)
+    return _packed(_parsed(json.dumps(schema)), records, codec_of(compression))
+
+
+def _packed(schema: Any, records: Iterable[Mapping[str, Any]], codec: str) -> bytes:
+    """A file of the records with codec and header of our own, for fastavro's have no checksums."""
     target = io.BytesIO()
-    # fastavro encodes the records; codec and header are put around them here, because its own have no checksums.
-    fastavro.writer(target, _parsed(json.dumps(schema)), records, codec="null")
+    fastavro.writer(target, schema, records, codec="null")
     target.seek(0)
     plain = PlainBlocks(target)
     compress = compressor(codec, _ZSTD_LEVEL)
     sync = secrets.token_bytes(SYNC_BYTES)
-    blocks = [block for window in plain.windows(_WINDOW_BYTES) for block in window]
+    blocks = list(plain)
     parts = [header_bytes(plain.schema_text, codec, sync, sum(rows for rows, _ in blocks))]
-    parts += [block_bytes(rows, compress(bytes(content)), sync) for rows, content in blocks]
+    parts += [block_bytes(rows, compress(content), sync) for rows, content in blocks]
     return b"".join(parts)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordFile:
+    """The records of an Avro file with all of their fields, the schema and the codec by which they are written."""
+
+    records: list[dict[str, Any]]
+    schema: Schema
+    codec: str
+
+    @staticmethod
+    def read(content: bytes, *, source: str) -> "RecordFile":
+        """The file of that content; raises CorruptFileError naming `source`."""
+        with metadata_errors(source):
+            file = PlainBlocks(io.BytesIO(content))
+            return RecordFile(
+                records=_decoded(file, None, _same), schema=json.loads(file.schema_text), codec=file.codec
+            )
+
+    def to_bytes(self) -> bytes:
+        """The content of a file of the records."""
+        return _packed(fastavro.parse_schema(self.schema), self.records, self.codec)
+
+
+def _same(one: dict[str, Any]) -> dict[str, Any]:
+    return one
 
 
 def read_records(
@@ -124,20 +153,21 @@ def metadata_errors(source: str) -> Iterator[None]:
 
 def _read(content: bytes, known: frozenset[str], make: Callable[[dict[str, Any]], T]) -> list[T]:
     file = PlainBlocks(io.BytesIO(content))
-    blocks = [block for window in file.windows(_WINDOW_BYTES) for block in window]
+    return _decoded(file, _projected(file.schema_text, known), make)
+
+
+def _decoded(file: PlainBlocks, schema: Any, make: Callable[[dict[str, Any]], T]) -> list[T]:
+    """The records as `schema` has them (as the file has them when None), made into values."""
+    blocks = list(file)
     # Without logical types, of which fastavro would make datetimes, slowly and not of all of them.
-    reader = fastavro.reader(io.BytesIO(file.container(blocks)), _projected(file.schema_text, known))
+    reader = fastavro.reader(io.BytesIO(file.container(blocks)), schema)
     # fastavro's stubs know no closer type of a record.
     records: Any = reader
     made = [make(one) for one in records]
-    check_count(file, len(made), sum(rows for rows, _ in blocks))
+    said = sum(rows for rows, _ in blocks) if file.records is None else file.records
+    if len(made) != said:
+        raise ValueError(f"it has {len(made)} records instead of {said}")
     return made
-
-
-def check_count(file: PlainBlocks, found: int, in_blocks: int) -> None:
-    """Raise ValueError when a file has other records than its blocks say, or its header does."""
-    if found != in_blocks or file.records not in (None, found):
-        raise ValueError(f"it has {found} records instead of {in_blocks if file.records is None else file.records}")
 
 
 @lru_cache(maxsize=64)

@@ -4,15 +4,19 @@ On disk, all numbers big-endian: magic number 1493475289347502 (8 bytes), versio
 these (4), number of columns (4); for each column its name, the number of its indexes (4) and for each of those its kind
 and its start and length (4 each, the start counted from the container's first byte, -1 for an index without content);
 last the length of what later versions add (4), and that. Names are in Java's modified UTF-8 behind their length (2).
+Files of ours have checksums in the place of what later versions add, which readers pass over: that of the header
+(`interbed.storage.base.seal`), then the CRC-32 of each index with content, in eight hexadecimal digits.
 Specification page: `concepts/spec/fileindex`.
 """
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from interbed.storage.base.errors import CorruptFileError, UnsupportedVersionError
+from interbed.storage.base.seal import SEAL, UNSEALED, check_seal, sealed
 
 MAGIC = 1493475289347502
 VERSION = 1
@@ -21,19 +25,22 @@ _START = struct.Struct(">qii")
 _INT = struct.Struct(">i")
 _PLACE = struct.Struct(">ii")
 _NO_CONTENT = -1
+_BEFORE_SEAL = SEAL.encode() + b"="
 
 ColumnIndexes = Mapping[str, bytes | None]
 """The indexes of one column by kind; None for one without content."""
 
 
-def encode_container(columns: Mapping[str, ColumnIndexes]) -> bytes:
-    """The container of the indexes by column."""
+def encode_container(columns: Mapping[str, ColumnIndexes], *, seal: bool = False) -> bytes:
+    """The container of the indexes by column; with `seal` it has checksums, for one that nothing else protects."""
+    sums = [zlib.crc32(content) for indexes in columns.values() for content in indexes.values() if content is not None]
+    extra = b"".join([_BEFORE_SEAL, UNSEALED.encode(), *(f"{s:08x}".encode() for s in sums)]) if seal else b""
     names = {column: _name_to_bytes(column) for column in columns}
     head = _START.size + _INT.size
     head += sum(
         len(names[c]) + _INT.size + sum(len(_name_to_bytes(k)) + _PLACE.size for k in columns[c]) for c in columns
     )
-    head += _INT.size
+    head += _INT.size + len(extra)
     parts = [_START.pack(MAGIC, VERSION, head), _INT.pack(len(columns))]
     body: list[bytes] = []
     position = head
@@ -45,7 +52,8 @@ def encode_container(columns: Mapping[str, ColumnIndexes]) -> bytes:
             if content is not None:
                 body.append(content)
                 position += length
-    return b"".join([*parts, _INT.pack(0), *body])
+    header = b"".join([*parts, _INT.pack(len(extra)), extra])
+    return b"".join([sealed(header, _BEFORE_SEAL) if seal else header, *body])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +75,7 @@ class IndexContainer:
 
     def __init__(self, source: Any, name: str) -> None:
         self._source = source
+        self._size = int(source.size())
         self.name = name
         start = self._read(0, _START.size)
         magic, version, length = _START.unpack(start)
@@ -76,10 +85,17 @@ class IndexContainer:
             raise UnsupportedVersionError(
                 f"{name} is a file index of version {version}; this version of interbed reads version {VERSION}."
             )
+        header = self._read(_START.size, max(length - _START.size, 0))
         try:
-            self._places = dict(_header(self._read(_START.size, max(length - _START.size, 0))))
-        except (struct.error, IndexError, UnicodeError) as error:
+            check_seal(start + header, _BEFORE_SEAL)
+            places, end = _header(header)
+            self._sums = _sums(header[end:], places)
+        except (struct.error, ValueError, IndexError) as error:
             raise CorruptFileError(f"{name} has a header of a file index that can't be decoded: {error}") from error
+        self._places = places
+        for first, size in (place for kinds in places.values() for place in kinds.values()):
+            if first != _NO_CONTENT and not 0 <= first <= first + size <= self._size:
+                raise CorruptFileError(f"{name} ends within a file index.")
 
     @property
     def columns(self) -> Mapping[str, tuple[str, ...]]:
@@ -98,26 +114,28 @@ class IndexContainer:
     def content(self, column: str, kind: str) -> bytes | None:
         """An index; None for one without content. KeyError when there is no such index."""
         start, length = self._places[column][kind]
-        return None if start == _NO_CONTENT else self._read(start, length)
+        if start == _NO_CONTENT:
+            return None
+        content = self._read(start, length)
+        if self._sums.get((column, kind)) not in (None, zlib.crc32(content)):
+            raise CorruptFileError(f"{self.name} has an index of the column {column!r} whose checksum is wrong.")
+        return content
 
     def all(self) -> dict[str, dict[str, bytes | None]]:
         """Every index by column and kind."""
         return {c: {k: self.content(c, k) for k in kinds} for c, kinds in self.columns.items()}
 
     def _read(self, start: int, length: int) -> bytes:
-        try:
-            if start < 0 or length < 0:
-                raise ValueError(f"{length} bytes from {start}")
-            self._source.seek(start)
-            content: bytes = self._source.read(length)
-        except ValueError as error:
-            raise CorruptFileError(f"{self.name} has a file index that can't be decoded: {error}.") from error
-        if len(content) != length:
+        if not 0 <= start <= start + length <= self._size:
             raise CorruptFileError(f"{self.name} ends within a file index.")
+        self._source.seek(start)
+        content: bytes = self._source.read(length)
         return content
 
 
-def _header(content: bytes) -> Iterator[tuple[str, dict[str, tuple[int, int]]]]:
+def _header(content: bytes) -> tuple[dict[str, dict[str, tuple[int, int]]], int]:
+    """Where the indexes lie by column and kind, and where what describes them ends."""
+    columns: dict[str, dict[str, tuple[int, int]]] = {}
     offset = _INT.size
     for _ in range(_INT.unpack_from(content)[0]):
         column, offset = _read_name(content, offset)
@@ -128,7 +146,19 @@ def _header(content: bytes) -> Iterator[tuple[str, dict[str, tuple[int, int]]]]:
             kind, offset = _read_name(content, offset)
             places[kind] = _PLACE.unpack_from(content, offset)
             offset += _PLACE.size
-        yield column, places
+        columns[column] = places
+    return columns, offset
+
+
+def _sums(rest: bytes, places: Mapping[str, Mapping[str, tuple[int, int]]]) -> dict[tuple[str, str], int]:
+    """The checksums of the indexes by column and kind; none where the container has none."""
+    at = rest.rfind(_BEFORE_SEAL)
+    if at < 0:
+        return {}
+    digits = rest[at + len(_BEFORE_SEAL) + len(UNSEALED) :]
+    inside = [(c, k) for c, kinds in places.items() for k, (start, _) in kinds.items() if start != _NO_CONTENT]
+    width = len(UNSEALED)
+    return {key: int(digits[i * width : (i + 1) * width], 16) for i, key in enumerate(inside)}
 
 
 def _name_to_bytes(name: str) -> bytes:

@@ -35,7 +35,8 @@ class TableFileIndexWriter:
             return None
         container = encode_container(columns)
         if len(container) > self._threshold:
-            return FileIndexes(file=container)
+            # What is in a manifest is protected by the manifest's checksums.
+            return FileIndexes(file=encode_container(columns, seal=True))
         return FileIndexes(embedded=container)
 
 

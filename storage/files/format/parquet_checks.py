@@ -1,8 +1,10 @@
 """Checksums of Parquet files: of pages, which the format has room for, and of the footer, which ours have.
 
-A page's header has the CRC-32 of its bytes as they lie in the file; Arrow writes and verifies it. What says where pages
-are, what their values mean and between which bounds they lie stands in the footer, of which the format has no checksum.
-Ours has one among its own keys and values (`interbed.storage.base.seal`). Source: parquet-format, README (checksumming).
+A page's header has the CRC-32 of its bytes as they lie in the file; Arrow writes and verifies it. Where pages are, what
+their values mean and between which bounds they lie stands in the footer, of which the format has no checksum. Ours has
+one (`interbed.storage.base.seal`) in the field that the format leaves to extensions, which readers pass over. Among the
+keys and values of the file it would go along when somebody reads the rows and writes them to another file. Source:
+parquet-format, README (checksumming) and BinaryProtocolExtensions.
 """
 
 from typing import Any
@@ -17,9 +19,11 @@ _TAIL_BYTES = 4 + len(MAGIC)
 """The length of the footer and the magic number, with which a file ends."""
 _LIKELY_FOOTER = 64 << 10
 """Read at once where files can't be mapped, in the hope that the whole footer is in it."""
-_STRING = 0x18
-"""How Thrift's compact protocol begins a field of bytes whose number is one more than that of the field before."""
-_BEFORE = SEAL.encode() + bytes([_STRING, len(UNSEALED)])
+_EXTENSION = bytes([0x08, 0xFE, 0xFF, 0x03])
+"""How field 32767 of a struct begins in Thrift's compact protocol when it is of bytes; their number follows."""
+_STOP = b"\0"
+"""The end of a struct."""
+_BEFORE = _EXTENSION + bytes([len(SEAL) + len(UNSEALED)]) + SEAL.encode()
 
 
 def open_parquet(source: pa.NativeFile, *, verify: bool, buffer_size: int = 0) -> pq.ParquetFile:
@@ -30,7 +34,7 @@ def open_parquet(source: pa.NativeFile, *, verify: bool, buffer_size: int = 0) -
     if not verify:
         return pq.ParquetFile(source, pre_buffer=False, buffer_size=buffer_size)
     footer = _footer_of(source)
-    check_seal(footer, _BEFORE)
+    _check_footer(footer)
     metadata = pq.read_metadata(pa.BufferReader(b"".join((MAGIC, footer, len(footer).to_bytes(4, "little"), MAGIC))))
     return pq.ParquetFile(
         source, metadata=metadata, pre_buffer=False, buffer_size=buffer_size, page_checksum_verification=True
@@ -38,13 +42,22 @@ def open_parquet(source: pa.NativeFile, *, verify: bool, buffer_size: int = 0) -
 
 
 def seal_footer(footer: bytes) -> bytes:
-    """A footer with the values of `unsealed_footer` as they belong into the file."""
-    return sealed(footer, _BEFORE)
+    """A footer with its checksum added; raises ValueError for bytes that are no footer."""
+    if not footer.endswith(_STOP):
+        raise ValueError("a Parquet footer that does not end as a struct does")
+    return sealed(b"".join((footer[: -len(_STOP)], _BEFORE, UNSEALED.encode(), _STOP)), _BEFORE)
 
 
-def unsealed_footer() -> dict[str, str]:
-    """What a writer adds to the keys and values of a file for `seal_footer` to complete."""
-    return {SEAL: UNSEALED}
+def _check_footer(footer: bytes) -> None:
+    """Raise ValueError for a damaged footer of ours; those of other writers are taken as they are."""
+    end = len(footer) - len(UNSEALED) - len(_STOP)
+    found = footer[max(end - len(_BEFORE), 0) : end]
+    # What stands before the checksum may be damaged as well.
+    if sum(a == b for a, b in zip(found, _BEFORE, strict=False)) < len(_BEFORE) // 2:
+        return
+    if found != _BEFORE:
+        raise ValueError("the end of its footer is damaged")
+    check_seal(footer, _BEFORE)
 
 
 def _footer_of(source: Any) -> bytes:

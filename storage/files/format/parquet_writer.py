@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from interbed.storage.base.types.not_null import without_hidden_nulls
 from interbed.storage.files.format.encoding import choose_encodings
-from interbed.storage.files.format.parquet_checks import MAGIC, seal_footer, unsealed_footer
+from interbed.storage.files.format.parquet_checks import MAGIC, seal_footer
 from interbed.storage.files.format.parquet_footer import TimestampAnnotation, annotate_timestamps
 from interbed.storage.files.format.sink import OpenSink
 from interbed.storage.meta.options.core import CoreOptions
@@ -64,9 +64,6 @@ class ParquetFileWriter:
     def finish(self) -> int:
         """Write the footer; the size of the file."""
         writer = self._writer or self._open(pa.RecordBatch.from_pylist([], schema=self._physical))
-        # The stubs of pyarrow lag behind what the writer has.
-        unstubbed: Any = writer
-        unstubbed.add_key_value_metadata(unsealed_footer())
         self._sink.hold()
         writer.close()
         return self._sink.release(self._annotations)
@@ -136,7 +133,7 @@ class _Tail(OpenSink):
         held = bytes(self._held or b"")
         self._held = None
         if not held.endswith(MAGIC):
-            # An encoder that could not write once writes no footer; whoever was told of that only wants to be rid of it.
+            # An encoder that could not write once writes no footer; its caller was told of that and cleans up.
             raise OSError("the encoder did not complete the file")
         length = int.from_bytes(held[-8:-4], "little")
         footer = held[-8 - length : -8]

@@ -26,7 +26,6 @@ _Tail: TypeAlias = "tuple[int | None, bytes | None, FileSource | None, _Names, s
 
 _KINDS = {int(kind): kind for kind in FileKind}
 _SOURCES = {int(source): source for source in FileSource}
-_WINDOW_BYTES = 1 << 20
 _MORE = 0x80
 _LONG_BITS = 64
 
@@ -44,9 +43,8 @@ def decode_entries(content: bytes, schema: str, check_version: CheckVersion) -> 
     if _shape_of(blocks.schema_text) != _shape_of(schema):
         return None
     entries: list[ManifestEntry] = []
-    for window in blocks.windows(_WINDOW_BYTES):
-        for count, block in window:
-            _decode_block(bytes(block), count, check_version, entries)
+    for count, block in blocks:
+        _decode_block(block, count, check_version, entries)
     if blocks.records not in (None, len(entries)):
         raise ValueError(f"it has {len(entries)} entries instead of {blocks.records}")
     return entries

@@ -27,6 +27,7 @@ from interbed.storage.base.types.data_type import (
     RowType,
 )
 from interbed.storage.base.types.json import field_from_json, field_to_json
+from interbed.storage.meta.json_object import MemberType, read_object
 from interbed.storage.meta.options.core import BUCKET, PARTITION, PRIMARY_KEY, CoreOptions
 
 CURRENT_VERSION = 3
@@ -155,9 +156,9 @@ class TableSchema:
 
         Raises CorruptFileError and UnsupportedVersionError.
         """
+        value = read_object(text, _MEMBER_TYPES, source=source, what="a schema file")
         try:
-            value = json.loads(text)
-            version = int(value.get("version", 1))
+            version = value.get("version") or 1
             if not 1 <= version <= CURRENT_VERSION:
                 raise UnsupportedVersionError(
                     f"{source} has version {version}; this version of interbed reads versions 1 to {CURRENT_VERSION}."
@@ -168,19 +169,8 @@ class TableSchema:
             if version <= 2:
                 options.setdefault("file.format", "orc")
             fields = tuple(field_from_json(f) for f in value["fields"])
-            known = {
-                "version",
-                "id",
-                "fields",
-                "highestFieldId",
-                "partitionKeys",
-                "primaryKeys",
-                "options",
-                "comment",
-                "timeMillis",
-            }
-            return TableSchema(
-                id=int(value["id"]),
+            schema = TableSchema(
+                id=value["id"],
                 fields=fields,
                 highest_field_id=int(value.get("highestFieldId", max((f.id for f in fields), default=-1))),
                 partition_keys=tuple(value.get("partitionKeys") or ()),
@@ -188,14 +178,37 @@ class TableSchema:
                 options=options,
                 comment=value.get("comment"),
                 time_millis=int(value.get("timeMillis") or 0),
-                unknown={k: v for k, v in value.items() if k not in known},
+                unknown={k: v for k, v in value.items() if k not in _MEMBER_TYPES},
             )
+            _check_names(schema)
+            return schema
         except CorruptFileError as error:
             raise CorruptFileError(f"{source} is not a schema file: {error}") from error
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            if isinstance(error, InvalidInputError):
-                raise
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise CorruptFileError(f"{source} is not a schema file: {error}") from error
+
+
+_MEMBER_TYPES: Mapping[str, MemberType] = {
+    "version": int,
+    "id": int,
+    "fields": list,
+    "highestFieldId": int,
+    "partitionKeys": list,
+    "primaryKeys": list,
+    "options": dict,
+    "comment": str,
+    "timeMillis": int,
+}
+
+
+def _check_names(schema: TableSchema) -> None:
+    """Raise ValueError for a file whose keys are no columns, or whose columns have one name."""
+    names = schema.names
+    if len(set(names)) != len(names):
+        raise ValueError("two columns have one name")
+    for key in (*schema.partition_keys, *schema.primary_keys):
+        if key not in schema.by_name:
+            raise ValueError(f"the key {key!r} is no column")
 
 
 @dataclass(frozen=True, slots=True, init=False)

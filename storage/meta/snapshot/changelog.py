@@ -8,6 +8,7 @@ Changelog and ChangelogManager.
 import logging
 from collections.abc import Sequence
 
+from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.meta.paths import TablePaths
 from interbed.storage.meta.snapshot.snapshot import Snapshot
@@ -33,9 +34,12 @@ class ChangelogManager:
         """The snapshot that a changelog was part of, None when there is no such changelog; raises CorruptFileError."""
         path = self._paths.changelog(snapshot_id)
         try:
-            return Snapshot.from_json(self._file_io.read_bytes(path), source=path)
+            found = Snapshot.from_json(self._file_io.read_bytes(path), source=path)
         except FileNotFoundError:
             return None
+        if found.id != snapshot_id:
+            raise CorruptFileError(f"{path} holds the changelog of the snapshot {found.id}.")
+        return found
 
     def all(self) -> list[Snapshot]:
         """All of them, ascending; those that expire meanwhile are left out."""

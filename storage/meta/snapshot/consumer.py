@@ -9,9 +9,11 @@ import re
 
 from interbed.storage.base.errors import CorruptFileError, InvalidInputError
 from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.meta.json_object import read_object
 from interbed.storage.meta.paths import TablePaths
 
 _PREFIX = "consumer-"
+_NEXT = "nextSnapshot"
 
 
 class ConsumerManager:
@@ -31,11 +33,16 @@ class ConsumerManager:
         """The first snapshot that the consumer has not read; None for one that is not known. CorruptFileError."""
         path = self._path(consumer_id)
         try:
-            return int(json.loads(self._file_io.read_bytes(path))["nextSnapshot"])
+            content = self._file_io.read_bytes(path)
         except FileNotFoundError:
             return None
-        except (ValueError, KeyError, TypeError) as error:
-            raise CorruptFileError(f"{path} is not a consumer's file: {error}. Reset the consumer.") from error
+        try:
+            found = read_object(content, {_NEXT: int}, source=path, what="a consumer's file").get(_NEXT)
+        except CorruptFileError as error:
+            raise CorruptFileError(f"{error} Reset the consumer.") from error
+        if found is None or found < 1:
+            raise CorruptFileError(f"{path} is not a consumer's file: it goes on from {found}. Reset the consumer.")
+        return int(found)
 
     def all(self) -> dict[str, int]:
         """How far each consumer has come; those that are deleted meanwhile are left out."""
@@ -50,7 +57,7 @@ class ConsumerManager:
         """Note how far a consumer has come, or make one."""
         if next_snapshot < 1:
             raise InvalidInputError(f"The consumer {consumer_id!r} can't go on from snapshot {next_snapshot}.")
-        content = json.dumps({"nextSnapshot": next_snapshot}, indent=2)
+        content = json.dumps({_NEXT: next_snapshot}, indent=2)
         self._file_io.overwrite(self._path(consumer_id), content.encode())
 
     def delete(self, consumer_id: str) -> None:

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from interbed.storage.base.errors import CorruptFileError, UnsupportedVersionError
+from interbed.storage.meta.json_object import read_object
 
 CURRENT_VERSION = 3
 FIRST_SNAPSHOT_ID = 1
@@ -76,9 +77,9 @@ class Snapshot:
     @staticmethod
     def from_json(text: str | bytes, *, source: str = "snapshot") -> "Snapshot":
         """The snapshot of a file's content; raises CorruptFileError and UnsupportedVersionError naming `source`."""
+        value = read_object(text, _MEMBER_TYPES, source=source, what="a snapshot file")
         try:
-            value = json.loads(text)
-            version = int(value.get("version", 1))
+            version = value.get("version") or 1
             if not 1 <= version <= CURRENT_VERSION:
                 raise UnsupportedVersionError(
                     f"{source} has version {version}; this version of interbed reads versions 1 to {CURRENT_VERSION}."
@@ -120,4 +121,14 @@ _MEMBERS = {
     "next_row_id": "nextRowId",
     "operation": "operation",
 }
+_TEXTS = frozenset(
+    {
+        *("uuid", "baseManifestList", "deltaManifestList", "changelogManifestList", "indexManifest", "commitUser"),
+        *("writerVersion", "commitKind", "statistics", "operation"),
+    }
+)
+_OBJECTS = frozenset({"logOffsets", "properties"})
 _KNOWN_MEMBERS = frozenset(_MEMBERS.values()) | {"version"}
+_MEMBER_TYPES: Mapping[str, type] = {
+    member: str if member in _TEXTS else dict if member in _OBJECTS else int for member in sorted(_KNOWN_MEMBERS)
+}

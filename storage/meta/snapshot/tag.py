@@ -69,7 +69,7 @@ class Tag:
                 created=None if created is None else _local_time(created),
                 retained=None if retained is None else timedelta(seconds=float(retained)),
             )
-        except (TypeError, ValueError, OverflowError) as error:
+        except (TypeError, ValueError, ArithmeticError) as error:
             raise CorruptFileError(f"{source} is not a tag's file: {error}") from error
 
     def is_over(self, now: datetime) -> bool:

@@ -1,0 +1,124 @@
+"""Damaged metadata files are noticed and named, whatever is done with the table.
+
+What has checksums, or lengths that something else knows, never gives anything else than the right rows or an error that
+names it. JSON files have none: a letter of a value that changed is another value. But no damage ends in an error that
+is not one of ours.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import interbed
+from interbed.storage.base.errors import CorruptFileError
+from interbed.storage.meta.json_object import read_object
+from interbed.storage.meta.schema.table_schema import TableSchema
+from interbed.storage.meta.snapshot.snapshot import Snapshot
+from interbed.storage.table.table import Table
+from tests.support.damage import OTHER_FILE, WRONG, damage
+from tests.support.shares import LONG
+
+TIMES = 200 if LONG else 10
+COLUMNS: list[Any] = [pa.field("id", pa.int64(), nullable=False), ("v", pa.string())]
+SCHEMA = pa.schema(COLUMNS)
+OPTIONS = {
+    "bucket": "1",
+    "changelog-producer": "lookup",
+    "deletion-vectors.enabled": "true",
+    "file-index.bloom-filter.columns": "v",
+    "file-index.bloom-filter.v.items": "500",
+    "file-index.in-manifest-threshold": "1 b",
+}
+
+
+def rows(number: int, count: int) -> pa.Table:
+    return pa.table({"id": range(count), "v": [f"{number}-{i}" for i in range(count)]}, schema=SCHEMA)
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Table:
+    """A table with one file of each kind at least."""
+    warehouse = tmp_path_factory.mktemp("lake")
+    catalog = interbed.load_catalog("test", warehouse=f"file:{warehouse}")
+    catalog.create_database("db")
+    table = catalog.create_table("db.t", SCHEMA, primary_keys=["id"], options=OPTIONS)
+    table.upsert(rows(0, 200))
+    table.create_tag("old")
+    table.create_branch("b", "old")
+    table.reset_consumer("c", 2)
+    table.analyze()
+    table.upsert(rows(2, 10))
+    return table
+
+
+def newest(table: Table, *patterns: str) -> list[Path]:
+    """The newest file like each of the patterns."""
+    return [max(Path(table.location).glob(p), key=lambda f: (f.stat().st_mtime_ns, f.name)) for p in patterns]
+
+
+@pytest.mark.longer
+def test_what_has_checksums_never_gives_anything_else(table: Table) -> None:
+    snapshot = table.snapshots()[-1]
+    named = [snapshot.base_manifest_list, snapshot.delta_manifest_list, snapshot.index_manifest]
+    files = [Path(table.location) / "manifest" / str(name) for name in named]
+    files += newest(table, "manifest/manifest-[0-9a-f]*", "index/index-*", "bucket-0/*.index", "bucket-0/changelog-*")
+    operations = ("scan", "filter", "count", "get", "changes", "stream", "expire", "compact", "write", "$files")
+    found = damage(table, files, times=TIMES, operations=(*operations, "$table_indexes"))
+    assert found.failures() == {}
+    assert found.outcomes["named"] > 0
+
+
+@pytest.mark.longer
+def test_damaged_json_gives_no_other_errors(table: Table) -> None:
+    patterns = ("snapshot/snapshot-*", "schema/schema-0", "tag/tag-old", "consumer/consumer-c", "statistics/*")
+    files = newest(table, *patterns, "branch/branch-b/schema/schema-0", "snapshot/LATEST")
+    operations = ("scan", "changes", "stream", "tags", "branches", "consumers", "expire", "orphans", "write")
+    system = ("$snapshots", "$schemas", "$tags", "$statistics", "$options")
+    found = damage(table, files, times=TIMES, operations=(*operations, *system))
+    of_ours = ("UnsupportedVersionError", "NotSupportedError", "InvalidOptionError", "SnapshotNotFoundError")
+    assert found.failures(WRONG, OTHER_FILE, *of_ours) == {}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b'"text"',
+        b"7",
+        b"{}",
+        b"\xff\xfe",
+        b"[" * 100_000,
+        b'{"id": "one"}',
+        b'{"id": true}',
+        b'{"version": [3]}',
+        b'{"id": 1' + b"0" * 5000 + b"}",
+    ],
+)
+def test_json_of_another_kind_names_its_file(content: bytes) -> None:
+    for read in (Snapshot.from_json, TableSchema.from_json):
+        with pytest.raises(CorruptFileError, match="the-file"):
+            read(content, source="the-file")
+
+
+@pytest.mark.parametrize("member", ["indexManifest", "changelogManifestList", "baseManifestListSize"])
+def test_a_member_with_one_wrong_letter_is_not_taken_as_absent(table: Table, member: str) -> None:
+    text = table.snapshots()[-1].to_json()
+    damaged = text.replace(f'"{member}"', f'"{member[:-1]}_"')
+    assert damaged != text
+    with pytest.raises(CorruptFileError, match=f"the-file is damaged.*'{member}' belongs"):
+        Snapshot.from_json(damaged, source="the-file")
+
+
+def test_a_schema_whose_keys_are_no_columns_is_damaged(table: Table) -> None:
+    text = table.schema.to_json().replace('"primaryKeys": [\n    "id"', '"primaryKeys": [\n    "ie"')
+    with pytest.raises(CorruptFileError, match=r"the-file.*'ie' is no column"):
+        TableSchema.from_json(text, source="the-file")
+
+
+def test_members_of_other_names_are_taken_as_they_are() -> None:
+    content = b'{"known": 1, "new": {"a": 2}}'
+    assert read_object(content, {"known": int}, source="f", what="x") == {"known": 1, "new": {"a": 2}}
