@@ -73,6 +73,8 @@ final class NativeParquet implements Serializable {
     SparkSession session = (SparkSession) org.apache.spark.sql.SparkSession.active();
     SQLConf conf = session.sessionState().conf();
     Configuration hadoop = session.sessionState().newHadoopConf();
+    // Files of ours have checksums of their pages; Parquet's reader verifies them only when it is told to.
+    hadoop.setIfUnset("parquet.page.verify-checksum.enabled", "true");
     hadoop.set("parquet.read.support.class", ParquetReadSupport.class.getName());
     hadoop.set("org.apache.spark.sql.parquet.row.requested_schema", readSchema.json());
     hadoop.set("org.apache.spark.sql.parquet.row.attributes", readSchema.json());
