@@ -21,6 +21,7 @@ _STATES: tuple[dict[str, str], ...] = ({}, {"deletion-vectors.enabled": "true"})
 _DEFAULTS = {
     "num-levels": "num-sorted-run.compaction-trigger + 1",
     "num-sorted-run.stop-trigger": "num-sorted-run.compaction-trigger + 3",
+    "full-compaction.delta-commits": "1 with changelog-producer full-compaction",
     "lookup-compact.max-interval": "2 × num-sorted-run.compaction-trigger",
     "changelog.num-retained.max": "snapshot.num-retained.max",
     "changelog.num-retained.min": "snapshot.num-retained.min",
@@ -33,6 +34,7 @@ _DEFAULTS = {
 """Defaults that depend on other options."""
 
 _MEANINGS = {
+    "full-compaction.delta-commits": "After how many commits a full compaction is made.",
     "compaction.offpeak-ratio": "Percent that is added to `compaction.size-ratio` during the off-peak hours.",
     "compaction.offpeak.end.hour": "The hour of the day (0 to 23) at which off-peak time ends; -1 for none.",
     "compaction.offpeak.start.hour": "The hour of the day (0 to 23) at which off-peak time begins; -1 for none.",

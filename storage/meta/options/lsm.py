@@ -239,8 +239,12 @@ class LsmOptions(OptionReader):
 
     @property
     def full_compaction_delta_commits(self) -> int | None:
-        """After how many commits a full compaction is made."""
-        return self.optional_integer("full-compaction.delta-commits")
+        """After how many commits a full compaction is made; each is one where full compactions write the changelog."""
+        commits = self.optional_integer("full-compaction.delta-commits")
+        if self.changelog_producer is ChangelogProducer.FULL_COMPACTION:
+            # Without any there would be no changelog.
+            return max(1, 1 if commits is None else commits)
+        return commits
 
     @property
     def flush_keeps_last(self) -> bool:

@@ -236,3 +236,13 @@ def test_compaction_of_thin_files_and_of_several_target_files(tmp_path: Path) ->
     compact(store)
     assert len(files_of(store)) > 2
     assert rows_of(store) == model
+
+
+def test_where_full_compactions_write_the_changelog_there_is_one_with_each_commit(tmp_path: Path) -> None:
+    store = create(tmp_path, **{"changelog-producer": "full-compaction"})
+    upsert(store, [{"id": 1, "dt": "a", "v": "x"}], [0])
+    upsert(store, [{"id": 1, "dt": "a", "v": "y"}], [0])
+
+    kept = [s for s in store.snapshots.descending() if s.changelog_manifest_list is not None]
+    assert [s.commit_kind for s in kept] == ["COMPACT", "COMPACT"]
+    assert rows_of(store) == {("a", 1): "y"}
