@@ -15,7 +15,13 @@ from typing import Self, cast
 
 import pyarrow as pa
 
-from interbed.catalog.errors import DatabaseExistsError, DatabaseNotFoundError, TableExistsError, TableNotFoundError
+from interbed.catalog.errors import (
+    UNREADABLE,
+    DatabaseExistsError,
+    DatabaseNotFoundError,
+    TableExistsError,
+    TableNotFoundError,
+)
 from interbed.catalog.global_tables import GlobalTable, global_tables
 from interbed.catalog.identifier import SYSTEM_DATABASE, Identifier, TableName, check_not_system_database
 from interbed.catalog.identifier import parse_table_name as parse_table_name
@@ -38,6 +44,7 @@ from interbed.storage.base.errors import InvalidInputError, InvalidOptionError, 
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.incoming import IncomingRows
 from interbed.storage.meta.schema.change import SchemaChange
+from interbed.storage.meta.schema.outline import SchemaOutline, read_outline
 from interbed.storage.meta.schema.table_schema import Schema, TableSchema
 from interbed.storage.table.read_optimized import READ_OPTIMIZED, ReadOptimizedTable
 from interbed.storage.table.table import Table
@@ -101,6 +108,9 @@ class Catalog(StagedTables, Views, VersionsByName, ABC):
 
     @abstractmethod
     def _load_table(self, identifier: Identifier) -> Table: ...
+
+    @abstractmethod
+    def _location_of(self, identifier: Identifier) -> str: ...
 
     @abstractmethod
     def _create_table(
@@ -327,11 +337,25 @@ class Catalog(StagedTables, Views, VersionsByName, ABC):
         name = TableName.parse(identifier)
         if name.identifier.database == SYSTEM_DATABASE:
             return name.of_table.partition(".")[2].lower() in global_tables(self)
+        plain = parse_table_name(identifier)
         try:
-            self._load_table(parse_table_name(identifier))
+            self._load_table(plain)
         except (TableNotFoundError, DatabaseNotFoundError):
             return False
+        except UNREADABLE:
+            # It is there, and can be renamed and dropped.
+            return True
         return True
+
+    def table_outline(self, identifier: "str | Identifier") -> SchemaOutline:
+        """What can be made out of a table's schema, also of one that this version can't read.
+
+        Raises TableNotFoundError, StorageAccessError.
+        """
+        name = parse_table_name(identifier)
+        if not self.table_exists(name):
+            raise TableNotFoundError(f"There is no table '{name}' in the catalog '{self.name}'.")
+        return read_outline(self.file_io, self._location_of(name))
 
     def list_partitions(self, identifier: "str | Identifier") -> list[Partition]:
         """The partitions that hold rows, by the newest snapshot; raises TableNotFoundError."""

@@ -13,7 +13,17 @@ CatalogError
 └── LockError                 the lock of a table could not be had in time; may be retried
 """
 
-from interbed.storage.base.errors import CommitError, InterbedError
+from interbed.storage.base.errors import (
+    CommitError,
+    CorruptFileError,
+    InterbedError,
+    InvalidInputError,
+    NotSupportedError,
+    UnsupportedVersionError,
+)
+
+UNREADABLE = (CorruptFileError, UnsupportedVersionError, NotSupportedError, InvalidInputError)
+"""What opening a table raises that is there, but that this version can't make anything of."""
 
 
 class CatalogError(InterbedError):

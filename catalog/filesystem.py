@@ -106,6 +106,9 @@ class FileSystemCatalog(Catalog):
             raise TableNotFoundError(f"There is no table '{identifier}' in the catalog '{self.name}'.")
         return Table(str(identifier), open_store(location, self._file_io, schema=schema))
 
+    def _location_of(self, identifier: Identifier) -> str:
+        return self._table_path(identifier)
+
     def _create_table(
         self, identifier: Identifier, schema: TableSchema, path: str | None, fill: Fill | None = None
     ) -> None:

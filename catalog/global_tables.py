@@ -4,21 +4,26 @@
 (documentation: concepts/system-tables, global system tables). What an option keeps secret is masked.
 """
 
+import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import pyarrow as pa
 
-from interbed.catalog.errors import DatabaseNotFoundError, TableNotFoundError
+from interbed.catalog.errors import UNREADABLE, DatabaseNotFoundError, TableNotFoundError
 from interbed.catalog.identifier import SYSTEM_DATABASE, Identifier
 from interbed.catalog.masking import masked
 from interbed.catalog.options import CatalogOptions
 from interbed.catalog.partition import Partition, epoch_millis, partition_name
+from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.meta.options.core import PATH
+from interbed.storage.meta.schema.outline import SchemaOutline
 from interbed.storage.table.table import Table
 from interbed.storage.views.system.column import Row, bigint, text
 from interbed.storage.views.system.rows_table import RowsTable
+
+_log = logging.getLogger(__name__)
 
 ALL_TABLES = "tables"
 ALL_PARTITIONS = "partitions"
@@ -27,6 +32,7 @@ CATALOG_OPTIONS = "catalog_options"
 
 _TABLE_TYPE = "type"
 _OWNER, _CREATED_AT, _CREATED_BY, _UPDATED_AT, _UPDATED_BY = "owner", "createdAt", "createdBy", "updatedAt", "updatedBy"
+_NOTHING_KNOWN: Row = (None, None, None, None)
 _FILE_FIGURES = frozenset({"file_size_in_bytes", "file_count", "last_file_creation_time"})
 
 
@@ -46,6 +52,10 @@ class ShownCatalog(Protocol):
 
     def get_table(self, identifier: str | Identifier) -> Table:
         """A table by name."""
+        ...
+
+    def table_outline(self, identifier: str | Identifier) -> SchemaOutline:
+        """What can be made out of a table's schema."""
         ...
 
     def list_partitions(self, identifier: str | Identifier) -> list[Partition]:
@@ -97,7 +107,18 @@ def global_tables(catalog: ShownCatalog) -> list[str]:
     return sorted(name for name in GLOBAL_TABLES if name != CATALOG_OPTIONS or catalog.options.shows_options)
 
 
-def _all_tables(catalog: ShownCatalog) -> Iterator[tuple[Identifier, Table]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shown:
+    """A table with its options, the path among them; `table` is None for one that this version can't read."""
+
+    identifier: Identifier
+    options: Mapping[str, str]
+    partitioned: bool
+    keyed: bool
+    table: Table | None
+
+
+def _all_tables(catalog: ShownCatalog) -> Iterator[_Shown]:
     for database in sorted(catalog.list_databases()):
         if database == SYSTEM_DATABASE:
             continue
@@ -108,54 +129,86 @@ def _all_tables(catalog: ShownCatalog) -> Iterator[tuple[Identifier, Table]]:
             continue
         for name in names:
             try:
-                yield Identifier(database, name), catalog.get_table(Identifier(database, name))
+                yield _shown(catalog, Identifier(database, name))
             except (TableNotFoundError, DatabaseNotFoundError):
                 continue
+            except StorageAccessError as error:
+                _log.warning("The table '%s.%s' can't be shown: %s", database, name, error)
 
 
-def _options(table: Table) -> dict[str, str]:
-    return {**table.schema.options, PATH: table.location}
+def _shown(catalog: ShownCatalog, identifier: Identifier) -> _Shown:
+    try:
+        table = catalog.get_table(identifier)
+    except UNREADABLE as error:
+        _log.warning("The table '%s' can't be read, and is shown as far as it is known: %s", identifier, error)
+        outline = catalog.table_outline(identifier)
+        return _Shown(
+            identifier=identifier,
+            options={**outline.options, PATH: outline.location},
+            partitioned=bool(outline.partition_keys),
+            keyed=bool(outline.primary_keys),
+            table=None,
+        )
+    return _Shown(
+        identifier=identifier,
+        options={**table.schema.options, PATH: table.location},
+        partitioned=bool(table.partition_keys),
+        keyed=bool(table.primary_keys),
+        table=table,
+    )
 
 
 def _millis(value: str | None) -> int | None:
     return int(value) if value is not None and value.isdigit() else None
 
 
+def _figures_of(table: Table, *, files: bool) -> Row:
+    """Records and, if they are wanted, bytes, files and the newest file's time; null for what is not known."""
+    latest = table.latest_snapshot()
+    if latest is None or not files:
+        return (None if latest is None else latest.total_record_count, None, None, None)
+    # Only these need the manifests of every table to be read.
+    sums = table.partition_sums().values()
+    created = [epoch_millis(s.created_millis) for s in sums]
+    newest = max(created, default=None)
+    return (latest.total_record_count, sum(s.bytes for s in sums), sum(s.files for s in sums), newest)
+
+
+def _known_figures(shown: _Shown, *, files: bool) -> Row:
+    if shown.table is None:
+        return _NOTHING_KNOWN
+    try:
+        return _figures_of(shown.table, files=files)
+    except (*UNREADABLE, StorageAccessError) as error:
+        _log.warning("The figures of the table '%s' can't be shown: %s", shown.identifier, error)
+        return _NOTHING_KNOWN
+
+
 def _tables(catalog: ShownCatalog, wanted: Collection[str]) -> Sequence[Row]:
-    rows: list[Row] = []
-    for identifier, table in _all_tables(catalog):
-        options = table.schema.options
-        latest = table.latest_snapshot()
-        figures: Row = (None, None, None)
-        if latest is not None and not _FILE_FIGURES.isdisjoint(wanted):
-            # Only these need the manifests of every table to be read.
-            sums = table.partition_sums().values()
-            created = [epoch_millis(s.created_millis) for s in sums]
-            figures = (sum(s.bytes for s in sums), sum(s.files for s in sums), max(created, default=None))
-        rows.append(
-            (
-                identifier.database,
-                identifier.table,
-                options.get(_TABLE_TYPE, "table"),
-                bool(table.partition_keys),
-                bool(table.primary_keys),
-                options.get(_OWNER),
-                _millis(options.get(_CREATED_AT)),
-                options.get(_CREATED_BY),
-                _millis(options.get(_UPDATED_AT)),
-                options.get(_UPDATED_BY),
-                None if latest is None else latest.total_record_count,
-                *figures,
-            )
+    files = not _FILE_FIGURES.isdisjoint(wanted)
+    return [
+        (
+            shown.identifier.database,
+            shown.identifier.table,
+            shown.options.get(_TABLE_TYPE, "table"),
+            shown.partitioned,
+            shown.keyed,
+            shown.options.get(_OWNER),
+            _millis(shown.options.get(_CREATED_AT)),
+            shown.options.get(_CREATED_BY),
+            _millis(shown.options.get(_UPDATED_AT)),
+            shown.options.get(_UPDATED_BY),
+            *_known_figures(shown, files=files),
         )
-    return rows
+        for shown in _all_tables(catalog)
+    ]
 
 
 def _partitions(catalog: ShownCatalog, _: Collection[str]) -> Sequence[Row]:
     return [
         (
-            identifier.database,
-            identifier.table,
+            shown.identifier.database,
+            shown.identifier.table,
             partition_name(partition.spec),
             partition.record_count,
             partition.file_size_in_bytes,
@@ -163,17 +216,27 @@ def _partitions(catalog: ShownCatalog, _: Collection[str]) -> Sequence[Row]:
             partition.last_file_creation_time,
             partition.done,
         )
-        for identifier, table in _all_tables(catalog)
-        if table.partition_keys
-        for partition in catalog.list_partitions(identifier)
+        for shown in _all_tables(catalog)
+        if shown.partitioned and shown.table is not None
+        for partition in _known_partitions(catalog, shown.identifier)
     ]
+
+
+def _known_partitions(catalog: ShownCatalog, identifier: Identifier) -> Sequence[Partition]:
+    try:
+        return catalog.list_partitions(identifier)
+    except (TableNotFoundError, DatabaseNotFoundError):
+        return []
+    except (*UNREADABLE, StorageAccessError) as error:
+        _log.warning("The partitions of the table '%s' can't be shown: %s", identifier, error)
+        return []
 
 
 def _all_table_options(catalog: ShownCatalog, _: Collection[str]) -> Sequence[Row]:
     return [
-        (identifier.database, identifier.table, key, masked(key, value))
-        for identifier, table in _all_tables(catalog)
-        for key, value in sorted(_options(table).items())
+        (shown.identifier.database, shown.identifier.table, key, masked(key, value))
+        for shown in _all_tables(catalog)
+        for key, value in sorted(shown.options.items())
     ]
 
 

@@ -11,6 +11,7 @@ from interbed.catalog.cli.group import CatalogChoice
 
 if TYPE_CHECKING:
     from interbed.storage.base.types.data_type import DataField
+    from interbed.storage.meta.schema.outline import SchemaOutline
     from interbed.storage.table.table import Table
 
 
@@ -34,20 +35,29 @@ def list_tables(chosen: CatalogChoice, database: str | None, as_json: bool) -> N
 @json_flag
 @click.pass_obj
 def describe(chosen: CatalogChoice, name: str, as_json: bool) -> None:
-    """The columns, keys and options of a table, where it is, and how many rows it has. Secrets are hidden."""
-    with chosen.table(name) as opened:
-        found = _description(opened)
+    """The columns, keys and options of a table, where it is, and how many rows it has. Secrets are hidden.
+
+    Of a table that this version can't read it shows what is known, and why it can't be read.
+    """
+    from interbed.catalog.errors import UNREADABLE
+
+    try:
+        with chosen.table(name) as opened:
+            found = _description(opened)
+    except UNREADABLE as error:
+        if "$" in name:
+            raise
+        with chosen.catalog(name) as catalog:
+            found = _outline(name, catalog.table_outline(name), error)
     if as_json:
         show_json(found)
         return
-    snapshot = found["snapshot"]
     click.echo(f"table     {found['table']}")
-    for key in ("comment", "location"):
-        if found[key]:
+    for key in ("comment", "location", "problem"):
+        if found.get(key):
             click.echo(f"{key:<8}  {found[key]}")
     click.echo(f"schema    {found['schema']}")
-    state = "none yet" if snapshot is None else f"{snapshot['id']}, {snapshot['time']}, {snapshot['records']} records"
-    click.echo(f"snapshot  {state}")
+    click.echo(f"snapshot  {_state(found)}")
     click.echo("columns")
     _lines([[c["name"], c["type"], c["key"], c["comment"] or ""] for c in found["columns"]])
     if found["options"]:
@@ -68,6 +78,13 @@ def schema(chosen: CatalogChoice, name: str, as_json: bool) -> None:
         from interbed.catalog.cli.forms.column_text import column_text
 
         click.echo("\n".join(map(column_text, opened.schema.fields)))
+
+
+def _state(found: dict[str, Any]) -> str:
+    if "problem" in found:
+        return "not known"
+    snapshot = found["snapshot"]
+    return "none yet" if snapshot is None else f"{snapshot['id']}, {snapshot['time']}, {snapshot['records']} records"
 
 
 def _description(table: "Table") -> dict[str, Any]:
@@ -94,18 +111,45 @@ def _description(table: "Table") -> dict[str, Any]:
     }
 
 
+def _outline(name: str, outline: "SchemaOutline", problem: Exception) -> dict[str, Any]:
+    """What is known of a table that can't be read, in the form of _description."""
+    from interbed.catalog.masking import masked
+
+    return {
+        "table": name,
+        "comment": outline.comment,
+        "location": outline.location,
+        "problem": str(problem),
+        "schema": outline.id,
+        "columns": [
+            {
+                "name": column.name,
+                "type": column.type,
+                "key": _key(column.name, outline.primary_keys, outline.partition_keys),
+                "default": None,
+                "comment": column.comment,
+            }
+            for column in outline.columns
+        ],
+        "primary_keys": list(outline.primary_keys),
+        "partition_keys": list(outline.partition_keys),
+        "options": {key: masked(key, value) for key, value in sorted(outline.options.items())},
+        "snapshot": None,
+    }
+
+
+def _key(column: str, primary_keys: Sequence[str], partition_keys: Sequence[str]) -> str:
+    both = (("primary key", primary_keys), ("partition key", partition_keys))
+    return ", ".join(word for word, names in both if column in names)
+
+
 def _column(field: "DataField", primary_keys: Sequence[str], partition_keys: Sequence[str]) -> dict[str, Any]:
     from interbed.catalog.cli.forms.column_text import type_text
 
-    keys = [
-        word
-        for word, names in (("primary key", primary_keys), ("partition key", partition_keys))
-        if field.name in names
-    ]
     return {
         "name": field.name,
         "type": type_text(field.type),
-        "key": ", ".join(keys),
+        "key": _key(field.name, primary_keys, partition_keys),
         "default": field.default_value,
         "comment": field.description,
     }

@@ -103,6 +103,9 @@ class HiveCatalog(Catalog):
         environment = replace(store.environment, alter=partial(self._tables.alter, identifier))
         return Table(str(identifier), replace(store, environment=environment))
 
+    def _location_of(self, identifier: Identifier) -> str:
+        return self._entries.path(self._entries.locations.of(self._entries.table(identifier)))
+
     def _create_table(
         self, identifier: Identifier, schema: TableSchema, path: str | None, fill: Fill | None = None
     ) -> None:

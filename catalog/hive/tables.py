@@ -10,7 +10,13 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from interbed.catalog.errors import CatalogError, DatabaseNotFoundError, TableExistsError, TableNotFoundError
+from interbed.catalog.errors import (
+    UNREADABLE,
+    CatalogError,
+    DatabaseNotFoundError,
+    TableExistsError,
+    TableNotFoundError,
+)
 from interbed.catalog.hive.client import TableModifiedError
 from interbed.catalog.hive.connection import CallStateUnknownError
 from interbed.catalog.hive.entries import Entries
@@ -204,7 +210,11 @@ class HiveTables:
             file_io.rename(path(wanted), path(before))
             raise
         if after.partitionKeys:
-            paths = self._entries.open(new, after).paths
+            try:
+                paths = self._entries.open(new, after).paths
+            except UNREADABLE as error:
+                _log.warning("Partitions of '%s' in the metastore still name its old place %s: %s", new, before, error)
+                return
             MetastorePartitions(self._client, new, paths, locations).move(before, wanted)
 
     def _replace(self, identifier: Identifier, entry: Any) -> None:

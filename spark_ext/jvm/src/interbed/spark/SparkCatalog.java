@@ -18,6 +18,7 @@ import interbed.spark.thrift.ErrorKind;
 import interbed.spark.thrift.TableInfo;
 import interbed.spark.thrift.TableRef;
 import interbed.spark.thrift.TimeTravel;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.Map;
 import java.util.Set;
@@ -102,6 +103,20 @@ public class SparkCatalog
       load(identifier, NEWEST, false);
       return true;
     } catch (NoSuchTableException error) {
+      return false;
+    } catch (RuntimeException error) {
+      // A table that can't be read is there all the same, and can be dropped.
+      if (isListed(identifier)) {
+        return true;
+      }
+      throw error;
+    }
+  }
+
+  private boolean isListed(Identifier identifier) {
+    try {
+      return Arrays.asList(listTables(identifier.namespace())).contains(identifier);
+    } catch (NoSuchNamespaceException error) {
       return false;
     }
   }
