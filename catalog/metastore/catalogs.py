@@ -40,7 +40,7 @@ class CatalogService:
         return found
 
     def create(self, catalog: MetastoreCatalog) -> None:
-        """Create a catalog, its directory, and the database `default` in it.
+        """Create a catalog, its directory, and the database `default` in it. Its location is kept as it was given.
 
         InvalidObjectError for a bad name or without a location, AlreadyExistsError, MetastoreError if the directory
         cannot be made.
@@ -50,23 +50,22 @@ class CatalogService:
         if not catalog.location:
             raise InvalidObjectError("You must specify a path for the catalog")
         now = int(self._clock())
-        complete = dataclasses.replace(
-            catalog, location=self._warehouse.qualified(catalog.location), create_time=catalog.create_time or now
-        )
+        complete = dataclasses.replace(catalog, location=catalog.location, create_time=catalog.create_time or now)
+        place = self._warehouse.qualified(catalog.location)
         home = MetastoreDatabase(
             catalog=complete.name,
             name=DEFAULT_DATABASE,
             description=f"Default database for catalog {complete.name}",
-            location=complete.location,
+            location=place,
             create_time=now,
         )
         if self._store.read(lambda transaction: transaction.catalogs.find(complete.name)) is not None:
             raise AlreadyExistsError(f"Catalog {complete.name} already exists")
         try:
-            made = files.make_directory(complete.location)
+            made = files.make_directory(place)
         except MetastoreError as error:
             raise MetastoreError(
-                f"Unable to create catalog path {complete.location}, failed to create catalog {complete.name}: {error}"
+                f"Unable to create catalog path {place}, failed to create catalog {complete.name}: {error}"
             ) from error
 
         def work(transaction: Transaction) -> None:
@@ -81,7 +80,7 @@ class CatalogService:
             raise
         except MetastoreError:
             if made:
-                files.remove_empty_directory(complete.location)
+                files.remove_empty_directory(place)
             raise
 
     def alter(self, name: str | None, changed: MetastoreCatalog) -> None:
@@ -100,7 +99,7 @@ class CatalogService:
             new = dataclasses.replace(
                 old,
                 description=changed.description or old.description,
-                location=self._warehouse.qualified(changed.location) if changed.location else old.location,
+                location=changed.location or old.location,
                 parameters=changed.parameters or old.parameters,
             )
             transaction.catalogs.replace(new)
@@ -142,7 +141,7 @@ class CatalogService:
 
         dropped = self._store.write(work)
         if dropped is not None and not self._warehouse.is_protected(dropped.location):
-            files.remove_empty_directory(dropped.location)
+            files.remove_empty_directory(self._warehouse.qualified(dropped.location))
 
 
 def catalog_not_found(name: str | None) -> NoSuchObjectError:

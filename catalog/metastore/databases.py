@@ -143,13 +143,13 @@ class DatabaseService:
         too.)
         """
         key = normalized(name)
-        if changed.name and changed.name != key:
-            raise InvalidOperationError(f"Database {key} cannot be renamed to {shortened(changed.name)}")
 
         def work(transaction: Transaction) -> None:
             stored = transaction.databases.find(catalog, key, for_update=True)
             if stored is None:
                 raise NoSuchObjectError(shortened(name))
+            if changed.name and changed.name != key:
+                raise InvalidOperationError(f"Database {key} cannot be renamed to {shortened(changed.name)}")
             old = stored.value
             managed = changed.managed_location
             new = dataclasses.replace(
@@ -229,7 +229,7 @@ class DatabaseService:
             raise InvalidObjectError(f"{shortened(database.name)} is not a valid database name")
         if database.location:
             return self._warehouse.qualified(database.location)
-        root = None if catalog.name == DEFAULT_CATALOG else catalog.location
+        root = None if catalog.name == DEFAULT_CATALOG else self._warehouse.qualified(catalog.location)
         return self._warehouse.database_location(database.name, root)
 
     def _add(self, transaction: Transaction, database: MetastoreDatabase) -> None:

@@ -10,7 +10,6 @@ from interbed.catalog.metastore import events
 from interbed.catalog.metastore.errors import (
     AlreadyExistsError,
     InvalidObjectError,
-    InvalidOperationError,
     MetastoreError,
     NoSuchObjectError,
 )
@@ -27,11 +26,10 @@ class FunctionService:
         self._clock = clock
 
     def create(self, function: Function) -> None:
-        """Create a function. InvalidObjectError for a bad name, NoSuchObjectError for the database,
+        """Create a function. InvalidObjectError for a bad name or without a class, NoSuchObjectError for the database,
         AlreadyExistsError.
         """
-        if not is_valid_name(function.name):
-            raise InvalidObjectError(f"{shortened(function.name)} is not a valid object name")
+        _check(function)
         complete = dataclasses.replace(function, create_time=int(self._clock()))
 
         def work(transaction: Transaction) -> None:
@@ -62,8 +60,8 @@ class FunctionService:
         return self._store.read(lambda transaction: transaction.functions.select(catalog, database))
 
     def alter(self, catalog: str, database: str, name: str, changed: Function) -> None:
-        """Store the function anew, perhaps under another name. MetastoreError if there is none,
-        InvalidOperationError for what cannot be.
+        """Store the function anew, perhaps under another name. MetastoreError if there is none, or for what cannot be:
+        other errors than those of `create`, as with Hive.
         """
         key = (catalog, normalized(database), normalized(name))
 
@@ -71,14 +69,16 @@ class FunctionService:
             stored = transaction.functions.find(*key, for_update=True)
             if stored is None:
                 raise MetastoreError(f"function {shortened(name)} doesn't exist")
-            if not is_valid_name(changed.name):
-                raise InvalidOperationError(f"{shortened(changed.name)} is not a valid object name")
+            try:
+                _check(changed)
+            except InvalidObjectError as error:
+                raise MetastoreError(str(error)) from error
             target = transaction.databases.find(changed.catalog, changed.database, for_child=True)
             if target is None:
-                raise InvalidOperationError(f"The database {shortened(changed.database)} does not exist")
+                raise MetastoreError(f"The database {shortened(changed.database)} does not exist")
             complete = dataclasses.replace(changed, create_time=stored.value.create_time)
             if not transaction.functions.replace(stored.id, target.id, complete):
-                raise InvalidOperationError(f"Function {changed.name} already exists")
+                raise MetastoreError(f"Function {changed.name} already exists")
             transaction.events.append(events.drop_function(stored.value), events.create_function(complete))
 
         self._store.write(work)
@@ -95,3 +95,11 @@ class FunctionService:
             transaction.events.append(events.drop_function(stored.value))
 
         self._store.write(work)
+
+
+def _check(function: Function) -> None:
+    """InvalidObjectError for a name that none may have, or without a class."""
+    if not is_valid_name(function.name):
+        raise InvalidObjectError(f"{shortened(function.name)} is not a valid object name")
+    if function.class_name is None:
+        raise InvalidObjectError(f"Function {function.name} has no class")

@@ -145,6 +145,8 @@ class TableMeta:
     name: str
     table_type: str
     comment: str | None
+    owner: str | None = None
+    owner_type: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,8 @@ separated by `|`, `*` for any run of characters, `.` for any one character, comp
 import re
 from collections.abc import Iterable
 
+from interbed.catalog.metastore.errors import MetastoreError
+
 NAME_LENGTH_MAX = 128
 """Characters in the name of a catalog, a database or a function, as Hive's own database schema has it."""
 TABLE_NAME_LENGTH_MAX = 256
@@ -31,6 +33,13 @@ def is_valid_table_name(name: str | None) -> bool:
 def normalized(name: str | None) -> str:
     """The form in which a name is stored and compared; None becomes the empty name, which nothing has."""
     return (name or "").strip().lower()
+
+
+def required(name: str | None, what: str) -> str:
+    """The name as it is. MetastoreError if there is none, which is not the same as an empty one."""
+    if name is None:
+        raise MetastoreError(f"the request has no {what}")
+    return name
 
 
 def shortened(name: str | None) -> str:

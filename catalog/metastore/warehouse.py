@@ -70,6 +70,15 @@ class Warehouse:
         path = "/" + "/".join(part for part in rest.split("/") if part)
         return f"file:{path}"
 
+    def absolute(self, location: str) -> str:
+        """The location as it is stored. MetastoreError for a relative one, which would depend on where the server was
+        started.
+        """
+        found = self.qualified(location)
+        if ":" not in found.partition("/")[0]:
+            raise MetastoreError(f"the location {location!r} is neither an absolute path nor a URI")
+        return found
+
     def is_protected(self, location: str) -> bool:
         """Whether a table or database that claims this location must not delete it: it holds the warehouse, or
         everything.

@@ -68,6 +68,8 @@ class PartitionService(PartitionReads):
         MetastoreError if one is in the list twice or its name is too long.
         """
         table, present = self._looked_at(key, partitions)
+        for partition in partitions:
+            _check_storage(table, partition)
         complete = [self._completed(table, partition) for partition in partitions]
         names = [name for name, _ in complete]
         new = [(name, partition) for name, partition in complete if name not in present]
@@ -89,11 +91,17 @@ class PartitionService(PartitionReads):
                 values = values_in_name(table.partition_keys, name or "")
             except NoSuchObjectError as error:
                 raise InvalidObjectError(str(error)) from error
-        table, added = self.add(key, [MetastorePartition(values=tuple(values))])
+        table, _ = self._looked_at(key, ())
+        if table.is_view:
+            raise MetastoreError(f"{table.database}.{table.name} is a view: a partition of it has no data to append")
+        like = dataclasses.replace(table.storage or StorageDescriptor(), location=None)
+        table, added = self.add(key, [MetastorePartition(values=tuple(values), storage=like)])
         return table, added[0]
 
     def alter(self, key: TableKey, changed: Sequence[MetastorePartition]) -> None:
-        """Store partitions anew, all or none, each known by its values. InvalidOperationError if one does not exist."""
+        """Store partitions anew, all or none, each known by its values. InvalidOperationError if one does not exist,
+        or if there are none to change.
+        """
 
         def work(transaction: Transaction) -> None:
             table = self._table_to_change(transaction, key)
@@ -120,8 +128,9 @@ class PartitionService(PartitionReads):
             transaction.partitions.replace_all(table.id, merged)
             transaction.events.append(*changes)
 
-        if changed:
-            self._store.write(work)
+        if not changed:
+            raise InvalidOperationError("the request has no partitions")
+        self._store.write(work)
 
     def rename(self, key: TableKey, values: Sequence[str], changed: MetastorePartition) -> None:
         """Give a partition other values; its directory moves along if the table owns it and it lies where the name
@@ -271,10 +280,11 @@ class PartitionService(PartitionReads):
         """The partition's name, and it with a location and times."""
         name = _checked_name(table, partition)
         storage = partition.storage
-        if storage is None:
-            storage = dataclasses.replace(table.storage or StorageDescriptor(), location=None)
-        if storage.location is not None:
-            storage = dataclasses.replace(storage, location=self._warehouse.qualified(storage.location))
+        if storage is None or table.is_view:
+            # A partition of a view is a name without a place.
+            pass
+        elif storage.location is not None:
+            storage = dataclasses.replace(storage, location=self._warehouse.absolute(storage.location))
         elif table.location is not None:
             storage = dataclasses.replace(storage, location=child(table.location, name))
         now = int(self._clock())
@@ -362,6 +372,22 @@ def _checked_name(table: MetastoreTable, partition: MetastorePartition) -> str:
     if "\0" in name:
         raise MetastoreError(f"a NUL character cannot be in a partition's value: {shortened(name)!r}")
     return name
+
+
+def _check_storage(table: MetastoreTable, partition: MetastorePartition) -> None:
+    """MetastoreError for a partition of a table without a storage descriptor or a SerDe, or one of a view with a
+    place.
+    """
+    storage = partition.storage
+    if table.is_view:
+        if storage is not None and storage.location:
+            raise MetastoreError(f"{table.database}.{table.name} is a view: a partition of it has no location")
+        return
+    if storage is None or storage.serde is None:
+        missing = "storage descriptor" if storage is None else "SerDe"
+        raise MetastoreError(
+            f"the partition [{shortened(', '.join(partition.values))}] of table {table.name} has no {missing}"
+        )
 
 
 def _exists(name: str) -> AlreadyExistsError:

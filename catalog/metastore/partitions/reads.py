@@ -43,6 +43,8 @@ class PartitionReads:
         def work(transaction: Transaction) -> tuple[MetastoreTable, MetastorePartition]:
             table = find_table(transaction, key)
             values = values_in_name(table.value.partition_keys, name)
+            if not _spelled(table.value.partition_keys, name):
+                raise NoSuchObjectError(f"partition name={shortened(name)}")
             return table.value, find_partition(transaction, table, values).value
 
         return self._store.read(work)
@@ -52,8 +54,8 @@ class PartitionReads:
         return self.select_filter(key, None, limit)
 
     def names(self, key: TableKey, limit: int | None = None) -> list[str]:
-        """The names of all partitions, or of the first `limit` of them; of all for 0, too, as with Hive."""
-        return self.names_filter(key, None, limit or None)
+        """The names of all partitions, or of the first `limit` of them; none for 0."""
+        return self.names_filter(key, None, limit)
 
     def select_names(self, key: TableKey, names: Sequence[str]) -> Found:
         """The partitions of these names that exist."""
@@ -216,13 +218,19 @@ def canonical_names(keys: Sequence[MetastoreColumn], names: Sequence[str]) -> li
     canonical: dict[str, None] = {}
     for name in names:
         # A name with more keys than the table has means another table's partition, which is not to be dropped here.
-        if sum(part != "" for part in name.split("/")) != len(keys):
+        if sum(part != "" for part in name.split("/")) != len(keys) or not _spelled(keys, name):
             continue
         try:
             canonical[partition_name(keys, values_of_name(keys, name))] = None
         except NoSuchObjectError:
             continue
     return [name for name in canonical if "\0" not in name]
+
+
+def _spelled(keys: Sequence[MetastoreColumn], name: str) -> bool:
+    """Whether a name has the keys in lower case, as partitions' names have them: Hive finds no others."""
+    known = {key.name.lower() for key in keys}
+    return all(key in known for key, _ in parsed_name(name))
 
 
 def name_of_spec(table: MetastoreTable, spec: dict[str, str]) -> str:

@@ -64,6 +64,8 @@ class TableAlterations:
                 raise InvalidOperationError(table_not_found(database, name).args[0])
             # What is wrong is found in the order in which Hive finds it; clients look for the first.
             _check(changed)
+            if not changed.is_view and changed.location is None:
+                raise MetastoreError(f"Table {changed.name} has no {'location' if changed.storage else 'storage'}")
             check_without_transactions(changed, stored.value)
             renamed = (stored.value.database, stored.value.name) != (changed.database, changed.name)
             if renamed and transaction.tables.find(changed.catalog, changed.database, changed.name) is not None:

@@ -63,6 +63,8 @@ class TableService(TableAlterations):
         MetastoreError if the directory cannot be made.
         """
         check_table(table)
+        if table.storage is None and not table.is_view:
+            raise MetastoreError(f"Table {table.name} has no storage descriptor")
 
         def prepare(transaction: Transaction) -> MetastoreTable:
             # A place of its own may need directories above it, which must not stay behind when the table exists.
@@ -146,14 +148,27 @@ class TableService(TableAlterations):
         self, catalog: str, database_pattern: str | None, pattern: str | None, types: Sequence[str]
     ) -> list[TableMeta]:
         """A line for each table that the patterns select, of these types (of all if empty)."""
-        metas = self._store.read(lambda transaction: transaction.tables.metas(catalog))
-        databases = set(matching({meta.database for meta in metas}, database_pattern))
-        names = set(matching({meta.name for meta in metas}, pattern))
-        return [
-            meta
-            for meta in metas
-            if meta.database in databases and meta.name in names and (not types or meta.table_type in types)
-        ]
+
+        def work(transaction: Transaction) -> list[TableMeta]:
+            metas = transaction.tables.metas(catalog)
+            databases = set(matching({meta.database for meta in metas}, database_pattern))
+            names = set(matching({meta.name for meta in metas}, pattern))
+            chosen = [
+                meta
+                for meta in metas
+                if meta.database in databases and meta.name in names and (not types or meta.table_type in types)
+            ]
+            # Who owns a table stands among what is kept of it as a whole, which is read of the chosen ones alone.
+            owned = {
+                (table.database, table.name): table
+                for database in {meta.database for meta in chosen}
+                for table in transaction.tables.select(
+                    catalog, database, [meta.name for meta in chosen if meta.database == database]
+                )
+            }
+            return [_with_owner(meta, owned[meta.database, meta.name]) for meta in chosen]
+
+        return self._store.read(work)
 
     def drop(self, catalog: str, database: str, name: str, *, delete_data: bool) -> MetastoreTable:
         """Drop a table; the data of a managed one too if `delete_data`. NoSuchObjectError. Returns the table that
@@ -217,6 +232,10 @@ class TableService(TableAlterations):
         except NoSuchObjectError as error:
             raise InvalidObjectError(str(error)) from error
         transaction.events.append(events.create_table(table), *added)
+
+
+def _with_owner(meta: TableMeta, table: MetastoreTable) -> TableMeta:
+    return dataclasses.replace(meta, owner=table.owner, owner_type=table.extra.get("ownerType"))
 
 
 def _already_exists(table: MetastoreTable) -> AlreadyExistsError:

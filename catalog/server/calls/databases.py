@@ -3,10 +3,13 @@
 from typing import Any
 
 from interbed.catalog.metastore.model import DEFAULT_CATALOG
+from interbed.catalog.metastore.names import required
 from interbed.catalog.metastore.service import Metastore
 from interbed.catalog.server.structs import convert
 from interbed.catalog.server.structs.convert import split_catalog
 from interbed.thrift_idl.hive_metastore import ttypes
+
+_NAME = "name of a database"
 
 
 class DatabaseHandler:
@@ -23,11 +26,11 @@ class DatabaseHandler:
 
     def get_database(self, name: str) -> Any:
         catalog, database = split_catalog(name)
-        return convert.database_to_thrift(self._databases.get(catalog, database or ""))
+        return convert.database_to_thrift(self._databases.get(catalog, required(database, _NAME)))
 
     def get_database_req(self, request: Any) -> Any:
         catalog, database = split_catalog(request.name, request.catalogName)
-        return convert.database_to_thrift(self._databases.get(catalog, database or ""))
+        return convert.database_to_thrift(self._databases.get(catalog, required(database, _NAME)))
 
     def get_databases(self, pattern: str) -> list[str]:
         catalog, name = split_catalog(pattern)
@@ -51,13 +54,13 @@ class DatabaseHandler:
 
     def drop_database(self, name: str, deleteData: bool, cascade: bool) -> None:
         catalog, database = split_catalog(name)
-        self._databases.drop(catalog, database or "", delete_data=bool(deleteData), cascade=bool(cascade))
+        self._databases.drop(catalog, required(database, _NAME), delete_data=bool(deleteData), cascade=bool(cascade))
 
     def drop_database_req(self, req: Any) -> None:
         catalog, database = split_catalog(req.name, req.catalogName)
         self._databases.drop(
             catalog,
-            database or "",
+            required(database, _NAME),
             delete_data=bool(req.deleteData),
             cascade=bool(req.cascade),
             if_exists=bool(req.ignoreUnknownDb),

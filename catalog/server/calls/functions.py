@@ -2,12 +2,16 @@
 
 from typing import Any
 
+from interbed.catalog.metastore.errors import MetastoreError
 from interbed.catalog.metastore.model import DEFAULT_CATALOG
-from interbed.catalog.metastore.names import normalized
+from interbed.catalog.metastore.names import normalized, required
 from interbed.catalog.metastore.service import Metastore
 from interbed.catalog.server.structs import convert
 from interbed.catalog.server.structs.convert import split_catalog
 from interbed.thrift_idl.hive_metastore import ttypes
+
+_DATABASE = "name of a database"
+_FUNCTION = "name of a function"
 
 
 class FunctionHandler:
@@ -21,23 +25,26 @@ class FunctionHandler:
 
     def alter_function(self, dbName: str, funcName: str, newFunc: Any) -> None:
         catalog, database = split_catalog(dbName)
+        if newFunc is None:
+            raise MetastoreError("the request has no function")
         self._functions.alter(catalog, normalized(database), funcName, convert.function_from_thrift(newFunc))
 
     def drop_function(self, dbName: str, funcName: str) -> None:
         catalog, database = split_catalog(dbName)
-        self._functions.drop(catalog, normalized(database), funcName)
+        self._functions.drop(catalog, required(database, _DATABASE), required(funcName, _FUNCTION))
 
     def get_function(self, dbName: str, funcName: str) -> Any:
         catalog, database = split_catalog(dbName)
-        return convert.function_to_thrift(self._functions.get(catalog, database or "", funcName))
+        found = self._functions.get(catalog, required(database, _DATABASE), required(funcName, _FUNCTION))
+        return convert.function_to_thrift(found)
 
     def get_functions(self, dbName: str, pattern: str) -> list[str]:
         catalog, database = split_catalog(dbName)
-        return self._functions.names(catalog, normalized(database), pattern)
+        return self._functions.names(catalog, required(database, _DATABASE), pattern)
 
     def get_functions_req(self, request: Any) -> Any:
         catalog, database = split_catalog(request.dbName, request.catalogName)
-        names = self._functions.names(catalog, normalized(database), request.pattern)
+        names = self._functions.names(catalog, required(database, _DATABASE), request.pattern)
         if request.returnNames is not False:
             return ttypes.GetFunctionsResponse(function_names=names)
         chosen = set(names)

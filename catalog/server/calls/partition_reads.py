@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from interbed.catalog.metastore.errors import MetastoreError
+from interbed.catalog.metastore.errors import MetastoreError, NoSuchObjectError
 from interbed.catalog.metastore.partition_names import parsed_name, partition_name
 from interbed.catalog.metastore.partitions.reads import Found, TableKey
 from interbed.catalog.metastore.service import Metastore
@@ -11,8 +11,10 @@ from interbed.catalog.server.structs.partitions import (
     PartitionStructs,
     Streamed,
     event_spec,
+    grouped_specs,
     partition_list,
     partition_specs,
+    privileges_of,
     table_key,
 )
 from interbed.catalog.server.structs.projection import Projection
@@ -39,7 +41,10 @@ class PartitionReadHandler:
     def get_partition_with_auth(
         self, db_name: str, tbl_name: str, part_vals: list[str], user_name: str, group_names: list[str]
     ) -> Any:
-        return self.get_partition(db_name, tbl_name, part_vals)
+        table, partition = self._partitions.get(table_key(db_name, tbl_name), part_vals or [])
+        structure = partition_to_thrift(partition, table)
+        structure.privileges = privileges_of(table, user_name, group_names)
+        return structure
 
     def get_partition_by_name(self, db_name: str, tbl_name: str, part_name: str) -> Any:
         table, partition = self._partitions.get_by_name(table_key(db_name, tbl_name), part_name or "")
@@ -55,32 +60,37 @@ class PartitionReadHandler:
     def get_partitions_with_auth(
         self, db_name: str, tbl_name: str, max_parts: int, user_name: str, group_names: list[str]
     ) -> Any:
-        return self.get_partitions(db_name, tbl_name, max_parts)
+        found = self._partitions.select(table_key(db_name, tbl_name), max_parts)
+        return partition_list(found, privileges=privileges_of(found[0], user_name, group_names))
 
     def get_partitions_pspec(self, db_name: str, tbl_name: str, max_parts: int) -> list[Any]:
         return partition_specs(self._partitions.select(table_key(db_name, tbl_name), max_parts))
 
     def get_partition_names(self, db_name: str, tbl_name: str, max_parts: int) -> list[str]:
-        return self._partitions.names(table_key(db_name, tbl_name), max_parts)
+        return self._names(table_key(db_name, tbl_name), max_parts)
 
     def fetch_partition_names_req(self, partitionReq: Any) -> list[str]:
         req = partitionReq
-        return self._partitions.names(table_key(req.dbName, req.tblName, req.catName), req.maxParts)
+        return self._names(table_key(req.dbName, req.tblName, req.catName), req.maxParts)
 
     def get_partition_names_req(self, req: Any) -> list[str]:
         key = table_key(req.dbName, req.tblName, req.catName)
         return self._partitions.names_expression(key, req.expr, req.maxParts)
 
     def get_partition_values(self, request: Any) -> Any:
-        rows = self._partitions.value_rows(
-            table_key(request.dbName, request.tblName, request.catName),
-            [each.name for each in request.partitionKeys or ()],
-            text=request.filter,
-            distinct=request.applyDistinct is not False,
-            order=[each.name for each in request.partitionOrder or ()],
-            ascending=request.ascending is not False,
-            limit=request.maxParts,
-        )
+        try:
+            rows = self._partitions.value_rows(
+                table_key(request.dbName, request.tblName, request.catName),
+                [each.name for each in request.partitionKeys or ()],
+                text=request.filter,
+                distinct=request.applyDistinct is not False,
+                order=[each.name for each in request.partitionOrder or ()],
+                ascending=request.ascending is not False,
+                limit=request.maxParts,
+            )
+        except NoSuchObjectError as error:
+            # This call declares the exception, and Hive answers with another one.
+            raise MetastoreError(str(error)) from error
         values = [ttypes.PartitionValuesRow(row=list(row)) for row in rows]
         return ttypes.PartitionValuesResponse(partitionValues=values)
 
@@ -107,28 +117,27 @@ class PartitionReadHandler:
         user_name: str,
         group_names: list[str],
     ) -> Any:
-        return self.get_partitions_ps(db_name, tbl_name, part_vals, max_parts)
+        found = self._partitions.select_partial(table_key(db_name, tbl_name), part_vals or [], max_parts)
+        return partition_list(found, privileges=privileges_of(found[0], user_name, group_names))
 
     def get_partitions_ps_with_auth_req(self, req: Any) -> Any:
         key = table_key(req.dbName, req.tblName, req.catName)
         if req.partNames is not None:
             found = self._partitions.select_names(key, req.partNames)
-        elif req.partVals:
+        elif req.partVals is not None:
             found = self._partitions.select_partial(key, req.partVals, req.maxParts)
         else:
             # Hive 4's clients leave out the values of a request for all.
             found = self._partitions.select(key, req.maxParts)
-        return ttypes.GetPartitionsPsWithAuthResponse(partitions=partition_list(found, req))
+        privileges = privileges_of(found[0], req.userName, req.groupNames)
+        return ttypes.GetPartitionsPsWithAuthResponse(partitions=partition_list(found, req, privileges=privileges))
 
     def get_partition_names_ps(self, db_name: str, tbl_name: str, part_vals: list[str], max_parts: int) -> list[str]:
         return self._partitions.names_partial(table_key(db_name, tbl_name), part_vals or [], max_parts)
 
     def get_partition_names_ps_req(self, req: Any) -> Any:
         key = table_key(req.dbName, req.tblName, req.catName)
-        if req.partValues:
-            names = self._partitions.names_partial(key, req.partValues, req.maxParts)
-        else:
-            names = self._partitions.names(key, req.maxParts)
+        names = self._partitions.names_partial(key, req.partValues or [], req.maxParts)
         return ttypes.GetPartitionNamesPsResponse(names=names)
 
     def get_partitions_by_filter(self, db_name: str, tbl_name: str, filter: str, max_parts: int) -> Any:
@@ -145,11 +154,11 @@ class PartitionReadHandler:
         return self._partitions.count_filter(table_key(db_name, tbl_name), filter)
 
     def get_partitions_by_names(self, db_name: str, tbl_name: str, names: list[str]) -> Any:
-        return partition_list(self._partitions.select_names(table_key(db_name, tbl_name), names or []))
+        return partition_list(self._partitions.select_names(table_key(db_name, tbl_name), _given(names)))
 
     def get_partitions_by_names_req(self, req: Any) -> Any:
         key = table_key(req.db_name, req.tbl_name)
-        found = self._partitions.select_names(key, req.names or [])
+        found = self._partitions.select_names(key, _given(req.names))
         listed = partition_list(found, req)
         if req.get_col_stats:
             listed = self._with_statistics(key, found, req)
@@ -169,7 +178,7 @@ class PartitionReadHandler:
             found = self._partitions.select_filter(key, " and ".join(f"({each})" for each in filters))
         else:
             raise MetastoreError(f"No such partition filter mode: {mode}")
-        specs = partition_specs(found, Projection(request.projectionSpec))
+        specs = grouped_specs(found, Projection(request.projectionSpec))
         return ttypes.GetPartitionsResponse(partitionSpec=specs)
 
     def partition_name_to_vals(self, part_name: str) -> list[str]:
@@ -184,6 +193,15 @@ class PartitionReadHandler:
 
     def isPartitionMarkedForEvent(self, db_name: str, tbl_name: str, part_vals: dict[str, str], eventType: int) -> bool:
         return self._partitions.is_marked(table_key(db_name, tbl_name), event_spec(part_vals), eventType or 0)
+
+    def _names(self, key: TableKey, limit: int | None) -> list[str]:
+        """The names of all partitions; to Hive's clients a table that does not exist has none."""
+        try:
+            return self._partitions.names(key, limit)
+        except NoSuchObjectError:
+            if not all(key):
+                raise
+            return []
 
     def _with_statistics(self, key: TableKey, found: Found, req: Any) -> Any:
         table, partitions = found
@@ -200,3 +218,9 @@ class PartitionReadHandler:
             return structure
 
         return Streamed(list(zip(names, partitions, strict=True)), make)
+
+
+def _given(names: list[str] | None) -> list[str]:
+    if names is None:
+        raise MetastoreError("the request has no names of partitions")
+    return names

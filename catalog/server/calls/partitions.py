@@ -7,7 +7,7 @@ from interbed.catalog.metastore.names import normalized
 from interbed.catalog.metastore.partitions.reads import TableKey
 from interbed.catalog.metastore.service import Metastore
 from interbed.catalog.server.structs import convert
-from interbed.catalog.server.structs.convert import partition_to_thrift
+from interbed.catalog.server.structs.convert import partition_to_thrift, split_catalog
 from interbed.catalog.server.structs.partitions import (
     event_spec,
     partition_list,
@@ -98,8 +98,7 @@ class PartitionWriteHandler:
         self.alter_partitions(db_name, tbl_name, [new_part])
 
     def alter_partitions(self, db_name: str, tbl_name: str, new_parts: list[Any]) -> None:
-        changed = [convert.partition_from_thrift(part) for part in new_parts]
-        self._partitions.alter(table_key(db_name, tbl_name), changed)
+        self._alter(table_key(db_name, tbl_name), new_parts)
 
     def alter_partitions_with_environment_context(
         self, db_name: str, tbl_name: str, new_parts: list[Any], environment_context: Any
@@ -107,16 +106,15 @@ class PartitionWriteHandler:
         self.alter_partitions(db_name, tbl_name, new_parts)
 
     def alter_partitions_req(self, req: Any) -> Any:
-        changed = [convert.partition_from_thrift(part) for part in req.partitions]
-        self._partitions.alter(table_key(req.dbName, req.tableName, req.catName), changed)
+        self._alter(table_key(req.dbName, req.tableName, req.catName), req.partitions)
         return ttypes.AlterPartitionsResponse()
 
     def rename_partition(self, db_name: str, tbl_name: str, part_vals: list[str], new_part: Any) -> None:
-        self._partitions.rename(table_key(db_name, tbl_name), part_vals, convert.partition_from_thrift(new_part))
+        self._rename(table_key(db_name, tbl_name), part_vals, new_part)
 
     def rename_partition_req(self, req: Any) -> Any:
         key = table_key(req.dbName, req.tableName, req.catName)
-        self._partitions.rename(key, req.partVals, convert.partition_from_thrift(req.newPart))
+        self._rename(key, req.partVals, req.newPart)
         return ttypes.RenamePartitionResponse()
 
     def drop_partition(self, db_name: str, tbl_name: str, part_vals: list[str], deleteData: bool) -> bool:
@@ -171,7 +169,7 @@ class PartitionWriteHandler:
     ) -> Any:
         self.exchange_partitions(partitionSpecs, source_db, source_table_name, dest_db, dest_table_name)
         # As Hive, which answers this older form of the call with an empty one.
-        return ttypes.Partition()
+        return ttypes.Partition(writeId=None)
 
     def exchange_partitions(
         self,
@@ -194,6 +192,17 @@ class PartitionWriteHandler:
         self._truncate(table_key(req.dbName, req.tableName), req.partNames)
         return ttypes.TruncateTableResponse()
 
+    def _alter(self, key: TableKey, parts: list[Any]) -> None:
+        _, database, name = key
+        for part in parts:
+            _check_table(part, database, name)
+        self._partitions.alter(key, [convert.partition_from_thrift(part) for part in parts])
+
+    def _rename(self, key: TableKey, values: list[str], part: Any) -> None:
+        _, database, name = key
+        _check_table(part, database, name)
+        self._partitions.rename(key, values, convert.partition_from_thrift(part))
+
     def _truncate(self, key: TableKey, names: list[str] | None) -> None:
         if self._tables.get(*key).partition_keys:
             self._partitions.truncate(key, names or None)
@@ -202,5 +211,8 @@ class PartitionWriteHandler:
 
 
 def _check_table(struct: Any, database: str | None, table: str | None) -> None:
-    if (normalized(struct.dbName), normalized(struct.tableName)) != (normalized(database), normalized(table)):
+    # A client may qualify the name in its request and leave it bare in the structure.
+    _, own = split_catalog(struct.dbName)
+    _, wanted = split_catalog(database)
+    if (normalized(own), normalized(struct.tableName)) != (normalized(wanted), normalized(table)):
         raise MetastoreError(f"Partition does not belong to target table {database}.{table}: {struct.tableName}")

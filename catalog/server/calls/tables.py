@@ -5,6 +5,7 @@ from typing import Any
 
 from interbed.catalog.metastore.errors import InvalidOperationError, UnknownDatabaseError
 from interbed.catalog.metastore.model import ConstraintKind, MetastoreTable
+from interbed.catalog.metastore.names import required
 from interbed.catalog.metastore.service import Metastore
 from interbed.catalog.metastore.tables.rules import CASCADE, EXPECTED_PARAMETER_KEY, EXPECTED_PARAMETER_VALUE
 from interbed.catalog.server.structs import convert
@@ -107,7 +108,7 @@ class TableHandler:
 
     def get_all_tables(self, db_name: str) -> list[str]:
         catalog, database = split_catalog(db_name)
-        return self._tables.names(catalog, database or "")
+        return self._tables.names(catalog, required(database, "name of a database"))
 
     def get_tables_ext(self, req: Any) -> list[Any]:
         catalog, database = split_catalog(req.database, req.catalog)

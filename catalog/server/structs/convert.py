@@ -8,6 +8,7 @@ for an error.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from interbed.catalog.metastore.errors import MetastoreError
 from interbed.catalog.metastore.lock_model import LockComponent, LockLevel, LockRequest, LockType
 from interbed.catalog.metastore.model import (
     DEFAULT_CATALOG,
@@ -23,7 +24,7 @@ from interbed.catalog.metastore.model import (
     StorageDescriptor,
     TableMeta,
 )
-from interbed.catalog.metastore.names import normalized
+from interbed.catalog.metastore.names import normalized, required
 from interbed.thrift_idl.hive_metastore import ttypes
 
 # Optional fields of a table that are stored as they come and sent back: they mean something to clients alone.
@@ -114,12 +115,13 @@ def database_to_thrift(database: MetastoreDatabase) -> Any:
 
 
 def table_from_thrift(thrift: Any, catalog: str | None = None) -> MetastoreTable:
-    """From a Table structure; `catalog` is what the request says elsewhere."""
+    """From a Table structure; `catalog` is what the request says elsewhere. MetastoreError if a name is missing."""
     name_catalog, database = split_catalog(thrift.dbName, thrift.catName or catalog)
+    _check_named(thrift.sd)
     return MetastoreTable(
         catalog=name_catalog,
-        database=normalized(database),
-        name=_own_name(thrift.tableName),
+        database=normalized(required(database, "name of a database")),
+        name=_own_name(required(thrift.tableName, "name of a table")),
         table_type=thrift.tableType or MANAGED_TABLE,
         owner=thrift.owner,
         create_time=thrift.createTime or 0,
@@ -132,6 +134,23 @@ def table_from_thrift(thrift: Any, catalog: str | None = None) -> MetastoreTable
         view_expanded_text=thrift.viewExpandedText,
         extra=_extras(thrift, _TABLE_EXTRAS, {"ownerType": ttypes.PrincipalType.USER}),
     )
+
+
+def _check_named(storage: Any) -> None:
+    """MetastoreError for a storage descriptor whose list of columns or whose SerDe was left out, or with a column that
+    has no name or no type: Hive's cannot store it.
+    """
+    if storage is None:
+        return
+    if storage.cols is None or storage.serdeInfo is None:
+        raise MetastoreError(f"the storage descriptor has no {'list of columns' if storage.cols is None else 'SerDe'}")
+    _check_columns_named(storage.cols)
+
+
+def _check_columns_named(columns: Any) -> None:
+    for column in columns or ():
+        if column.name is None or column.type is None:
+            raise MetastoreError(f"a column has no {'name' if column.name is None else 'type'}")
 
 
 def table_to_thrift(table: MetastoreTable) -> Any:
@@ -162,6 +181,8 @@ def table_meta_to_thrift(meta: TableMeta, catalog: str) -> Any:
         tableType=meta.table_type,
         comments=meta.comment,
         catName=catalog,
+        ownerName=meta.owner,
+        ownerType=meta.owner_type or ttypes.PrincipalType.USER,
     )
 
 
@@ -223,7 +244,11 @@ def storage_to_thrift(storage: StorageDescriptor) -> Any:
 
 
 def partition_from_thrift(thrift: Any) -> MetastorePartition:
-    """From a Partition structure; its database and table are the request's."""
+    """From a Partition structure; its database and table are the request's. MetastoreError for a storage descriptor
+    with a column without a name or type.
+    """
+    if thrift.sd is not None:
+        _check_columns_named(thrift.sd.cols)
     return MetastorePartition(
         values=tuple(thrift.values or ()),
         create_time=thrift.createTime or 0,
@@ -253,8 +278,11 @@ def columns_to_thrift(columns: Sequence[MetastoreColumn]) -> list[Any]:
 
 
 def function_from_thrift(thrift: Any) -> Function:
-    """From a Function structure."""
+    """From a Function structure. MetastoreError if it lacks what Hive's cannot lack: names, owner's type, kind."""
     catalog, database = split_catalog(thrift.dbName, thrift.catName)
+    for field in ("dbName", "functionName", "ownerType", "functionType"):
+        if getattr(thrift, field) is None:
+            raise MetastoreError(f"the function has no {field}")
     return Function(
         catalog=catalog,
         database=normalized(database),

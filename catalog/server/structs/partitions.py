@@ -5,11 +5,15 @@ from typing import Any
 
 from interbed.catalog.metastore.errors import MetastoreError
 from interbed.catalog.metastore.model import MetastorePartition, MetastoreTable, StorageDescriptor
+from interbed.catalog.metastore.names import required
 from interbed.catalog.metastore.partitions.reads import Found, TableKey
 from interbed.catalog.metastore.warehouse import child
 from interbed.catalog.server.structs.convert import partition_from_thrift, split_catalog, storage_to_thrift
 from interbed.catalog.server.structs.projection import Projection
 from interbed.thrift_idl.hive_metastore import ttypes
+
+SPEC_GROUPING = "hive.hcatalog.partition.spec.grouping.enabled"
+"""The parameter of a table by which lists of PartitionSpec share storage descriptors."""
 
 
 class Streamed:
@@ -96,13 +100,44 @@ def shares_all_but_location(left: StorageDescriptor, right: StorageDescriptor) -
     )
 
 
-def partition_list(found: Found, request: Any = None) -> Any:
-    """A list of Partition structures."""
+def partition_list(found: Found, request: Any = None, *, privileges: Any = None) -> Any:
+    """A list of Partition structures, each with these privileges."""
     table, partitions = found
-    return Streamed(partitions, PartitionStructs(table, request).of)
+    make = PartitionStructs(table, request).of
+    if privileges is None:
+        return Streamed(partitions, make)
+
+    def with_privileges(partition: MetastorePartition) -> Any:
+        structure = make(partition)
+        structure.privileges = privileges
+        return structure
+
+    return Streamed(partitions, with_privileges)
 
 
-def partition_specs(found: Found, projection: Projection | None = None) -> list[Any]:
+def privileges_of(table: MetastoreTable, user: str | None, groups: Sequence[str] | None) -> Any:
+    """What a user may do with partitions, for a table whose parameter says that they have privileges of their own:
+    lists, all empty, since none are kept. None for other tables.
+    """
+    if table.parameters.get("PARTITION_LEVEL_PRIVILEGE", "").lower() != "true":
+        return None
+    return ttypes.PrincipalPrivilegeSet(
+        userPrivileges={} if user is None else {user: []},
+        groupPrivileges={group: [] for group in groups or ()},
+        rolePrivileges={"public": []},
+    )
+
+
+def partition_specs(found: Found) -> list[Any]:
+    """PartitionSpec structures: all partitions in one list, unless a parameter of the table asks for groups."""
+    table, _ = found
+    if table.parameters.get(SPEC_GROUPING, "").lower() == "true":
+        return grouped_specs(found)
+    listed = ttypes.PartitionListComposingSpec(partitions=list(partition_list(found)))
+    return [ttypes.PartitionSpec(**_about(table), partitionList=listed)]
+
+
+def grouped_specs(found: Found, projection: Projection | None = None) -> list[Any]:
     """PartitionSpec structures: one for all partitions below the table's location that share a storage descriptor, one
     for all that lie elsewhere.
     """
@@ -133,7 +168,7 @@ def partition_specs(found: Found, projection: Projection | None = None) -> list[
             parameters=structure.parameters,
         )
         groups[key][1].append(without)
-    common = {"dbName": table.database, "tableName": table.name, "catName": table.catalog, "rootPath": table.location}
+    common = _about(table)
     specs = []
     for storage, members in groups.values():
         shared = structs.storage_of(storage)
@@ -151,15 +186,30 @@ def partition_specs(found: Found, projection: Projection | None = None) -> list[
     return specs
 
 
+def _about(table: MetastoreTable) -> dict[str, Any]:
+    """What every PartitionSpec says of the table."""
+    return {
+        "dbName": table.database,
+        "tableName": table.name,
+        "catName": table.catalog,
+        "rootPath": table.location,
+    }
+
+
 def partitions_of_specs(specs: Iterable[Any]) -> list[MetastorePartition]:
     """The partitions of PartitionSpec structures. MetastoreError for one that holds none."""
     found: list[MetastorePartition] = []
     for spec in specs:
         if spec.partitionList is not None:
-            found.extend(partition_from_thrift(each) for each in spec.partitionList.partitions or ())
+            for each in spec.partitionList.partitions or ():
+                required(each.dbName, "name of a database")
+                required(each.tableName, "name of a table")
+                found.append(partition_from_thrift(each))
         elif spec.sharedSDPartitionSpec is not None:
             shared = spec.sharedSDPartitionSpec
-            root = spec.rootPath or (shared.sd.location if shared.sd is not None else None) or ""
+            if shared.sd is None or not shared.sd.location:
+                raise MetastoreError("the shared storage descriptor of a partition specification has no location")
+            root = spec.rootPath or shared.sd.location
             for each in shared.partitions or ():
                 partition = partition_from_thrift(
                     ttypes.Partition(
@@ -177,9 +227,9 @@ def partitions_of_specs(specs: Iterable[Any]) -> list[MetastorePartition]:
 
 
 def table_key(dbname: str | None, name: str | None, catalog_field: str | None = None) -> TableKey:
-    """Catalog, database and table of a request."""
+    """Catalog, database and table of a request. MetastoreError if one of the names is missing."""
     catalog, database = split_catalog(dbname, catalog_field)
-    return catalog, database or "", name or ""
+    return catalog, required(database, "name of a database"), required(name, "name of a table")
 
 
 def event_spec(values: Mapping[str, str] | None) -> dict[str, str]:
