@@ -71,7 +71,7 @@ class Life:
     # -- power cuts ------------------------------------------------------------------------------------------------
 
     def maybe_cut(self) -> None:
-        if self.random.random() < self.share and self.in_order:
+        if self.in_order and self.random.random() < self.share:
             self.cut()
 
     def cut(self) -> None:
@@ -126,10 +126,18 @@ class Life:
 
     # -- operations ------------------------------------------------------------------------------------------------
 
-    def do(self, operation: Callable[[], object], rows: Rows | None = None, *, in_order: bool = True) -> None:
+    def do(
+        self,
+        operation: Callable[[], object],
+        rows: Rows | None = None,
+        *,
+        in_order: bool = True,
+        same_line: bool = True,
+    ) -> None:
         """Carry out what leaves the table with these rows; then it is acknowledged.
 
-        The power is not cut in the middle of what is not safe against a kill there either (`in_order` False).
+        The power is not cut in the middle of what is not safe against a kill there either (`in_order` False). What
+        leaves another line of snapshots (`same_line` False) takes the tags along that came later.
         """
         after = self.rows if rows is None else rows
         self.next_rows = [self.rows, after]
@@ -137,11 +145,22 @@ class Life:
         operation()
         self.in_order = True
         self.rows, self.next_rows = after, [after]
+        if not same_line:
+            self.table = Table("t", self.table.store.refreshed())
+            self.snapshots.clear()
+            # Numbers that were used before are those of other snapshots now.
+            self.going -= set(self.table.store.snapshots.ids())
+            self.tags = {t.name: rows_of(self.table.copy({"scan.tag-name": t.name})) for t in self.table.tags()}
         for number in self.table.store.snapshots.ids():
             # With deletion vectors new rows are seen from the snapshot of their compaction on, so each is asked itself.
             if number not in self.going and number not in self.snapshots:
                 self.snapshots[number] = rows_of(self.table.copy({"scan.snapshot-id": str(number)}))
         assert self.snapshots[max(self.snapshots)] == after
+
+    @property
+    def compacts_to_show(self) -> bool:
+        """Whether new rows are seen when they were compacted."""
+        return self.has_key and self.table.options.deletion_vectors_enabled
 
     def write(self) -> None:
         value = next(self.numbers)
@@ -158,7 +177,7 @@ class Life:
 
     def overwrite(self) -> None:
         value = next(self.numbers)
-        in_order = not (self.has_key and self.table.options.deletion_vectors_enabled)
+        in_order = not self.compacts_to_show
         self.do(lambda: self.table.overwrite(batch([1, 2], value)), {1: value, 2: value}, in_order=in_order)
 
     def compact(self) -> None:
@@ -183,14 +202,28 @@ class Life:
             self.do(lambda: self.table.create_branch(name, tag), in_order=False)
             self.branches[name] = self.tags[tag]
 
+    def fast_forward(self) -> None:
+        if self.branches:
+            name = self.random.choice(sorted(self.branches))
+            self.do(lambda: self.table.fast_forward(name), self.branches[name], in_order=False, same_line=False)
+
+    def roll_back(self) -> None:
+        if self.compacts_to_show:
+            # Which rows it shows and which it has are two things.
+            return
+        newest = max(self.snapshots)
+        target = self.random.choice([number for number in self.snapshots if number > newest - 3])
+        rows = self.snapshots[target]
+        self.do(lambda: self.table.rollback_to(target), rows, in_order=False, same_line=False)
+
     def alter(self) -> None:
         name = f"extra{next(self.numbers)}"
         change = interbed.SchemaChange.add_column(name, interbed.data_type("INT"))
         self.do(lambda: self.table.store.alter([change]))
         self.table = Table("t", self.table.store.refreshed())
 
-    def expire(self) -> None:
-        left = self.random.randint(1, 3)
+    def expire(self, left: int | None = None) -> None:
+        left = self.random.randint(1, 3) if left is None else left
         ids = self.table.store.snapshots.ids()
         self.going |= set(ids[:-left])
         self.do(
@@ -204,7 +237,7 @@ class Life:
 
     def live(self, operations: int) -> None:
         kinds = [self.write, self.write, self.write, self.compact, self.tag, self.branch, self.alter, self.replace_tag]
-        kinds += [self.overwrite, self.statistics, self.expire, self.delete]
+        kinds += [self.overwrite, self.statistics, self.expire, self.delete, self.roll_back, self.fast_forward]
         self.write()
         for _ in range(operations):
             self.random.choice(kinds)()
@@ -239,6 +272,33 @@ def test_a_power_cut_at_any_step_loses_nothing(tmp_path: Path, kind: str, seed: 
     life = Life(tmp_path, KINDS[kind], seed=seed, share=0.3)
     life.live(20)
     print(f"{kind}, seed {seed}: {life.disk.steps} steps, {life.cuts} cuts")
+
+
+CUTS = 12
+
+
+def test_a_table_whose_older_snapshots_expired_outlives_a_power_cut(tmp_path: Path) -> None:
+    life = Life(tmp_path, KINDS["primary key"], seed=1, share=0)
+    for _ in range(3):
+        life.write()
+    life.compact()
+    life.expire(left=1)
+    assert len(life.snapshots) == 1
+    for _ in range(CUTS):
+        life.cut()
+
+
+def test_what_a_table_was_forwarded_to_outlives_a_power_cut(tmp_path: Path) -> None:
+    life = Life(tmp_path, KINDS["primary key"], seed=2, share=0)
+    life.write()
+    life.tag()
+    life.branch()
+    life.write()
+    life.fast_forward()
+    assert len(life.snapshots) == 1
+    assert len(life.tags) == 1
+    for _ in range(CUTS):
+        life.cut()
 
 
 @pytest.mark.parametrize("sync", ["snapshot", "none"])
