@@ -177,8 +177,7 @@ class Life:
 
     def overwrite(self) -> None:
         value = next(self.numbers)
-        in_order = not self.compacts_to_show
-        self.do(lambda: self.table.overwrite(batch([1, 2], value)), {1: value, 2: value}, in_order=in_order)
+        self.do(lambda: self.table.overwrite(batch([1, 2], value)), {1: value, 2: value})
 
     def compact(self) -> None:
         self.do(lambda: self.table.compact(full=True))

@@ -4,6 +4,7 @@ import errno
 import os
 import pickle
 import random
+import shutil
 from pathlib import Path
 
 import pytest
@@ -137,6 +138,12 @@ def test_directories_known_to_be_on_the_disk_are_not_synced_again(tmp_path: Path
     synced.clear()
     files.create_exclusive(f"{directory}/g", b"x")
     assert str(directory.parent) not in synced
+    assert str(tmp_path) not in synced
+    # Another process drops the table and makes it anew, perhaps with the same number of the inode.
+    shutil.rmtree(directory)
+    directory.mkdir()
+    files.create_exclusive(f"{directory}/f", b"x")
+    assert str(directory.parent) in synced
     assert str(tmp_path) not in synced
 
 
