@@ -72,10 +72,13 @@ class ManifestWriter:
         self._put(name, content)
         return name
 
-    def sync(self) -> None:
-        """Make all files that this commit wrote, and has not discarded, durable; raises SyncFailedError."""
+    def sync(self, others: Sequence[str] = ()) -> None:
+        """Make what was written since the last sync and is not discarded durable, and other files with it.
+
+        Raises SyncFailedError.
+        """
         new = sorted(self._written - self._synced)
-        self._file_io.sync(new)
+        self._file_io.sync([*others, *new])
         self._synced.update(new)
 
     def discard(self, names: Sequence[str]) -> None:

@@ -110,8 +110,6 @@ class Publication:
             schema_id=store.schema.id,
         )
         try:
-            # By far the most bytes, so that nobody waits for them in the queue.
-            self._sync(part.new_paths)
             # Only writers of a local directory queue up.
             directory = store.paths.latest_hint.rpartition("/")[0] if store.file_io.scheme == "file" else None
             with CommitQueue(directory) as queue:
@@ -143,6 +141,8 @@ class Publication:
         retries = self._retry.start()
         # All that takes long is done before the turn; within it, only what came since is looked at.
         builder.prepare(self._checked_delta(part, store.snapshots.latest(), self._current_schema()))
+        # By far the most bytes, so that nobody waits for them in the queue.
+        self._sync(writer, part.new_paths)
         previous: Snapshot | None = None
         while True:
             # Who waited for a turn in vain loses to those who have one, and queues up again.
@@ -164,8 +164,7 @@ class Publication:
                 changelog=part.changelog,
             )
             self.attempts += 1
-            if self._syncs:
-                writer.sync()
+            self._sync(writer)
             if self._created(snapshot) and self._stands(snapshot, latest):
                 return snapshot.id
             _log.info("Snapshot %d was taken by another writer; retry %d.", snapshot.id, retries.count + 1)
@@ -177,9 +176,9 @@ class Publication:
                     "data files were removed; write again, or with fewer writers at a time."
                 )
 
-    def _sync(self, paths: Sequence[str]) -> None:
+    def _sync(self, writer: ManifestWriter, files: Sequence[str] = ()) -> None:
         if self._syncs:
-            self._store.file_io.sync(paths)
+            writer.sync(files)
 
     def _created(self, snapshot: Snapshot) -> bool:
         """Publish; before an error is taken for a failure, and files are deleted, make sure that it is one."""
