@@ -213,6 +213,7 @@ class _Redo:
         self._paths = paths
         self._change = change
         self._root = paths.branch_directory(paths.branch)
+        self._touched: list[str] = []
 
     def run(self) -> Finish:
         """Do them; VOID when nothing was done, because the snapshots that are to stay are being expired."""
@@ -239,6 +240,8 @@ class _Redo:
             self._new_line(line)
         for change in self._change.then:
             self._apply(change)
+        # The journal goes when nothing can come back that it took away.
+        self._file_io.sync(self._touched)
         self.give_up()
         return Finish.DONE
 
@@ -286,6 +289,7 @@ class _Redo:
         if not self._stands():
             return
         if after is None:
+            self._touched.append(path)
             self._file_io.delete(path)
         elif now is None:
             self._file_io.create_exclusive(path, after)
@@ -333,6 +337,7 @@ class _Redo:
         if not self._stands():
             return
         if after is None:
+            self._touched.append(path)
             self._file_io.delete(path)
         elif found is None:
             self._file_io.create_exclusive(path, after)
@@ -354,7 +359,7 @@ class _Redo:
 
     def _hint(self, path: str, number: int) -> None:
         try:
-            self._file_io.overwrite(path, str(number).encode())
+            self._file_io.overwrite(path, str(number).encode(), durable=False)
         except (InterbedError, OSError) as error:
             _log.warning("Left the hint %s as it is: %s", path, error)
 
