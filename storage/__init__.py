@@ -40,6 +40,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "table.schema_update",
         "upkeep.rescale",
         "version.expire",
+        "version.fsck",
         "views.levels.view",
         "views.stream.table_stream",
     ),

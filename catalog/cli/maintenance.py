@@ -5,7 +5,7 @@ interbed table -o warehouse=file:/tmp/lake compact-manifests shop.orders
 
 import click
 
-from interbed.catalog.cli.common import json_flag, show_json, table_name
+from interbed.catalog.cli.common import json_flag, show, show_json, table_name
 from interbed.catalog.cli.group import CatalogChoice
 
 
@@ -81,6 +81,20 @@ def clear_consumers(chosen: CatalogChoice, name: str, including: str, excluding:
         click.echo(f"forgot {', '.join(gone)}" if gone else "no such consumer")
 
 
+@click.command("fsck")
+@table_name
+@click.option("--repair", is_flag=True, help="Mend what can be mended without guessing.")
+@json_flag
+@click.pass_context
+def fsck(context: click.Context, name: str, repair: bool, as_json: bool) -> None:
+    """Say what is wrong with a table: missing files, unfinished changes. The exit code is 1 when something stays so."""
+    with context.obj.table(name) as opened:
+        result = opened.fsck(repair=repair)
+    show(result, as_json)
+    if not result.is_sound:
+        context.exit(1)
+
+
 @click.command("purge")
 @table_name
 @click.confirmation_option(prompt="This deletes all rows, versions, tags and branches of the table. Go on?")
@@ -98,6 +112,7 @@ CARE_COMMANDS: tuple[click.Command, ...] = (
     remove_unexisting_files,
     mark_partition_done,
     clear_consumers,
+    fsck,
     purge,
 )
 """What `interbed table` has to say about keeping a table in order."""

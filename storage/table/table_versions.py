@@ -21,6 +21,7 @@ from interbed.storage.table.table_access import TableAccess
 from interbed.storage.version.automatic_tags import create_automatic_tags
 from interbed.storage.version.branch import BranchManager
 from interbed.storage.version.expire import ExpiryResult, SnapshotExpiry
+from interbed.storage.version.fsck import FsckResult, check_table
 from interbed.storage.version.missing_files import remove_missing_files
 from interbed.storage.version.orphans import OrphansResult, remove_orphan_files
 from interbed.storage.version.purge import purge
@@ -194,6 +195,13 @@ class TableVersions(TableAccess):
         """
         limit = None if older_than is None else _millis(older_than)
         return remove_orphan_files(self.store, older_than_millis=limit, dry_run=dry_run)
+
+    def fsck(self, *, repair: bool = False) -> FsckResult:
+        """What is wrong with the table: versions that name missing files, changes that were not finished, bad hints.
+
+        With `repair` what can be mended without guessing is mended. No row is read.
+        """
+        return check_table(self.store, repair=repair)
 
     def remove_unexisting_files(self, *, dry_run: bool = False) -> list[str]:
         """Take data files that are gone out of the table, whose rows are lost; their paths."""

@@ -70,6 +70,12 @@ class BranchManager:
         self._check_exists(name)
         self._take_away(name)
 
+    def clear(self, name: str) -> None:
+        """Delete the directory of a branch that was not made to the end; InvalidInputError for one that was."""
+        if name not in half_branches(self._store):
+            raise InvalidInputError(f"The branch {name!r} is whole, or there is none; delete_branch deletes one.")
+        self._take_away(name)
+
     def rename(self, name: str, new_name: str) -> None:
         """Give a branch another name; raises BranchNotFoundError, InvalidInputError."""
         self._check_exists(name)

@@ -1,0 +1,208 @@
+"""What is wrong with a table: versions that name missing or damaged files, and what killed processes left.
+
+Every snapshot, tag and branch that is listed is followed down to the sizes of its data files; rows are not read. What
+can be mended without guessing is mended on demand: changes that were written down and not finished, hints, directories
+of branches that nobody can open. A version whose files are gone is only named: what becomes of it is for its owner to
+decide.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from interbed.storage.base.errors import InterbedError
+from interbed.storage.meta.manifest.entry import merge_entries
+from interbed.storage.meta.paths import MAIN_BRANCH
+from interbed.storage.meta.snapshot.line_journal import find_line_change, finish_line_change
+from interbed.storage.meta.snapshot.snapshot import Snapshot
+from interbed.storage.meta.store import TableStore
+from interbed.storage.scan.manifest_reader import ManifestReader
+from interbed.storage.version.branch import BranchManager
+from interbed.storage.version.branch_stores import all_branches, half_branches, tagged
+from interbed.storage.version.expire import SnapshotExpiry
+from interbed.storage.version.references import References
+
+_YOUNG_MILLIS = 24 * 3_600_000
+"""What is younger than that may yet be finished by the process that began it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that is wrong: `what` it is about (`tag early`), and whether it was mended."""
+
+    what: str
+    problem: str
+    mended: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.problem}{' (mended)' if self.mended else ''}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FsckResult:
+    """What was found, and how many versions and files were looked at."""
+
+    findings: tuple[Finding, ...] = ()
+    versions: int = 0
+    files: int = 0
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether nothing is wrong, or nothing any more."""
+        return all(finding.mended for finding in self.findings)
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as JSON values."""
+        return {
+            "sound": self.is_sound,
+            "findings": [{"what": f.what, "problem": f.problem, "mended": f.mended} for f in self.findings],
+            "versions": self.versions,
+            "files": self.files,
+        }
+
+    def __str__(self) -> str:
+        looked = f"{self.versions} versions and {self.files} files were looked at"
+        if not self.findings:
+            return f"nothing is wrong; {looked}"
+        return "\n".join([*map(str, self.findings), looked])
+
+
+def check_table(store: TableStore, *, repair: bool = False, clock: Callable[[], float] = time.time) -> FsckResult:
+    """Look at all versions of a table; with `repair` mend what can be mended without guessing."""
+    return _Check(store, repair, int(clock() * 1000)).run()
+
+
+class _Check:
+    """One look at a table."""
+
+    def __init__(self, store: TableStore, repair: bool, now_millis: int) -> None:
+        self._store = store if store.paths.branch == MAIN_BRANCH else store.on_branch(MAIN_BRANCH)
+        self._repair = repair
+        self._now = now_millis
+        self._findings: list[Finding] = []
+        self._sizes: dict[str, dict[str, int]] = {}
+        self._checked: dict[str, str | None] = {}
+        self._versions = 0
+
+    def run(self) -> FsckResult:
+        """Look at the branches first, which other findings depend on."""
+        for name in half_branches(self._store):
+            self._half_branch(name)
+        lines, damaged = all_branches(self._store)
+        self._findings += [Finding(what=what, problem=str(error)) for what, error in damaged.items()]
+        for line in lines:
+            where = "" if line.paths.branch == MAIN_BRANCH else f"branch {line.paths.branch}: "
+            before = len(self._findings)
+            try:
+                self._line(line)
+            except InterbedError as error:
+                self._findings.append(Finding(what="versions", problem=str(error)))
+            self._findings[before:] = [replace(f, what=where + f.what) for f in self._findings[before:]]
+        return FsckResult(findings=tuple(self._findings), versions=self._versions, files=len(self._checked))
+
+    def _line(self, line: TableStore) -> None:
+        change = find_line_change(line.file_io, line.paths)
+        if change is not None:
+            self._found(
+                "journal",
+                f"a {change.what} was not finished",
+                lambda: finish_line_change(line.file_io, line.paths),
+            )
+        mark = line.snapshots.expiring()
+        if mark is not None:
+            what = f"the expiry of the snapshots {mark.begin} to {mark.end - 1} was not finished"
+            self._found("expiry", what, SnapshotExpiry(line).finish)
+        ids = line.snapshots.ids()
+        missing = sorted(set(range(ids[0], ids[-1] + 1)) - set(ids)) if ids else []
+        if missing:
+            self._found("snapshots", f"{', '.join(map(str, missing))} are missing between {ids[0]} and {ids[-1]}")
+        if mark is None or self._repair:
+            self._hints(line, ids)
+        for number in ids:
+            try:
+                self._version(line, f"snapshot {number}", line.snapshots.stored(number))
+            except InterbedError as error:
+                self._found(f"snapshot {number}", str(error))
+        tags = tagged(line)
+        for name, damage in tags.unjudged.items():
+            self._found(name.rpartition(": ")[2], str(damage))
+        for snapshot in tags.snapshots:
+            self._version(line, f"tag of snapshot {snapshot.id}", snapshot)
+
+    def _hints(self, line: TableStore, ids: list[int]) -> None:
+        # A stale hint costs its reader a listing; one that names what is not there is of a change that went wrong.
+        for path, right, note in (
+            (line.paths.latest_hint, max(ids, default=None), line.snapshots.note_latest),
+            (line.paths.earliest_hint, min(ids, default=None), line.snapshots.note_earliest),
+        ):
+            try:
+                text = line.file_io.read_bytes(path).decode(errors="replace").strip()
+            except FileNotFoundError:
+                continue
+            known = {str(number) for number in ids}
+            if text not in known or (note == line.snapshots.note_earliest and text != str(right)):
+                name = path.rpartition("/")[2]
+                mend = None if right is None else (lambda note=note, right=right: note(right))
+                self._found(f"hint {name}", f"it says {text[:40]!r} and {right} is right", mend)
+
+    def _version(self, line: TableStore, what: str, snapshot: Snapshot) -> None:
+        self._versions += 1
+        try:
+            for path, size in self._needs(line, snapshot):
+                problem = self._file(path, size)
+                if problem is not None:
+                    self._found(what, problem)
+        except InterbedError as error:
+            self._found(what, str(error))
+
+    def _needs(self, line: TableStore, snapshot: Snapshot) -> Iterator[tuple[str, int | None]]:
+        """The files that a read of the snapshot needs, each with its size, or None where that is noted nowhere."""
+        if snapshot.schema_id not in line.schemas.ids():
+            yield line.paths.schema(snapshot.schema_id), None
+        reader = ManifestReader(line.file_io, line.paths)
+        manifests = reader.data(snapshot)
+        yield from ((line.paths.manifest(m.file_name), m.file_size) for m in manifests)
+        yield from ((path, None) for path in sorted(References(line).metadata(snapshot, changelog=False)))
+        for entry in merge_entries(reader.entries(manifests)):
+            directory = line.paths.bucket_directory(entry.bucket_id)
+            path = entry.file.path_in(directory)
+            yield path, entry.file.file_size
+            yield from ((extra, None) for extra in entry.file.paths_in(directory) if extra != path)
+
+    def _file(self, path: str, size: int | None) -> str | None:
+        """What is wrong with a file; None for nothing. Each is looked at once, each directory is listed once."""
+        if path in self._checked and (self._checked[path] is not None or size is None):
+            return self._checked[path]
+        directory, _, name = path.rpartition("/")
+        if directory not in self._sizes:
+            self._sizes[directory] = {s.name: s.size for s in self._store.file_io.list(directory)}
+        found = self._sizes[directory].get(name)
+        problem: str | None = None
+        if found is None:
+            problem = f"{path} is missing"
+        elif size is not None and size != found:
+            problem = f"{path} has {found} bytes and had {size} when it was written"
+        self._checked[path] = problem
+        return problem
+
+    def _half_branch(self, name: str) -> None:
+        directory = self._store.paths.branch_directory(name)
+        parent = directory.rpartition("/")[0]
+        times = [s.modified_millis for s in self._store.file_io.list(parent) if s.path == directory]
+        old = any(t is not None and t < self._now - _YOUNG_MILLIS for t in times)
+        self._found(
+            f"branch {name}",
+            "it was not made, or not deleted, to the end: it has no first schema, and nobody can open it",
+            (lambda: BranchManager(self._store).clear(name)) if old else None,
+        )
+
+    def _found(self, what: str, problem: str, mend: Callable[[], object] | None = None) -> None:
+        mended = False
+        if self._repair and mend is not None:
+            try:
+                mend()
+                mended = True
+            except InterbedError as error:
+                problem = f"{problem}; it can't be mended: {error}"
+        self._findings.append(Finding(what=what, problem=problem, mended=mended))

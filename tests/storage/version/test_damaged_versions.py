@@ -1,0 +1,161 @@
+"""A damaged tag, branch or table stops nothing of what is done for all others, keeps the files that it may need, and is
+named; fsck says what is wrong and mends what needs no guess.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+import interbed
+from interbed.catalog.cli.table import table as table_command
+from interbed.catalog.filesystem import FileSystemCatalog
+from interbed.storage.base.errors import InvalidInputError, SnapshotNotFoundError
+from interbed.storage.meta.snapshot.expiry_mark import ExpiryMarks
+from interbed.storage.table.table import Table
+from interbed.storage.version.branch_stores import half_branches
+from tests.storage.version.crash_points import (
+    LATER,
+    NAME,
+    Killed,
+    catalog_of,
+    new_table,
+    opened,
+    put,
+    rows_of,
+)
+from tests.storage.version.test_crash_points import history
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    catalog = interbed.load_catalog("lake", warehouse=str(tmp_path))
+    assert isinstance(catalog, FileSystemCatalog)
+    catalog.create_database("d")
+    new_table(catalog)
+    return history(catalog)
+
+
+def root(table: Table) -> Path:
+    return Path(table.location)
+
+
+def files(table: Table) -> set[Path]:
+    return {path for path in root(table).rglob("*") if path.is_file() and "snapshot" not in str(path.parent.name)}
+
+
+def expire(table: Table) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    result = table.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER)
+    return result.snapshots, result.unjudged
+
+
+def test_a_damaged_tag_keeps_all_files_and_stops_nothing(table: Table) -> None:
+    table.create_tag("other", 3)
+    other = rows_of(table.copy({"scan.tag-name": "other"}))
+    (root(table) / "tag" / "tag-early").write_bytes(b"{}")
+    before = files(table)
+    assert expire(table) == ((1, 2, 3, 4), ("tag early",))
+    assert files(table) == before
+    assert [tag.name for tag in table.tags()] == ["other"]
+    assert table.remove_orphan_files(older_than=1).unjudged == ("tag early",)
+    assert rows_of(table.copy({"scan.tag-name": "other"})) == other
+    assert (
+        interbed.load_catalog("lake", warehouse=str(root(table).parents[1])).get_table("d.t$tags").scan().count() == 1
+    )
+    assert table.delete_tag("early") is None
+    assert table.fsck().is_sound
+
+
+def test_a_damaged_branch_keeps_all_files_and_stops_nothing(table: Table) -> None:
+    table.create_branch("work", "early")
+    (root(table) / "branch" / "branch-work" / "schema" / "schema-0").write_bytes(b"{")
+    before = files(table)
+    assert expire(table) == ((1, 2, 3, 4), ("branch work",))
+    assert files(table) == before
+    found = table.fsck(repair=True)
+    assert [f.what for f in found.findings] == ["branch work"]
+    assert not found.is_sound
+    table.delete_branch("work")
+    assert table.fsck().is_sound
+
+
+def test_half_a_branch_is_none(table: Table) -> None:
+    half = root(table) / "branch" / "branch-half" / "tag"
+    half.mkdir(parents=True)
+    (half / "tag-early").write_bytes((root(table) / "tag" / "tag-early").read_bytes())
+    assert table.branches() == []
+    assert half_branches(table.store) == ["half"]
+    assert [f.what for f in table.fsck().findings] == ["branch half"]
+    assert expire(table)[1] == ()
+    table.create_branch("half", "early", ignore_if_exists=True)
+    assert table.branches() == ["half"]
+    assert rows_of(table.branch("half")) == rows_of(table.copy({"scan.tag-name": "early"}))
+    with pytest.raises(InvalidInputError, match="a branch 'half' already"):
+        table.create_branch("half")
+
+
+def test_a_damaged_table_stops_no_table_of_the_catalog(table: Table) -> None:
+    catalog = catalog_of(root(table).parents[1])
+    put(new_table(catalog, "d.other"), 1)
+    (root(table) / "schema" / "schema-0").write_bytes(b"{")
+    for name in ("tables", "all_table_options"):
+        shown = catalog.get_table(f"sys.{name}").scan().to_arrow()
+        assert set(shown["table_name"].to_pylist()) == {"other"}
+
+
+def test_what_is_being_expired_has_no_use_and_is_named(table: Table) -> None:
+    mark = ExpiryMarks(table.store.file_io, table.store.paths).set(1, 4)
+    assert mark is not None
+    assert [s.id for s in table.snapshots()] == [4, 5]
+    for use in (
+        lambda: table.create_tag("new", 1),
+        lambda: table.rollback_to(3),
+        lambda: table.copy({"scan.snapshot-id": "3"}).to_arrow(),
+        lambda: table.reset_consumer("c", 2),
+    ):
+        with pytest.raises(SnapshotNotFoundError, match="is being expired"):
+            use()
+    assert table.consumers() == {}
+    assert [f.what for f in table.fsck().findings] == ["expiry"]
+    assert table.fsck(repair=True).is_sound
+    assert table.fsck().findings == ()
+    assert [s.id for s in table.snapshots()] == [4, 5]
+    assert rows_of(table.copy({"scan.tag-name": "early"}))
+
+
+def test_a_killed_expiry_is_ended_by_the_next_one(table: Table) -> None:
+    warehouse = root(table).parents[1]
+    catalog, _ = opened(warehouse, 40)
+    with pytest.raises(Killed):
+        expire(catalog.get_table(NAME))
+    assert (root(table) / "snapshot" / ".expiring").exists()
+    expire(table)
+    assert not (root(table) / "snapshot" / ".expiring").exists()
+    assert table.fsck().is_sound
+
+
+def test_fsck_names_missing_and_cut_files(table: Table, tmp_path: Path) -> None:
+    data = sorted(root(table).rglob("data-*"))
+    data[0].unlink()
+    data[1].write_bytes(data[1].read_bytes()[:-1])
+    found = table.fsck(repair=True)
+    problems = {f.problem for f in found.findings}
+    assert any(data[0].name in p and "missing" in p for p in problems)
+    assert any(data[1].name in p and "bytes" in p for p in problems)
+    run = CliRunner().invoke(table_command, ["-o", f"warehouse={tmp_path}", "fsck", NAME, "--json"])
+    assert run.exit_code == 1
+    assert json.loads(run.output)["sound"] is False
+
+
+def test_fsck_of_a_sound_table_finds_nothing(table: Table, tmp_path: Path) -> None:
+    table.create_branch("work", "early")
+    run = CliRunner().invoke(table_command, ["-o", f"warehouse={tmp_path}", "fsck", NAME])
+    assert (run.exit_code, run.output.split(";")[0]) == (0, "nothing is wrong")
+
+
+def test_a_hint_that_names_nothing_is_mended(table: Table) -> None:
+    (root(table) / "snapshot" / "LATEST").write_bytes(b"99")
+    found = table.fsck(repair=True)
+    assert ([f.what for f in found.findings], found.is_sound) == (["hint LATEST"], True)
+    assert table.fsck().findings == ()
