@@ -219,8 +219,6 @@ class SnapshotExpiry:
                 marks.remove(mark)
                 return result
             store.file_io.delete(store.paths.snapshot(snapshot.id))
-        # A snapshot that a power cut brings back must find its files.
-        store.file_io.sync([store.paths.snapshot(number) for number in plan.snapshots])
         store.file_io.delete_quietly(plan.data)
         store.file_io.delete_quietly(plan.metadata)
         marks.remove(mark)

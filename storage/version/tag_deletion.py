@@ -49,8 +49,6 @@ def delete_tag(store: TableStore, name: str) -> Tag | None:
     except (CorruptFileError, SnapshotNotFoundError) as error:
         _log.warning("The files of the tag %r of %s stay for the removal of orphans: %s", name, store.location, error)
         return tag
-    # A tag that a power cut brings back must find its files.
-    store.file_io.sync([store.paths.tag(name)])
     store.file_io.delete_quietly(sorted(data))
     store.file_io.delete_quietly(sorted(metadata))
     return tag

@@ -42,7 +42,7 @@ class FileLock:
         """
         if self.is_held:
             return True
-        if fcntl is None:
+        if not self.is_possible:
             return False
         descriptor = os.open(self._path, self._flags, 0o666)
         deadline = time.monotonic() + timeout_seconds

@@ -213,7 +213,6 @@ class _Redo:
         self._paths = paths
         self._change = change
         self._root = paths.branch_directory(paths.branch)
-        self._touched: list[str] = []
 
     def run(self) -> Finish:
         """Do them; VOID when nothing was done, because the snapshots that are to stay are being expired."""
@@ -240,8 +239,6 @@ class _Redo:
             self._new_line(line)
         for change in self._change.then:
             self._apply(change)
-        # The journal goes when nothing can come back that it took away.
-        self._file_io.sync(self._touched)
         self.give_up()
         return Finish.DONE
 
@@ -289,7 +286,6 @@ class _Redo:
         if not self._stands():
             return
         if after is None:
-            self._touched.append(path)
             self._file_io.delete(path)
         elif now is None:
             self._file_io.create_exclusive(path, after)
@@ -337,7 +333,6 @@ class _Redo:
         if not self._stands():
             return
         if after is None:
-            self._touched.append(path)
             self._file_io.delete(path)
         elif found is None:
             self._file_io.create_exclusive(path, after)

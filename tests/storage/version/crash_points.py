@@ -5,6 +5,7 @@ opens the table anew and compares what is seen with the table before and after t
 """
 
 import contextlib
+import os
 import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -12,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 import interbed
 from interbed.catalog.filesystem import FileSystemCatalog
 from interbed.storage.base.errors import InterbedError
+from interbed.storage.base.fileio import disk
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.table.table import Table
 from interbed.storage.version.orphans import remove_orphan_files
@@ -201,6 +204,12 @@ def _check(
 def new_table(catalog: FileSystemCatalog, name: str = NAME) -> Table:
     options = {"bucket": "1", "write-only": "true", "commit.max-retries": "2", "commit.max-retry-wait": "1 ms"}
     return catalog.create_table(name, SCHEMA, primary_keys=["id"], options={**options, "commit.min-retry-wait": "1 ms"})
+
+
+def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let nothing wait for the disk: what a killed process has written stays."""
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+    monkeypatch.setattr(disk, "_fdatasync", lambda descriptor: None)
 
 
 def catalog_of(warehouse: Path) -> FileSystemCatalog:

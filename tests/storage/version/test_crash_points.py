@@ -2,7 +2,6 @@
 the table of before or of after, can repeat the call, write, expire and clean up.
 """
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import pytest
 import interbed
 from interbed.catalog.filesystem import FileSystemCatalog
 from interbed.storage.table.table import Table
-from tests.storage.version.crash_points import LATER, NAME, Act, new_table, put, run_campaign
+from tests.storage.version.crash_points import LATER, NAME, Act, new_table, put, run_campaign, unsynced
 from tests.support.shares import LONG
 
 OTHER = "d.other"
@@ -78,9 +77,8 @@ STEP = 1 if LONG else 8
 
 
 @pytest.fixture(autouse=True)
-def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a killed process has written stays, so nothing here waits for the disk."""
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    unsynced(monkeypatch)
 
 
 @pytest.mark.longer

@@ -60,9 +60,8 @@ def test_a_damaged_tag_keeps_all_files_and_stops_nothing(table: Table) -> None:
     assert [tag.name for tag in table.tags()] == ["other"]
     assert table.remove_orphan_files(older_than=1).unjudged == ("tag early",)
     assert rows_of(table.copy({"scan.tag-name": "other"})) == other
-    assert (
-        interbed.load_catalog("lake", warehouse=str(root(table).parents[1])).get_table("d.t$tags").scan().count() == 1
-    )
+    shown = catalog_of(root(table).parents[1]).get_table("d.t$tags").scan().to_arrow()
+    assert shown["tag_name"].to_pylist() == ["other"]
     assert table.delete_tag("early") is None
     assert table.fsck().is_sound
 
@@ -101,7 +100,7 @@ def test_a_damaged_table_stops_no_table_of_the_catalog(table: Table) -> None:
     (root(table) / "schema" / "schema-0").write_bytes(b"{")
     for name in ("tables", "all_table_options"):
         shown = catalog.get_table(f"sys.{name}").scan().to_arrow()
-        assert set(shown["table_name"].to_pylist()) == {"other"}
+        assert "other" in shown["table_name"].to_pylist()
 
 
 def test_what_is_being_expired_has_no_use_and_is_named(table: Table) -> None:

@@ -2,7 +2,6 @@
 every call. Nothing here depends on time.
 """
 
-import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from tests.storage.version.crash_points import (
     put,
     rows_of,
     seen,
+    unsynced,
 )
 from tests.storage.version.test_crash_points import expired, history, with_branch
 from tests.support.shares import LONG
@@ -139,7 +139,7 @@ RACES: dict[str, tuple[Callable[[FileSystemCatalog], Any], Change, Change, Check
 @pytest.fixture(autouse=True)
 def unsynced_and_impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second change is in the middle of the first one, so to wait for that would be in vain."""
-    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+    unsynced(monkeypatch)
     monkeypatch.setattr(line_journal, "WAIT_SECONDS", 0.0)
 
 
