@@ -1,4 +1,10 @@
-"""Spark's own Parquet reader on files of which deletion vectors mark rows."""
+"""Spark's own Parquet reader on files of which deletion vectors mark rows, and on damaged ones."""
+
+from pathlib import Path
+
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 
 from interbed import load_catalog
 from tests.spark_ext.conftest import Lake
@@ -61,3 +67,18 @@ def test_tables_with_keys_are_read_so_once_they_are_compacted(lake: Lake) -> Non
     assert deleted
     assert "native=0" not in lake.plan(f"SELECT * FROM {table}")
     _check(lake, table, 9998)
+
+
+def test_a_damaged_page_is_noticed(lake: Lake) -> None:
+    table = f"{lake.name}.db.t"
+    lake.sql(f"CREATE TABLE {table} (id BIGINT, name STRING) TBLPROPERTIES ('file.compression' = 'none')")
+    lake.sql(f"INSERT INTO {table} SELECT id, concat('name-', id * 7919 % 1000003) FROM range(0, 5000, 1, 1)")
+    (file,) = Path(load_catalog(warehouse=str(lake.warehouse)).get_table("db.t").location).glob("bucket-*/*.parquet")
+    content = bytearray(file.read_bytes())
+    content[content.index(b"name-", 2_000) + 6] ^= 1
+    file.unlink()
+    file.write_bytes(content)
+    assert "native=1" in lake.plan(f"SELECT * FROM {table}")
+    for native in ("true", "false"):
+        with pytest.raises((PySparkException, Py4JJavaError), match="CRC checksum verification failed"):
+            lake.spark.read.option("spark.native-read", native).table(table).collect()

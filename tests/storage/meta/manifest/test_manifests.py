@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from interbed.storage.base.avro.records import read_records
 from interbed.storage.base.errors import CorruptFileError, InvalidOptionError, UnsupportedVersionError
 from interbed.storage.base.row.binary_row import decode_row, encode_row
 from interbed.storage.base.types.json import type_from_json
@@ -317,3 +318,11 @@ def test_partition_statistics_span_the_entries_and_count_nulls() -> None:
 
 def test_the_versions_on_disk_do_not_change() -> None:
     assert (manifest_file.VERSION, manifest_list.VERSION, index_manifest.VERSION) == (2, 2, 1)
+
+
+def test_a_manifest_list_whose_records_are_a_union_with_null_is_read() -> None:
+    # Some versions of pypaimon write the schema so.
+    content = io.BytesIO()
+    record: Any = {"type": "record", "name": "r", "fields": [{"name": "a", "type": "long"}]}
+    fastavro.writer(content, fastavro.parse_schema(["null", record]), [{"a": 1}, {"a": 2}], codec="deflate")
+    assert read_records(content.getvalue(), {"a"}, lambda r: r["a"], source="f") == [1, 2]
