@@ -52,4 +52,4 @@ def hive_type_name(data_type: DataType) -> str:
             inner = ",".join(f"{f.name}:{hive_type_name(f.type)}" for f in fields)
             return f"struct<{inner}>"
         case _:
-            raise TypeError(f"Hive has no name for {data_type!r}.")
+            raise TypeError(f"Hive has no name for {data_type}.")

@@ -90,7 +90,7 @@ def type_to_spark(data_type: DataType) -> Any:
         case RowType(fields=fields):
             return _struct(fields)
         case _:
-            raise NotSupportedError(f"Spark has no type for {data_type!r}.")
+            raise NotSupportedError(f"Spark has no type for {data_type}.")
 
 
 def _map_to_spark(key: DataType, value: Any, value_contains_null: bool) -> dict[str, Any]:

@@ -101,7 +101,7 @@ def _encode_present(values: "pa.Array[Any]", data_type: DataType) -> list[Encode
         case MultisetType(element=element):
             return _encode_map(values, element, MULTISET_COUNT)
         case _:
-            raise TypeError(f"No Avro encoding for {data_type!r}.")
+            raise TypeError(f"No Avro encoding for {data_type}.")
 
 
 def _encode_map(values: "pa.Array[Any]", key: DataType, value: DataType) -> list[Encoded]:

@@ -74,7 +74,7 @@ def _not_null_schema(data_type: DataType, record: str) -> Any:
         case RowType(fields=fields):
             return record_schema(fields, record)
         case _:
-            raise TypeError(f"No Avro schema for {data_type!r}.")
+            raise TypeError(f"No Avro schema for {data_type}.")
 
 
 def _map(data_type: MapType | MultisetType, key: DataType, value: DataType, record: str) -> Any:

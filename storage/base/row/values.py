@@ -293,14 +293,8 @@ def _misfit(value: object, data_type: DataType) -> InvalidInputError:
 
 
 def type_name(data_type: DataType) -> str:
-    """The type as messages name it."""
-    if not isinstance(data_type, AtomicType):
-        return type(data_type).__name__.removesuffix("Type").upper()
-    if data_type.root is TypeRoot.DECIMAL:
-        return f"DECIMAL({data_type.precision}, {data_type.scale})"
-    if data_type.root in TIMESTAMPS or data_type.root is TypeRoot.TIME:
-        return f"{data_type.root}({data_type.precision})"
-    return str(data_type.root)
+    """The type as messages name it: as SQL does, without whether it admits nulls."""
+    return str(data_type.with_nullable(True))
 
 
 # -- text of partition directories -------------------------------------------------------------------------------------

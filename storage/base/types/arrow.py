@@ -74,7 +74,7 @@ def type_to_arrow(data_type: DataType) -> pa.DataType:
         case RowType(fields=fields):
             return pa.struct([field_to_arrow(f) for f in fields])
         case _:
-            raise TypeError(f"No Arrow form for {data_type!r}.")
+            raise TypeError(f"No Arrow form for {data_type}.")
 
 
 def _map_type(key: pa.DataType, value: "pa.Field[Any]") -> pa.DataType:

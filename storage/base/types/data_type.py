@@ -60,11 +60,15 @@ _PRECISION_RANGE = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class DataType:
     """A logical type and whether it admits nulls; base of the classes below."""
 
     nullable: bool = field(default=True, kw_only=True)
+
+    def __repr__(self) -> str:
+        # Also in lists and tuples of an error's message the type is the one of SQL.
+        return f"{type(self).__name__}({str(self)!r})"
 
     def with_nullable(self, nullable: bool) -> Self:
         """The same type, admitting nulls or not."""
@@ -84,7 +88,7 @@ class DataType:
         return _parsed(data)
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(frozen=True, slots=True, init=False, repr=False)
 class AtomicType(DataType):
     """A type without nested types; `length` counts characters or bytes, `precision` digits.
 
@@ -169,7 +173,7 @@ def _scale(root: TypeRoot, precision: int | None, given: int | None) -> int | No
     return scale
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(frozen=True, slots=True, init=False, repr=False)
 class ArrayType(DataType):
     """A list of elements of one type."""
 
@@ -194,7 +198,7 @@ class ArrayType(DataType):
         yield self.element
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(frozen=True, slots=True, init=False, repr=False)
 class MapType(DataType):
     """Keys to values; Paimon allows any key type, interbed as Arrow does: keys are never null."""
 
@@ -221,7 +225,7 @@ class MapType(DataType):
         yield self.value
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(frozen=True, slots=True, init=False, repr=False)
 class MultisetType(DataType):
     """Elements with their multiplicities; stored as a map from element to INT NOT NULL."""
 
@@ -283,7 +287,7 @@ class DataField:
         )
 
 
-@dataclass(frozen=True, slots=True, init=False)
+@dataclass(frozen=True, slots=True, init=False, repr=False)
 class RowType(DataType):
     """A sequence of named fields."""
 

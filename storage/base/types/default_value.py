@@ -40,7 +40,7 @@ def default_scalar(text: str, data_type: DataType, *, column: str) -> "pa.Scalar
         scalar: pa.Scalar[Any] = pa.scalar(default_value(text, data_type), type=type_to_arrow(data_type))
     except (ValueError, TypeError, OverflowError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InvalidInputError(
-            f"The default {text!r} of the column {column!r} is no {type_to_arrow(data_type)}: {error}"
+            f"The default {text!r} of the column {column!r} is no {data_type.with_nullable(True)}: {error}"
         ) from error
     return scalar
 

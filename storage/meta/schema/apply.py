@@ -14,7 +14,6 @@ from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.types.arrow import type_to_arrow
 from interbed.storage.base.types.data_type import ArrayType, DataField, DataType, MapType, MultisetType, RowType
 from interbed.storage.base.types.default_value import default_scalar
-from interbed.storage.base.types.json import type_to_json
 from interbed.storage.meta.options.core import PARTITION, PRIMARY_KEY
 from interbed.storage.meta.schema.change import (
     AddColumn,
@@ -238,8 +237,8 @@ def _set_type(schema: TableSchema, path: ColumnPath, new_type: DataType, explici
         allowed = explicit or not schema.core.boolean(NO_EXPLICIT_CASTS, True)
         if not is_widening(field.type, wanted) and not (allowed and _can_cast(field.type, wanted)):
             raise NotSupportedError(
-                f"The column {dotted(path)} can't be changed from {type_to_json(field.type)} to "
-                f"{type_to_json(wanted)}; only a type that holds every value of the old one is possible. Add a new "
+                f"The column {dotted(path)} can't be changed from {field.type} to "
+                f"{wanted}; only a type that holds every value of the old one is possible. Add a new "
                 f"column instead, or set the option '{NO_EXPLICIT_CASTS}' to false for a cast that may lose something."
             )
         changed = replace(field, type=wanted)
