@@ -1,6 +1,6 @@
 """The commands that say what tables there are and what they are: `interbed table list | describe | schema`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -60,9 +60,11 @@ def describe(chosen: CatalogChoice, name: str, as_json: bool) -> None:
     click.echo(f"snapshot  {_state(found)}")
     click.echo("columns")
     _lines([[c["name"], c["type"], c["key"], c["comment"] or ""] for c in found["columns"]])
-    if found["options"]:
-        click.echo("options")
-        _lines([[key, value] for key, value in found["options"].items()])
+    own = set(found["own"])
+    for heading, keys in (("options", set(found["options"]) - own), ("your own properties", own)):
+        if keys:
+            click.echo(heading)
+            _lines([[key, found["options"][key]] for key in sorted(keys)])
 
 
 @click.command()
@@ -101,6 +103,7 @@ def _description(table: "Table") -> dict[str, Any]:
         "primary_keys": list(found.primary_keys),
         "partition_keys": list(found.partition_keys),
         "options": {key: masked(key, value) for key, value in sorted(found.options.items())},
+        "own": _own(found.options),
         "snapshot": None
         if latest is None
         else {
@@ -134,8 +137,16 @@ def _outline(name: str, outline: "SchemaOutline", problem: Exception) -> dict[st
         "primary_keys": list(outline.primary_keys),
         "partition_keys": list(outline.partition_keys),
         "options": {key: masked(key, value) for key, value in sorted(outline.options.items())},
+        "own": _own(outline.options),
         "snapshot": None,
     }
+
+
+def _own(options: Mapping[str, str]) -> list[str]:
+    """Those of the keys that no engine has an option for: properties of the user's own."""
+    from interbed.storage.meta.options.known.check import is_own
+
+    return sorted(filter(is_own, options))
 
 
 def _key(column: str, primary_keys: Sequence[str], partition_keys: Sequence[str]) -> str:

@@ -170,3 +170,14 @@ def test_the_command_line_describes_it(
     run("rename", "shop.other", "shop.renamed")
     run("drop", "shop.renamed", "--yes")
     assert "shop.renamed" not in run("list", "shop")
+
+
+def test_the_command_line_tells_options_from_properties_of_the_user(
+    catalog: Catalog, options: dict[str, object]
+) -> None:
+    catalog.create_table("shop.mine", ROWS.schema, options={"team": "lake", "write-only": "true"})
+    given = [word for key, value in options.items() for word in ("-o", f"{key}={value}")]
+
+    told = CliRunner().invoke(main, ["table", "describe", "shop.mine", *given]).output
+    assert "options\n" in told
+    assert told.index("write-only  true") < told.index("your own properties") < told.index("team  lake")

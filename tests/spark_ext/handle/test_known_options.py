@@ -1,0 +1,49 @@
+"""Misspelt options, and those without effect, are refused by each statement of Spark that takes options."""
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.spark_ext.conftest import Lake
+
+
+def by_create(lake: Lake, key: str) -> None:
+    lake.sql(f"CREATE TABLE {{lake}}.db.other (id INT) TBLPROPERTIES ('{key}' = 'x')")
+
+
+def by_alter(lake: Lake, key: str) -> None:
+    lake.sql(f"ALTER TABLE {{lake}}.db.t SET TBLPROPERTIES ('{key}' = 'x')")
+
+
+def by_hint(lake: Lake, key: str) -> None:
+    lake.sql(f"SELECT * FROM {{lake}}.db.t WITH ('{key}' = 'x')")
+
+
+def by_read(lake: Lake, key: str) -> None:
+    lake.spark.read.option(key, "x").table(f"{lake.name}.db.t").collect()
+
+
+def by_write(lake: Lake, key: str) -> None:
+    lake.spark.range(1).selectExpr("CAST(id AS INT) id").writeTo(f"{lake.name}.db.t").option(key, "x").append()
+
+
+def by_setting(lake: Lake, key: str) -> None:
+    lake.spark.conf.set(f"spark.interbed.{key}", "x")
+    try:
+        lake.sql("SELECT * FROM {lake}.db.t")
+    finally:
+        lake.spark.conf.unset(f"spark.interbed.{key}")
+
+
+WAYS = (by_create, by_alter, by_hint, by_read, by_write, by_setting)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_no_statement_takes_an_option_without_effect(lake: Lake, way: Callable[[Lake, str], None]) -> None:
+    lake.sql("CREATE TABLE {lake}.db.t (id INT) TBLPROPERTIES ('team' = 'lake')")
+
+    with pytest.raises(Exception, match=r"no option 'scan\.snapshot-idd'\. Did you mean 'scan\.snapshot-id'\?"):
+        way(lake, "scan.snapshot-idd")
+    with pytest.raises(Exception, match=r"Option 'scan\.primary-branch' = 'x' is not supported: .*fallback-branch"):
+        way(lake, "scan.primary-branch")
+    assert lake.tuples("SHOW TBLPROPERTIES {lake}.db.t ('team')") == [("team", "lake")]
