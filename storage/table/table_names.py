@@ -1,8 +1,5 @@
 """What `Table` is called by in pypaimon, so that code written for it runs; see docs/pypaimon.md."""
 
-from typing import NoReturn
-
-from interbed.storage.base.errors import NotSupportedError
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode, crosses_partitions
 from interbed.storage.meta.schema.manager import SchemaManager
@@ -39,12 +36,9 @@ class PypaimonNames:
         """pypaimon's write builder for a sequence of commits, each with its identifier."""
         return StreamWriteBuilder(self.store)
 
-    def new_postpone_fixed_bucket_write_builder(self) -> NoReturn:
-        """Refused: rows of postponed buckets wait for a compaction."""
-        raise NotSupportedError(
-            "Rows of a table with postponed buckets are not written to buckets at once; write them by "
-            "new_batch_write_builder, and call Table.compact, which takes them there."
-        )
+    def new_postpone_fixed_bucket_write_builder(self) -> BatchWriteBuilder:
+        """pypaimon's write builder for one commit whose rows go to real buckets, of a table with postponed ones."""
+        return BatchWriteBuilder(self.store.with_options({"postpone.batch-write-fixed-bucket": "true"}))
 
     # -- what it is ------------------------------------------------------------------------------------------------
 

@@ -24,6 +24,7 @@ from interbed.storage.scan.partition_filter import Partitions, partition_choice,
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.table.schema_update import SchemaUpdate
 from interbed.storage.upkeep.append_delete import delete_rows
+from interbed.storage.write.bucket_strategy import batch_strategy_of
 from interbed.storage.write.replacing import overwriting
 from interbed.storage.write.row_kinds import kinds_of
 from interbed.storage.write.table_write import TableWrite
@@ -156,7 +157,7 @@ class TableWrites:
             and bool(self.store.schema.partition_keys)
             and self.store.options.dynamic_partition_overwrite
         )
-        with overwriting(self.store, user, None if dynamic else chosen) as write:
+        with overwriting(self.store, user, None if dynamic else chosen, strategy=batch_strategy_of) as write:
             for batch in _batches(data):
                 write.write_arrow(batch)
             messages = write.prepare_commit()
@@ -177,7 +178,7 @@ class TableWrites:
 
     def _write_once(self, data: ArrowRows, kind_column: str | None) -> int | None:
         user = _new_commit_user()
-        with TableWrite(self.store, user) as write:
+        with TableWrite(self.store, user, strategy=batch_strategy_of) as write:
             for batch in _batches(data):
                 if kind_column is None:
                     write.write_arrow(batch)
@@ -199,7 +200,7 @@ class TableWrites:
     def _delete_once(self, predicate: Predicate) -> int | None:
         query = Scan(self._without_fallback(), predicate=predicate)
         user = _new_commit_user()
-        with TableWrite(self.store, user) as write:
+        with TableWrite(self.store, user, strategy=batch_strategy_of) as write:
             rows = 0
             for batch in query.to_arrow_batch_reader():
                 rows += batch.num_rows

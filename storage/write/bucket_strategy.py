@@ -11,12 +11,13 @@ from typing import Protocol
 import pyarrow as pa
 
 from interbed.storage.base.bucket_id import BucketId
-from interbed.storage.base.errors import InvalidInputError
+from interbed.storage.base.errors import InvalidInputError, InvalidOptionError
 from interbed.storage.lsm.write_buffer import Kinds
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
 from interbed.storage.meta.paths import POSTPONE_BUCKET
 from interbed.storage.meta.store import TableStore
-from interbed.storage.write.bucket.choose import FixedBuckets, OneBucket
+from interbed.storage.scan.restore import restore_buckets
+from interbed.storage.write.bucket.choose import FixedBuckets, OneBucket, PartitionBuckets
 from interbed.storage.write.bucket.cross_partition import CrossPartition
 from interbed.storage.write.bucket.dynamic import DynamicBuckets
 from interbed.storage.write.bucket_restore import LatestBuckets
@@ -186,6 +187,46 @@ class FixedBucketStrategy(_RealBuckets):
         return BucketsAsOf(self._latest.snapshot_id)
 
 
+@dataclass(frozen=True, slots=True)
+class PartitionNumbersAsOf(NothingAdded):
+    """The snapshot by whose numbers of buckets the writer went, and the number of each partition."""
+
+    snapshot_id: int | None
+    number: Callable[[bytes], int]
+
+    def added_to(self, message: CommitMessage) -> CommitMessage:
+        """The message with its partition's number of buckets, and the snapshot as its basis."""
+        number = self.number(message.bucket_id.partition)
+        return replace(message, total_buckets=number, basis=WriteBasis(buckets_as_of=self.snapshot_id))
+
+
+class TakenUpAtOnce(_RealBuckets):
+    """Rows of a table with postponed buckets that need not wait: a partition has as many buckets as it was first given.
+
+    New partitions get `postpone.default-bucket-num`. Raises InvalidOptionError if that is less than 1.
+    """
+
+    def __init__(self, store: TableStore, latest: LatestBuckets) -> None:
+        super().__init__(store, latest)
+        self._default = store.options.postpone_default_bucket_num
+        if self._default < 1:
+            raise InvalidOptionError(
+                f"Option 'postpone.default-bucket-num' takes a positive number, not {self._default}."
+            )
+        self._router = Router(store.schema, store.options, PartitionBuckets(store.schema, store.options, self._number))
+
+    def route(self, batch: pa.RecordBatch, kinds: "Kinds | None") -> Iterator[RoutedRows]:
+        """See BucketStrategy."""
+        return self._router.route(batch, kinds)
+
+    def prepare(self) -> PreparedBuckets:
+        """The numbers of buckets that were taken."""
+        return PartitionNumbersAsOf(self._latest.snapshot_id, self._number)
+
+    def _number(self, partition: bytes) -> int:
+        return self._latest.get().total_buckets(partition) or self._default
+
+
 class DynamicBucketStrategy(_RealBuckets):
     """A key stays where the partition's hash indexes say."""
 
@@ -244,3 +285,18 @@ def strategy_of(store: TableStore, commit_user: str, latest: LatestBuckets) -> B
             return PostponedBuckets(store, commit_user)
         case BucketMode.NONE:
             return NoBuckets(store)
+
+
+def batch_strategy_of(store: TableStore, commit_user: str, latest: LatestBuckets) -> BucketStrategy:
+    """The strategy of a batch: rows of a table with postponed buckets go to real ones, as Paimon's engines write them.
+
+    They wait behind those that wait already: what is taken up later counts as newer.
+    """
+    postponed = bucket_mode(store.schema, store.options) is BucketMode.POSTPONED
+    if not postponed or not store.options.postpone_batch_write_fixed_bucket or _has_waiting_rows(store):
+        return strategy_of(store, commit_user, latest)
+    return TakenUpAtOnce(store, latest)
+
+
+def _has_waiting_rows(store: TableStore) -> bool:
+    return bool(restore_buckets(store, buckets=[POSTPONE_BUCKET]).buckets())

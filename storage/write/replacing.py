@@ -22,12 +22,19 @@ from interbed.storage.scan.partition_filter import (
 )
 from interbed.storage.write.bucket.cross_partition import ReplacingCrossPartition
 from interbed.storage.write.bucket_restore import LatestBuckets, NothingBefore
-from interbed.storage.write.bucket_strategy import BucketStrategy, CrossPartitionStrategy
+from interbed.storage.write.bucket_strategy import (
+    BucketStrategy,
+    CrossPartitionStrategy,
+    MakeStrategy,
+    strategy_of,
+)
 from interbed.storage.write.commit_message import CommitMessage
 from interbed.storage.write.table_write import TableWrite
 
 
-def overwriting(store: TableStore, commit_user: str, partition: PartitionChoice) -> TableWrite:
+def overwriting(
+    store: TableStore, commit_user: str, partition: PartitionChoice, *, strategy: MakeStrategy = strategy_of
+) -> TableWrite:
     """The writer of an overwrite of the partitions chosen (all for {}), or with None of those that get rows.
 
     Its messages are for `FileStoreCommit.overwrite`.
@@ -35,7 +42,7 @@ def overwriting(store: TableStore, commit_user: str, partition: PartitionChoice)
     some = bool(store.schema.partition_keys) and (partition is None or not selects_all(partition))
     if some and _takes_deletions(store):
         return ReplacingWrite(store, commit_user, partition)
-    return TableWrite(store, commit_user, NothingBefore)
+    return TableWrite(store, commit_user, NothingBefore, strategy=strategy)
 
 
 def _takes_deletions(store: TableStore) -> bool:

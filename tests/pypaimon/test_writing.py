@@ -88,7 +88,6 @@ def test_what_interbed_has_not_is_refused_by_name(orders: interbed.Table) -> Non
         (lambda: scan.with_row_ranges([]), "with_slice"),
         (lambda: scan.with_chunk_shuffle(1, 2), "with_slice"),
         (lambda: scan.with_global_index_result(None), "with_filter"),
-        (lambda: orders.new_postpone_fixed_bucket_write_builder(), "Table.compact"),
     ]
     for refused, words in refusals:
         with pytest.raises(NotSupportedError, match=words):

@@ -318,6 +318,11 @@ class LsmOptions(OptionReader):
         return self.optional_duration_millis("cross-partition-upsert.index-ttl")
 
     @property
+    def postpone_batch_write_fixed_bucket(self) -> bool:
+        """Whether rows of Python's batches go to real buckets at once, unless older ones wait; Spark's always wait."""
+        return self.boolean("postpone.batch-write-fixed-bucket", True)
+
+    @property
     def postpone_default_bucket_num(self) -> int:
         """Into how many buckets a partition's postponed rows are taken when it has none yet."""
         return self.integer("postpone.default-bucket-num", 1)

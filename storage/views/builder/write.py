@@ -12,6 +12,7 @@ from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.meta.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER
 from interbed.storage.meta.store import TableStore
 from interbed.storage.views.builder.callback import CommitCallback, call_back
+from interbed.storage.write.bucket_strategy import MakeStrategy, batch_strategy_of, strategy_of
 from interbed.storage.write.commit_message import CommitMessage
 from interbed.storage.write.replacing import overwriting
 from interbed.storage.write.table_write import TableWrite
@@ -215,11 +216,12 @@ class _WriteBuilder:
             "rows by Table.delete, or run UPDATE and MERGE INTO on Spark."
         )
 
-    def _table_write(self) -> TableWrite:
+    def _table_write(self, strategy: MakeStrategy) -> TableWrite:
         if self._static_partition is None:
-            return TableWrite(self._store, self.commit_user)
+            return TableWrite(self._store, self.commit_user, strategy=strategy)
         dynamic = _is_dynamic(self._store, self._static_partition)
-        return overwriting(self._store, self.commit_user, None if dynamic else self._static_partition)
+        replaced = None if dynamic else self._static_partition
+        return overwriting(self._store, self.commit_user, replaced, strategy=strategy)
 
 
 class BatchWriteBuilder(_WriteBuilder):
@@ -227,7 +229,7 @@ class BatchWriteBuilder(_WriteBuilder):
 
     def new_write(self) -> BatchTableWrite:
         """The writer."""
-        return BatchTableWrite(self._table_write(), self._store.schema.arrow)
+        return BatchTableWrite(self._table_write(batch_strategy_of), self._store.schema.arrow)
 
     def new_commit(self) -> BatchTableCommit:
         """The committer."""
@@ -244,7 +246,7 @@ class StreamWriteBuilder(_WriteBuilder):
 
     def new_write(self) -> StreamTableWrite:
         """The writer."""
-        return StreamTableWrite(self._table_write(), self._store.schema.arrow)
+        return StreamTableWrite(self._table_write(strategy_of), self._store.schema.arrow)
 
     def new_commit(self) -> StreamTableCommit:
         """The committer."""

@@ -3,7 +3,7 @@
 `DynamicBuckets` (bucket.dynamic) is the chooser with a memory; those here have none.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -52,3 +52,25 @@ class FixedBuckets:
             return np.zeros(block.num_rows, np.int64)
         keys = [block.column(name) for name in self._names]
         return assign_buckets(keys, self._types, self._buckets, self._function)
+
+
+class PartitionBuckets:
+    """A hash of the bucket key picks one of as many buckets as the row's partition has."""
+
+    def __init__(self, schema: TableSchema, options: CoreOptions, number: Callable[[bytes], int]) -> None:
+        self._number = number
+        self._function = bucket_function(options)
+        fields = schema.fields_named(schema.bucket_keys)
+        self._names = [f.name for f in fields]
+        self._types = [f.type for f in fields]
+
+    def choose(self, block: pa.RecordBatch, partitions: Sequence[bytes], codes: Numbers) -> Numbers:
+        """See BucketChooser; raises what assign_buckets raises."""
+        numbers = np.array([self._number(partition) for partition in partitions], np.int64)[codes]
+        keys = [block.column(name) for name in self._names]
+        chosen = np.zeros(block.num_rows, np.int64)
+        # A loop over the different numbers: mostly there is one for all partitions.
+        for number in np.unique(numbers[numbers > 1]).tolist():
+            rows = numbers == number
+            chosen[rows] = assign_buckets(keys, self._types, number, self._function)[rows]
+        return chosen

@@ -20,6 +20,7 @@ def test_both_take_up_what_the_other_wrote(
     options = {
         "bucket": "-2",
         "postpone.default-bucket-num": "2",
+        "postpone.batch-write-fixed-bucket": "false",
         "changelog-producer": producer,
         "num-sorted-run.compaction-trigger": "3",
     }
@@ -50,3 +51,23 @@ def test_both_take_up_what_the_other_wrote(
         newest = ours.last_snapshot_id()
         assert ours.changes(newest, newest).comparable() == java.changes(newest, newest).comparable()
     assert pypaimon.table(tmp_path, "db.t").read().comparable() == ours.read().comparable()
+
+
+def test_all_see_what_a_batch_wrote_at_once(java_paimon: JavaPaimon, pypaimon: PyPaimon, tmp_path: Path) -> None:
+    java, ours = java_paimon.table(tmp_path, "db.t"), interbed_table(tmp_path, "db.t")
+    options = {"bucket": "-2", "postpone.default-bucket-num": "2"}
+    java.create(COLUMNS, primary_keys=["dt", "id"], partition_keys=["dt"], options=options)
+    first: list[list[object]] = [["a", i, "1.125", "first"] for i in range(12)]
+    second: list[list[object]] = [[dt, i, "2.125", "second"] for dt in "ab" for i in range(5, 20)]
+    for rows in (first, second):
+        ours.write(rows)
+    expected = sorted([*first[:5], *second], key=str)
+    assert sorted(ours.read().rows, key=str) == expected
+    assert sorted(java.read().rows, key=str) == expected
+    assert sorted(pypaimon.table(tmp_path, "db.t").read().rows, key=str) == expected
+    # What Java's writer leaves to wait is newer, and takes its place behind it.
+    java.write([["a", 0, "3.125", "third"]])
+    java.compact(full=True)
+    expected = sorted([["a", 0, "3.125", "third"], *first[1:5], *second], key=str)
+    assert sorted(ours.read().rows, key=str) == expected
+    assert sorted(java.read().rows, key=str) == expected

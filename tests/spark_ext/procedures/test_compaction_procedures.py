@@ -76,6 +76,7 @@ def test_a_lookup_changelog_and_deletion_vectors_come_of_it(lake: Lake) -> None:
 
 def test_postponed_rows_go_to_their_buckets(lake: Lake) -> None:
     table = create(lake, columns="id INT NOT NULL, v INT", primary_key="id", bucket="-2")
+    table = table.copy({"postpone.batch-write-fixed-bucket": "false"})
     for value in range(2):
         table.upsert(pa.table({"id": pa.array(range(30), pa.int32()), "v": pa.array([value] * 30, pa.int32())}))
     assert rows_of(table) == []

@@ -171,7 +171,6 @@ HARMLESS: Mapping[str, tuple[str, ...]] = {
         "manifest-sort.partition-field",
     ),
     "a partition has 'postpone.default-bucket-num' buckets at first, until it is rescaled": (
-        "postpone.batch-write-fixed-bucket",
         "postpone.batch-write-fixed-bucket.max-parallelism",
         "postpone.batch-write-fixed-bucket.rescale-load-factor",
         "postpone.target-row-num-per-bucket",

@@ -18,6 +18,7 @@ HONOURED: Mapping[str, tuple[str, ...]] = {
         "dynamic-bucket.max-buckets",
         "dynamic-bucket.target-row-num",
         "cross-partition-upsert.index-ttl",
+        "postpone.batch-write-fixed-bucket",
         "postpone.default-bucket-num",
         "data-file.path-directory",
         "data-file.prefix",

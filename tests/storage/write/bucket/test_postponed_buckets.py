@@ -19,7 +19,9 @@ from interbed.storage.upkeep.take_up_postponed import PostponedPartition
 from interbed.storage.write.commit_message import CommitMessage
 from tests.storage.write.bucket.tables import expected, make_table, read, restored, rows
 
-OPTIONS = {"bucket": "-2"}
+OPTIONS = {"bucket": "-2", "postpone.batch-write-fixed-bucket": "false"}
+"""Rows wait, also those of batches."""
+AT_ONCE = {"bucket": "-2", "postpone.default-bucket-num": "2"}
 
 
 def test_rows_wait_unseen_in_avro_files_until_a_compaction(tmp_path: Path) -> None:
@@ -224,3 +226,83 @@ def test_a_stream_tells_waiting_rows_unless_a_changelog_will(tmp_path: Path, pro
         assert told[2:] == [(2, "2", 0), (1, "3", 3)]
     else:
         assert sorted(told[2:]) == [(1, "1", 3), (2, "1", 1), (2, "2", 2)]
+
+
+def test_rows_of_a_batch_are_seen_at_once(tmp_path: Path) -> None:
+    table = make_table(tmp_path, AT_ONCE)
+    table.upsert(rows(range(20), "1", "a"))
+    assert read(table) == expected(rows(range(20), "1", "a"))
+    table.upsert(rows(range(10, 30), "2", "a"))
+    table.upsert(rows(range(5), "2", "b"))
+    table.delete("id = 3")
+    seen = expected(rows(range(20), "1", "a"), rows(range(10, 30), "2", "a"), rows(range(5), "2", "b"))
+    assert read(table) == {key: value for key, value in seen.items() if key[1] != 3}
+    assert not list(tmp_path.rglob("bucket-postpone"))
+    found = restored(table)
+    assert {found.total_buckets(p) for p, _ in found.buckets()} == {2}
+    table.compact()
+    assert read(table) == {key: value for key, value in seen.items() if key[1] != 3}
+
+
+def test_a_partition_keeps_its_number_of_buckets_in_batches(tmp_path: Path) -> None:
+    table = make_table(tmp_path, AT_ONCE)
+    table.upsert(rows(range(20), "1", "a"))
+    more = table.copy({"postpone.default-bucket-num": "3"})
+    more.upsert(pa.concat_tables([rows(range(10, 30), "2", "a"), rows(range(9), "2", "b")]))
+    assert {found.total_buckets(p) for found in [restored(table)] for p, _ in found.buckets()} == {2, 3}
+    assert read(table) == expected(rows(range(20), "1", "a"), rows(range(10, 30), "2", "a"), rows(range(9), "2", "b"))
+    more.overwrite(rows([7], "3", "a"), partitions={"dt": "a"})
+    assert read(table) == expected(rows(range(9), "2", "b"), rows([7], "3", "a"))
+
+
+def test_a_batch_waits_behind_rows_that_wait(tmp_path: Path) -> None:
+    table = make_table(tmp_path, AT_ONCE)
+    table.copy({"postpone.batch-write-fixed-bucket": "false"}).upsert(rows([1], "1"))
+    table.upsert(rows([1], "2"))
+    assert read(table) == {}
+    table.compact()
+    assert read(table) == {("a", 1): "2"}
+    builder = table.copy({"postpone.batch-write-fixed-bucket": "false"}).new_postpone_fixed_bucket_write_builder()
+    with builder.new_write() as write, builder.new_commit() as commit:
+        write.write_arrow(rows([1], "3"))
+        commit.commit(write.prepare_commit())
+    assert read(table) == {("a", 1): "3"}
+
+
+def test_rows_of_a_stream_wait(tmp_path: Path) -> None:
+    table = make_table(tmp_path, AT_ONCE)
+    builder = table.new_stream_write_builder()
+    with builder.new_write() as write, builder.new_commit() as commit:
+        write.write_arrow(rows([1], "1"))
+        commit.commit(write.prepare_commit(0), 0)
+    assert read(table) == {}
+    batch = make_table(tmp_path / "other", AT_ONCE).new_batch_write_builder()
+    with batch.new_write() as write_once, batch.new_commit() as commit_once:
+        write_once.write_arrow(rows([1], "1"))
+        commit_once.commit(write_once.prepare_commit())
+    table.compact()
+    assert read(table) == expected(rows([1], "1"))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"changelog-producer": "lookup"}, {"deletion-vectors.enabled": "true"}, {"full-compaction.delta-commits": "1"}],
+)
+def test_compactions_of_a_batch_are_those_of_any_table(tmp_path: Path, more: dict[str, str]) -> None:
+    table = make_table(tmp_path, {**AT_ONCE, **more})
+    table.upsert(rows(range(10), "1", "a"))
+    table.upsert(rows(range(4), "1", "b"))
+    table.upsert(rows(range(5), "2", "a"))
+    assert read(table) == expected(rows(range(10), "1", "a"), rows(range(4), "1", "b"), rows(range(5), "2", "a"))
+
+
+def test_a_stream_tells_the_rows_of_batches_that_did_not_wait(tmp_path: Path) -> None:
+    table = make_table(tmp_path, AT_ONCE)
+    table.upsert(rows([1, 2], "1"))
+    scan, read_changes = table.new_stream_scan(), ChangeRead(table.store)
+    told = []
+    for value in ("2", "3"):
+        while (plan := scan.plan()) is not None:
+            told += [(r["id"], r["v"]) for r in read_changes.to_reader(plan.splits).read_all().to_pylist()]
+        table.upsert(rows([2], value))
+    assert sorted(told) == [(1, "1"), (2, "1"), (2, "2")]

@@ -159,7 +159,7 @@ def test_an_append_table_with_buckets_is_rescaled(tmp_path: Path) -> None:
 
 
 def test_partitions_of_a_postponed_table_are_rescaled_and_waiting_rows_wait(tmp_path: Path) -> None:
-    table = make_table(tmp_path, {"bucket": "-2"})
+    table = make_table(tmp_path, {"bucket": "-2", "postpone.batch-write-fixed-bucket": "false"})
     table.upsert(rows(range(9), "1"))
     table.compact()
     table.upsert(rows([1], "2"))
