@@ -230,6 +230,14 @@ def same_location(left: str | None, right: str | None) -> bool:
     return left is not None and right is not None and _comparable(left) == _comparable(right)
 
 
+def is_root(location: str) -> bool:
+    """Whether a location is the root directory of a file system, or of a bucket."""
+    scheme, path = _split(location)
+    if scheme != "file" and path.startswith("//"):
+        path = "/" + path[2:].partition("/")[2]
+    return not path.strip("/")
+
+
 def contains(location: str, inner: str | None) -> bool:
     """Whether `inner` is the directory itself or lies in it."""
     if inner is None:

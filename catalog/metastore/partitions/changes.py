@@ -81,6 +81,10 @@ class PartitionService(PartitionReads):
             taken = set(self._store.write(lambda transaction: self._add(transaction, key, new, if_not_exists)))
         return table, [partition for name, partition in new if name not in taken]
 
+    def require(self, key: TableKey) -> None:
+        """InvalidObjectError if there is no table to add partitions to."""
+        self._looked_at(key, ())
+
     def append(
         self, key: TableKey, values: Sequence[str] | None, name: str | None = None
     ) -> tuple[MetastoreTable, MetastorePartition]:
@@ -94,6 +98,8 @@ class PartitionService(PartitionReads):
         table, _ = self._looked_at(key, ())
         if table.is_view:
             raise MetastoreError(f"{table.database}.{table.name} is a view: a partition of it has no data to append")
+        if not table.partition_keys:
+            raise MetastoreError(f"Table {table.database}.{table.name} is not partitioned")
         like = dataclasses.replace(table.storage or StorageDescriptor(), location=None)
         table, added = self.add(key, [MetastorePartition(values=tuple(values), storage=like)])
         return table, added[0]
@@ -147,6 +153,8 @@ class PartitionService(PartitionReads):
                     "Unable to alter partition because table or database does not exist."
                 ) from error
             keys = table.value.partition_keys
+            if not values:
+                raise InvalidOperationError("the request does not say which partition is to be renamed")
             old_name, new_name = partition_name(keys, values), _checked_name(table.value, changed)
             stored = transaction.partitions.find(table.id, old_name, for_update=True)
             if stored is None:

@@ -49,6 +49,13 @@ class PartitionReads:
 
         return self._store.read(work)
 
+    def has_table(self, key: TableKey) -> bool:
+        """Whether there is such a table."""
+        catalog, database, name = key
+        return self._store.read(
+            lambda transaction: transaction.tables.find(catalog, normalized(database), normalized(name)) is not None
+        )
+
     def select(self, key: TableKey, limit: int | None = None) -> Found:
         """All partitions, or the first `limit` of them."""
         return self.select_filter(key, None, limit)
@@ -158,6 +165,8 @@ class PartitionReads:
         """The values of some keys in the partitions that a filter selects, each row once if `distinct`, in the order
         of the keys `order` or else of `columns`. BadFilterError; MetastoreError for a name that is no key.
         """
+        if not columns:
+            raise MetastoreError("the request has no partition keys whose values are asked for")
         table = self._store.read(lambda transaction: find_table(transaction, key)).value
         positions = {column.name.lower(): number for number, column in enumerate(table.partition_keys)}
         unknown = [name for name in (*columns, *order) if name.lower() not in positions]

@@ -64,8 +64,8 @@ class TableAlterations:
                 raise InvalidOperationError(table_not_found(database, name).args[0])
             # What is wrong is found in the order in which Hive finds it; clients look for the first.
             _check(changed)
-            if not changed.is_view and changed.location is None:
-                raise MetastoreError(f"Table {changed.name} has no {'location' if changed.storage else 'storage'}")
+            if changed.storage is None and not changed.is_view:
+                raise MetastoreError(f"Table {changed.name} has no storage descriptor")
             check_without_transactions(changed, stored.value)
             renamed = (stored.value.database, stored.value.name) != (changed.database, changed.name)
             if renamed and transaction.tables.find(changed.catalog, changed.database, changed.name) is not None:
@@ -112,7 +112,7 @@ class TableAlterations:
     ) -> MetastoreTable:
         old = stored.value
         renamed = (old.database, old.name) != (changed.database, changed.name)
-        new = self._completed(old, changed, renamed)
+        new = self._completed(old, changed)
         if not old.is_view and not same_keys(old.partition_keys, changed.partition_keys):
             raise InvalidOperationError("partition keys can not be changed.")
         old_database = transaction.databases.find(old.catalog, old.database, for_child=True)
@@ -129,13 +129,13 @@ class TableAlterations:
             raise _taken(new)
         return new
 
-    def _completed(self, old: MetastoreTable, changed: MetastoreTable, renamed: bool) -> MetastoreTable:
+    def _completed(self, old: MetastoreTable, changed: MetastoreTable) -> MetastoreTable:
         storage = changed.storage if changed.storage is not None else old.storage
         if storage is not None:
             location = self._warehouse.qualified(storage.location) if storage.location else old.location
             storage = dataclasses.replace(storage, location=location)
         parameters = dict(changed.parameters)
-        if renamed or PARAMETER_DDL_TIME not in parameters:
+        if PARAMETER_DDL_TIME not in parameters:
             parameters[PARAMETER_DDL_TIME] = str(int(self._clock()))
         return dataclasses.replace(
             changed,

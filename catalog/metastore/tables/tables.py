@@ -214,6 +214,8 @@ class TableService(TableAlterations):
             storage = dataclasses.replace(storage, location=location)
         elif storage is not None and storage.location:
             storage = dataclasses.replace(storage, location=self._warehouse.qualified(storage.location))
+        if storage is not None and storage.location is not None and files.is_root(storage.location):
+            raise InvalidObjectError(f"{table.name} location must not be root path")
         parameters = {PARAMETER_DDL_TIME: str(now), **table.parameters}
         return dataclasses.replace(
             table,

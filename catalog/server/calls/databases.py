@@ -1,8 +1,9 @@
 """The calls about databases: plain, and with a request."""
 
+import dataclasses
 from typing import Any
 
-from interbed.catalog.metastore.model import DEFAULT_CATALOG
+from interbed.catalog.metastore.model import DEFAULT_CATALOG, MetastoreDatabase
 from interbed.catalog.metastore.names import required
 from interbed.catalog.metastore.service import Metastore
 from interbed.catalog.server.structs import convert
@@ -19,10 +20,14 @@ class DatabaseHandler:
         self._databases = metastore.databases
 
     def create_database(self, database: Any) -> None:
-        self._databases.create(convert.database_from_thrift(database))
+        self._create(convert.database_from_thrift(database))
 
     def create_database_req(self, createDatabaseRequest: Any) -> None:
-        self._databases.create(convert.database_from_request(createDatabaseRequest))
+        self._create(convert.database_from_request(createDatabaseRequest))
+
+    def _create(self, database: MetastoreDatabase) -> None:
+        # The time is the server's, whatever a client has put there.
+        self._databases.create(dataclasses.replace(database, create_time=0))
 
     def get_database(self, name: str) -> Any:
         catalog, database = split_catalog(name)

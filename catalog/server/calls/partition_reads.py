@@ -102,7 +102,7 @@ class PartitionReadHandler:
     def get_partitions_spec_by_expr(self, req: Any) -> Any:
         key = table_key(req.dbName, req.tblName, req.catName)
         found, unknown = self._partitions.select_expression(key, req.expr, req.maxParts)
-        specs = partition_specs(found)
+        specs = grouped_specs(found)
         return ttypes.PartitionsSpecByExprResult(partitionsSpec=specs, hasUnknownPartitions=unknown)
 
     def get_partitions_ps(self, db_name: str, tbl_name: str, part_vals: list[str], max_parts: int) -> Any:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from interbed.catalog.metastore.errors import MetastoreError
-from interbed.catalog.metastore.names import normalized
+from interbed.catalog.metastore.names import normalized, shortened
 from interbed.catalog.metastore.partitions.reads import TableKey
 from interbed.catalog.metastore.service import Metastore
 from interbed.catalog.server.structs import convert
@@ -36,9 +36,10 @@ class PartitionWriteHandler:
         if not new_parts:
             return 0
         first = new_parts[0]
+        key = table_key(first.dbName, first.tableName, first.catName)
+        self._partitions.require(key)
         for part in new_parts:
             _check_table(part, first.dbName, first.tableName)
-        key = table_key(first.dbName, first.tableName, first.catName)
         _, added = self._partitions.add(key, [convert.partition_from_thrift(part) for part in new_parts])
         return len(added)
 
@@ -46,9 +47,10 @@ class PartitionWriteHandler:
         if not new_parts:
             return 0
         first = new_parts[0]
+        key = table_key(first.dbName, first.tableName, first.catName)
+        self._partitions.require(key)
         for spec in new_parts:
             _check_table(spec, first.dbName, first.tableName)
-        key = table_key(first.dbName, first.tableName, first.catName)
         _, added = self._partitions.add(key, partitions_of_specs(new_parts))
         return len(added)
 
@@ -56,6 +58,7 @@ class PartitionWriteHandler:
         if not request.parts:
             return ttypes.AddPartitionsResult()
         key = table_key(request.dbName, request.tblName, request.catName)
+        self._partitions.require(key)
         for part in request.parts:
             _check_table(part, request.dbName, request.tblName)
         new = [convert.partition_from_thrift(part) for part in request.parts]
@@ -193,15 +196,20 @@ class PartitionWriteHandler:
         return ttypes.TruncateTableResponse()
 
     def _alter(self, key: TableKey, parts: list[Any]) -> None:
-        _, database, name = key
-        for part in parts:
-            _check_table(part, database, name)
+        self._check_tables(key, parts)
         self._partitions.alter(key, [convert.partition_from_thrift(part) for part in parts])
 
     def _rename(self, key: TableKey, values: list[str], part: Any) -> None:
-        _, database, name = key
-        _check_table(part, database, name)
+        self._check_tables(key, [part])
         self._partitions.rename(key, values, convert.partition_from_thrift(part))
+
+    def _check_tables(self, key: TableKey, parts: list[Any]) -> None:
+        """MetastoreError if a partition says that it is another table's. For a table that does not exist the change
+        itself has a better error.
+        """
+        if self._partitions.has_table(key):
+            for part in parts:
+                _check_table(part, key[1], key[2])
 
     def _truncate(self, key: TableKey, names: list[str] | None) -> None:
         if self._tables.get(*key).partition_keys:
@@ -215,4 +223,7 @@ def _check_table(struct: Any, database: str | None, table: str | None) -> None:
     _, own = split_catalog(struct.dbName)
     _, wanted = split_catalog(database)
     if (normalized(own), normalized(struct.tableName)) != (normalized(wanted), normalized(table)):
-        raise MetastoreError(f"Partition does not belong to target table {database}.{table}: {struct.tableName}")
+        raise MetastoreError(
+            f"Partition does not belong to target table {shortened(database)}.{shortened(table)}: "
+            f"{shortened(struct.tableName)}"
+        )

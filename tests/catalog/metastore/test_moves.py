@@ -10,7 +10,13 @@ from pathlib import Path
 import pytest
 
 from interbed.catalog.metastore.errors import InvalidOperationError
-from interbed.catalog.metastore.model import MetastoreColumn, MetastorePartition, MetastoreTable, StorageDescriptor
+from interbed.catalog.metastore.model import (
+    MetastoreColumn,
+    MetastorePartition,
+    MetastoreTable,
+    SerDe,
+    StorageDescriptor,
+)
 from interbed.catalog.metastore.moves import Mover, carry_out, settle_all
 from interbed.catalog.metastore.service import Metastore
 from interbed.catalog.metastore.store import Transaction
@@ -21,6 +27,7 @@ from tests.support.servers.metastore import BACKENDS, new_database
 from tests.support.servers.postgres import postgres_server
 
 COLUMNS = (MetastoreColumn(name="id", type="int"),)
+STORAGE = StorageDescriptor(columns=COLUMNS, serde=SerDe())
 
 
 @pytest.fixture(scope="module")
@@ -56,11 +63,11 @@ def metastore(store: SqlStore, tmp_path: Path) -> Metastore:
         MetastoreTable(
             database="default",
             name="old",
-            storage=StorageDescriptor(columns=COLUMNS),
+            storage=STORAGE,
             partition_keys=(MetastoreColumn(name="dt", type="string"),),
         )
     )
-    started.partitions.add(("hive", "default", "old"), [MetastorePartition(values=("1",))])
+    started.partitions.add(("hive", "default", "old"), [MetastorePartition(values=("1",), storage=STORAGE)])
     (tmp_path / "warehouse" / "old" / "part-0").write_text("data")
     return started
 

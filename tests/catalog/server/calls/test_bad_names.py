@@ -65,7 +65,9 @@ def here(raw: Any) -> Iterator[str]:
 
 def every_call(name: str) -> list[Callable[[Any], Any]]:
     """Calls of all kinds that name something `name`."""
-    columns = ttypes.StorageDescriptor(cols=[ttypes.FieldSchema(name=name, type="int")])
+    columns = ttypes.StorageDescriptor(
+        cols=[ttypes.FieldSchema(name=name, type="int")], serdeInfo=ttypes.SerDeInfo(name="s")
+    )
     function = ttypes.Function(functionName=name, dbName="here", className="c", ownerType=1, functionType=1)
     part = ttypes.Partition(dbName="here", tableName=name, values=["v"], sd=storage(), parameters={})
     return [

@@ -39,11 +39,12 @@ def test_a_database_gets_a_directory_below_the_warehouse(metastore: MetastoreUnd
 @pytest.mark.parametrize("name", ["", "a-b", "a b", "../x", "a;drop table tables", "é", "x" * 10_000])
 def test_a_bad_name_is_refused_and_leaves_nothing_behind(metastore: MetastoreUnderTest, name: str) -> None:
     before = sorted(path.name for path in metastore.warehouse.iterdir())
+    bare = foreign.StorageDescriptor(cols=[], serdeInfo=foreign.SerDeInfo())
     with foreign_client(metastore.port) as client:
         with pytest.raises(foreign.InvalidObjectException, match="is not a valid database name"):
             client.create_database(foreign.Database(name=name))
         with pytest.raises(foreign.InvalidObjectException, match="is not a valid object name"):
-            client.create_table(foreign.Table(dbName="default", tableName=name, sd=foreign.StorageDescriptor(cols=[])))
+            client.create_table(foreign.Table(dbName="default", tableName=name, sd=bare))
         assert client.get_all_databases() == sorted(client.get_all_databases())
     assert sorted(path.name for path in metastore.warehouse.iterdir()) == before
 
@@ -146,7 +147,7 @@ def test_a_table_that_claims_the_whole_warehouse_cannot_take_it_along(
     metastore: MetastoreUnderTest, client: HiveMetastoreClient, database: str
 ) -> None:
     client.create_table(table(database, "greedy", location=f"file:{metastore.warehouse}"))
-    client.create_table(table(database, "greedier", location="file:/"))
+    client.create_table(table(database, "greedier", location=f"file:{metastore.warehouse.parent}"))
     client.drop_table(database, "greedy")
     client.drop_table(database, "greedier")
     assert metastore.warehouse.is_dir()

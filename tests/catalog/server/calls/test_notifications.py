@@ -45,7 +45,7 @@ def test_every_change_of_tables_and_databases_is_told_in_order(wire: Any, databa
     changed.tableName = "u"
     wire.alter_table(name, "t", changed)
     wire.truncate_table(name, "u", None)
-    wire.create_function(ttypes.Function(functionName="f", dbName=name, className="c", functionType=1))
+    wire.create_function(ttypes.Function(functionName="f", dbName=name, className="c", ownerType=1, functionType=1))
     changed_function = wire.get_function(name, "f")
     changed_function.className = "d"
     wire.alter_function(name, "f", changed_function)

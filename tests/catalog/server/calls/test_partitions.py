@@ -28,7 +28,8 @@ def raw(metastore: MetastoreUnderTest) -> Iterator[Client]:
 @pytest.fixture
 def days(raw: Client, database: str) -> str:
     """A database with the table `t` of seven partitions."""
-    raw.create_table(table(database, "t", partition_keys=KEYS))
+    grouped = {"hive.hcatalog.partition.spec.grouping.enabled": "TRUE"}
+    raw.create_table(table(database, "t", partition_keys=KEYS, parameters=grouped))
     raw.add_partitions([partition(database, values) for values in VALUES])
     return database
 
@@ -57,8 +58,7 @@ def test_max_parts(raw: Client, days: str, limit: int, count: int) -> None:
     assert texts(raw.get_partitions_with_auth(days, "t", limit, "u", [])) == ALL[:count]
     request = ttypes.PartitionsRequest(dbName=days, tblName="t", maxParts=limit)
     assert texts(raw.get_partitions_req(request).partitions) == ALL[:count]
-    # Hive's own oddity: no names at all cannot be asked for.
-    assert len(raw.get_partition_names(days, "t", limit)) == (count or 7)
+    assert len(raw.get_partition_names(days, "t", limit)) == len(ALL[:count])
     assert raw.fetch_partition_names_req(request) == raw.get_partition_names(days, "t", limit)
 
 
@@ -236,6 +236,17 @@ def test_specifications_share_their_storage(raw: Client, days: str, tmp_path: Pa
     assert raw.add_partitions_pspec(specs) == 8
     copied = raw.get_partition(days, "copy", ["x", "3"])
     assert copied.sd.location == raw.get_partition(days, "t", ["x", "3"]).sd.location
+
+
+def test_specifications_are_one_list_unless_the_table_asks_for_groups(raw: Client, database: str) -> None:
+    raw.create_table(table(database, "t", partition_keys=KEYS))
+    raw.add_partitions([partition(database, values) for values in VALUES])
+    for specs in (
+        raw.get_partitions_pspec(database, "t", -1),
+        raw.get_part_specs_by_filter(database, "t", 'dt < "zz"', -1),
+    ):
+        [spec] = specs
+        assert texts(spec.partitionList.partitions) == ALL
 
 
 def test_add_refuses(raw: Client, days: str) -> None:

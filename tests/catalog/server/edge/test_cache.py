@@ -262,7 +262,13 @@ def _change(source: random.Random, client: Any, step: int) -> None:
     view = table(database, name, table_type="VIRTUAL_VIEW")
     view.sd.location = None
     function = ttypes.Function(
-        functionName=name, dbName=database, className="org.example.F", ownerName="x", functionType=1, resourceUris=[]
+        functionName=name,
+        dbName=database,
+        className="org.example.F",
+        ownerName="x",
+        ownerType=1,
+        functionType=1,
+        resourceUris=[],
     )
     changes: list[Callable[[], Any]] = [
         lambda: client.create_database(ttypes.Database(name=database, parameters={})),
