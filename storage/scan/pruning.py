@@ -20,6 +20,7 @@ from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.manifest.stats import SimpleStats
 from interbed.storage.meta.schema.manager import SchemaManager
 from interbed.storage.meta.schema.table_schema import TableSchema
+from interbed.storage.meta.schema.widening import is_widening
 
 _MAX_BUCKET_KEYS = 1000
 
@@ -132,6 +133,9 @@ def _select(
         n = position.get(field.id)
         # A column without statistics stays out of the maps: nothing is known of it.
         if n is None:
+            continue
+        # Other casts change the order of values, make nulls, or fail: nothing is known of what they give.
+        if not is_widening(fields[n].type, field.type):
             continue
         target = type_to_arrow(field.type)
         low, high = _widened(mins[n], target), _widened(maxs[n], target)

@@ -8,10 +8,8 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-import pyarrow as pa
-
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
-from interbed.storage.base.types.arrow import type_to_arrow
+from interbed.storage.base.types.casting.rules import has_cast, is_implicit
 from interbed.storage.base.types.data_type import ArrayType, DataField, DataType, MapType, MultisetType, RowType
 from interbed.storage.base.types.default_value import default_scalar
 from interbed.storage.meta.options.core import PARTITION, PRIMARY_KEY
@@ -32,11 +30,9 @@ from interbed.storage.meta.schema.change import (
     UpdateComment,
 )
 from interbed.storage.meta.schema.column_options import naming, renamed
-from interbed.storage.meta.schema.evolution import conform
 from interbed.storage.meta.schema.nested import Fields, dotted, edit_field, edit_fields, find, path_of, replaced
 from interbed.storage.meta.schema.option_changes import KEYS, check_option
 from interbed.storage.meta.schema.table_schema import Schema, TableSchema, validate_schema
-from interbed.storage.meta.schema.widening import is_widening
 
 _MARKS = "interbed."
 ADD_BEFORE_PARTITION = "add-column-before-partition"
@@ -234,31 +230,21 @@ def _set_type(schema: TableSchema, path: ColumnPath, new_type: DataType, explici
             return field
         if name is not None and name in (*schema.partition_keys, *schema.primary_keys, *schema.core.bucket_key):
             raise InvalidInputError(f"The type of {name!r} can't be changed: it is part of the table's keys.")
-        allowed = explicit or not schema.core.boolean(NO_EXPLICIT_CASTS, True)
-        if not is_widening(field.type, wanted) and not (allowed and _can_cast(field.type, wanted)):
+        if not has_cast(field.type, wanted):
             raise NotSupportedError(
-                f"The column {dotted(path)} can't be changed from {field.type} to "
-                f"{wanted}; only a type that holds every value of the old one is possible. Add a new "
-                f"column instead, or set the option '{NO_EXPLICIT_CASTS}' to false for a cast that may lose something."
+                f"The column {dotted(path)} can't be changed from {field.type} to {wanted}: there is no such cast. "
+                "Add a new column instead."
+            )
+        if not is_implicit(field.type, wanted) and not explicit and schema.core.boolean(NO_EXPLICIT_CASTS, False):
+            raise NotSupportedError(
+                f"The column {dotted(path)} can't be changed from {field.type} to {wanted} while the table's option "
+                f"'{NO_EXPLICIT_CASTS}' is true, because values may get lost or not be read. Add a new column instead."
             )
         changed = replace(field, type=wanted)
         _check_default(changed)
         return changed
 
     return replace(schema, fields=edit_field(schema.fields, path, change))
-
-
-def _can_cast(old: DataType, new: DataType) -> bool:
-    """Whether readers know the cast.
-
-    Paimon allows those that lose something by default; interbed only when asked to, because the loss is
-    noticed late.
-    """
-    try:
-        conform(pa.array([], type_to_arrow(old)), old, new, column="")
-    except NotSupportedError:
-        return False
-    return True
 
 
 def _set_default(schema: TableSchema, name: str, default: str | None) -> TableSchema:

@@ -121,7 +121,7 @@ class SchemaChange:
     def update_column_type(
         field_name: "GivenPath", new_data_type: "GivenType", keep_nullability: bool = False
     ) -> "UpdateColumnType":
-        """Change a column's type to one that holds every value of the old one (see UpdateColumnType).
+        """Change a column's type to one that its values can be cast to (see UpdateColumnType).
 
         Whether the column admits nulls becomes as the new type says, or stays as it is with `keep_nullability`.
         """
@@ -205,11 +205,10 @@ class DropColumn(SchemaChange):
 
 @dataclass(frozen=True, slots=True)
 class UpdateColumnType(SchemaChange):
-    """Widen the type of a column, a nested field, an element or a map's value.
+    """Change the type of a column, a nested field, an element or a map's value; rows of old files are cast to it.
 
-    Whether it admits nulls stays as it is, or becomes as the type says without `keep_nullability`. `explicit`, or with
-    the table's option `disable-explicit-type-casting` = `false`, any type that values can be cast to is possible,
-    although they may lose something.
+    Whether it admits nulls stays as it is, or becomes as the type says without `keep_nullability`. With the table's
+    option `disable-explicit-type-casting` = `true`, only Paimon's implicit casts are possible, unless `explicit`.
     """
 
     name: ColumnPath

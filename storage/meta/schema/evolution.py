@@ -2,28 +2,23 @@
 
 A column that the file's schema lacks is null (a default value is applied when a row is written, not here); a renamed
 one is found under its old name; a dropped one is not read, even when a new column has its name. ROWs are matched field
-by field in the same way, inside ARRAY and MAP, too. Casts are Paimon's: widening, and narrowing where a number still
-fits the machine type; DECIMALs round half up and become null when they overflow.
+by field in the same way, inside ARRAY and MAP, too. Between other types Paimon's casts apply: see
+`storage.base.types.casting`.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from interbed.storage.base.errors import NotSupportedError
+from interbed.storage.base.errors import NotSupportedError, SchemaMismatchError
 from interbed.storage.base.predicate.expr import Predicate, rename_columns, restrict_to
 from interbed.storage.base.types.arrow import fields_to_schema, type_to_arrow
+from interbed.storage.base.types.casting.cast import cast_values
+from interbed.storage.base.types.casting.rules import has_cast
 from interbed.storage.base.types.data_type import (
-    BINARIES,
-    INTEGERS,
-    MAX_LENGTH,
-    STRINGS,
-    TIMESTAMPS,
     ArrayType,
     AtomicType,
     DataField,
@@ -32,12 +27,8 @@ from interbed.storage.base.types.data_type import (
     MultisetType,
     RowType,
     TypeRoot,
+    is_atomic,
 )
-
-_FRACTIONS = frozenset({TypeRoot.FLOAT, TypeRoot.DOUBLE})
-_WRITTEN_ALIKE = INTEGERS | {TypeRoot.BOOLEAN, TypeRoot.DATE, TypeRoot.DECIMAL}
-"""Types whose values Arrow writes as text exactly as Paimon does."""
-_NUMBERS = INTEGERS | _FRACTIONS | {TypeRoot.DECIMAL}
 
 
 @dataclass(frozen=True)
@@ -104,7 +95,8 @@ def map_fields(read_fields: Sequence[DataField], file_fields: Sequence[DataField
 def conform(array: "pa.Array[Any]", source: DataType, target: DataType, *, column: str) -> "pa.Array[Any]":
     """Values of the logical type `source`, in whatever Arrow type a format gave them, as values of `target`.
 
-    Raises NotSupportedError naming the column when there is no such cast.
+    Raises NotSupportedError naming the column when there is no such cast, SchemaMismatchError naming a value that it
+    does not take (a text that is no number, say).
     """
     arrow = type_to_arrow(target)
     if array.type.equals(arrow) and _same_values(source, target):
@@ -121,6 +113,9 @@ def conform(array: "pa.Array[Any]", source: DataType, target: DataType, *, colum
             if not array.type.equals(stored):
                 array = _from_format(array, stored, column)
             return array if _same_values(source, target) else _cast(array, source, target, column)
+        case ((ArrayType() | MapType() | RowType()), AtomicType()):
+            # First the form that its type has in memory, whatever the format gave.
+            return _cast(conform(array, source, source, column=column), source, target, column)
         case _:
             raise NotSupportedError(f"The column {column!r} can't be read as {target}: its files hold {source}.")
 
@@ -198,57 +193,16 @@ def _from_format(array: "pa.Array[Any]", stored: pa.DataType, column: str) -> "p
     return result
 
 
-def _cast(array: "pa.Array[Any]", source: AtomicType, target: AtomicType, column: str) -> "pa.Array[Any]":
-    try:
-        result = _cast_or_none(array, source, target)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise NotSupportedError(f"The column {column!r} can't be cast from {source} to {target}: {error}") from error
-    if result is None:
-        raise NotSupportedError(f"The column {column!r} was changed from {source} to {target}, which can't be read.")
-    return result
-
-
-def _cast_or_none(array: Any, source: AtomicType, target: AtomicType) -> "pa.Array[Any] | None":
-    old, new = source.root, target.root
-    arrow = type_to_arrow(target)
-    result: pa.Array[Any] | None = None
-    if old in _NUMBERS and new is TypeRoot.DECIMAL:
-        result = _to_decimal(array, arrow)
-    elif old in STRINGS and new in STRINGS:
-        result = _resize_text(array, target)
-    elif old in BINARIES and new is TypeRoot.VARBINARY:
-        result = pc.binary_slice(array, 0, target.length)
-    elif old is TypeRoot.TIME and new is TypeRoot.TIME:
+def _cast(array: "pa.Array[Any]", source: DataType, target: AtomicType, column: str) -> "pa.Array[Any]":
+    if is_atomic(source, TypeRoot.TIME) and target.root is TypeRoot.TIME:
         # Both are milliseconds, whatever precision is declared.
-        result = array
-    elif (
-        (old in _NUMBERS and new in _NUMBERS)
-        or (old in STRINGS and new in BINARIES)
-        or (old in _WRITTEN_ALIKE and new in STRINGS)
-        or (old in TIMESTAMPS and new is old)
-        or (old is TypeRoot.DATE and new is TypeRoot.TIMESTAMP)
-    ):
-        result = array.cast(arrow, safe=False)
-    return result
-
-
-def _to_decimal(array: Any, target: Any) -> "pa.Array[Any]":
-    if pa.types.is_integer(array.type):
-        # Arrow wants room for every value of the integer's type.
-        array = array.cast(pa.decimal128(19, 0))
-    elif pa.types.is_floating(array.type):
-        return cast("pa.Array[Any]", array.cast(target, safe=False))
-    if array.type.scale > target.scale:
-        array = pc.round(array, ndigits=target.scale, round_mode="half_towards_infinity")
-    limit = pa.scalar(Decimal(10) ** (target.precision - target.scale))
-    if array.type.precision - array.type.scale > target.precision - target.scale:
-        array = pc.if_else(pc.less(pc.abs(array), limit), array, pa.scalar(None, array.type))
-    return cast("pa.Array[Any]", array.cast(target))
-
-
-def _resize_text(array: Any, target: AtomicType) -> "pa.Array[Any]":
-    length = target.length or 0
-    if length < MAX_LENGTH:
-        array = pc.utf8_slice_codeunits(array, 0, length)
-    resized: pa.Array[Any] = pc.utf8_rpad(array, length, " ") if target.root is TypeRoot.CHAR else array
-    return resized
+        return array
+    if not has_cast(source, target):
+        raise NotSupportedError(f"The column {column!r} can't be read as {target}: its files hold {source}.")
+    try:
+        return cast_values(array, source, target)
+    except ValueError as error:
+        raise SchemaMismatchError(
+            f"The column {column!r} can't be read as {target}: its type was {source}, and in a file {error}. Give the "
+            "column its old type back, mend the values, and change the type again."
+        ) from error

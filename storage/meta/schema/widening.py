@@ -33,6 +33,9 @@ def is_widening(old: DataType, new: DataType) -> bool:
         return new_scale >= old_scale and (new.precision or 0) - new_scale >= (old.precision or 0) - old_scale
     if old.root is TypeRoot.FLOAT:
         return new.root in (TypeRoot.FLOAT, TypeRoot.DOUBLE)
-    if old.root in TIMESTAMPS or old.root is TypeRoot.TIME:
+    if old.root in TIMESTAMPS:
         return new.root is old.root and (new.precision or 0) >= (old.precision or 0)
+    if old.root is TypeRoot.TIME:
+        # Paimon has no cast between TIMEs.
+        return new.root is old.root and new.precision == old.precision
     return old.root is new.root

@@ -158,8 +158,9 @@ final class RowJson {
                 return JSON.textNode(Base64.getEncoder().encodeToString(blob.toData()));
             case DECIMAL:
                 DecimalType decimal = (DecimalType) type;
-                return JSON.textNode(
-                        from.getDecimal(at, decimal.getPrecision(), decimal.getScale()).toBigDecimal().toPlainString());
+                // A cast that overflows gives null where isNullAt says that there is a value.
+                Decimal found = from.getDecimal(at, decimal.getPrecision(), decimal.getScale());
+                return found == null ? JSON.nullNode() : JSON.textNode(found.toBigDecimal().toPlainString());
             case TIMESTAMP_WITHOUT_TIME_ZONE:
             case TIMESTAMP_WITH_LOCAL_TIME_ZONE:
                 return JSON.numberNode(nanos(from.getTimestamp(at, DataTypeChecks.getPrecision(type))));

@@ -247,13 +247,13 @@ def _peer_rows(answer: Mapping[str, Any]) -> PeerRows:
 class JavaPaimon:
     """The JVM; close it (or leave its `with`) to end it."""
 
-    def __init__(self, timeout_seconds: float = 120) -> None:
+    def __init__(self, timeout_seconds: float = 120, *, zone: str = "UTC") -> None:
         self._directory = tempfile.TemporaryDirectory(prefix="interbed-java-")
         home = Path(self._directory.name)
         spill = home / "spill"
         spill.mkdir()
         self._process = PeerProcess(
-            ["java", *JVM_OPTIONS, "-cp", java_classpath(), "PaimonPeer", str(spill)],
+            ["java", *JVM_OPTIONS, f"-Duser.timezone={zone}", "-cp", java_classpath(), "PaimonPeer", str(spill)],
             home / "stderr.log",
             timeout_seconds,
         )

@@ -1,12 +1,13 @@
 """Columns of files of older schemas become the columns of the schema that is read."""
 
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from interbed.storage.base.errors import NotSupportedError
+from interbed.storage.base.errors import NotSupportedError, SchemaMismatchError
 from interbed.storage.base.predicate.expr import And, Comparison, Not, Op, Or
 from interbed.storage.base.types.arrow import type_to_arrow
 from interbed.storage.base.types.data_type import ArrayType, AtomicType, DataField, DataType, MapType, RowType
@@ -117,10 +118,33 @@ def test_timestamps_take_the_unit_and_zone_of_their_column() -> None:
 
 
 def test_a_change_without_a_cast_is_refused_naming_the_column() -> None:
-    with pytest.raises(NotSupportedError, match="'born' was changed from"):
+    with pytest.raises(NotSupportedError, match="'born' can't be read as DATE: its files hold BOOLEAN"):
         conform(pa.array([True]), parse_atomic("BOOLEAN"), parse_atomic("DATE"), column="born")
     with pytest.raises(NotSupportedError, match="'born'"):
         conform(pa.array(["x"]), parse_atomic("STRING"), ArrayType(parse_atomic("STRING")), column="born")
+
+
+def test_a_value_that_can_not_be_cast_is_named_with_its_column() -> None:
+    with pytest.raises(SchemaMismatchError, match=r"'c' can't be read as INT: its type was STRING, .* 'x' is no INT"):
+        _cast(["1", "x"], "STRING", "INT")
+    with pytest.raises(SchemaMismatchError, match="nan is no DECIMAL"):
+        _cast([1.0, float("nan")], "DOUBLE", "DECIMAL(4, 2)")
+    with pytest.raises(SchemaMismatchError, match="beyond what TIMESTAMP\\(9\\) holds"):
+        _cast([date(9999, 12, 31)], "DATE", "TIMESTAMP(9)")
+
+
+@pytest.mark.parametrize("offset", [0, 1, 2])
+def test_nested_values_become_text_wherever_a_batch_begins(offset: int) -> None:
+    point = RowType((_field(1, "a", "INT"), _field(2, "b", ArrayType(parse_atomic("DOUBLE")))))
+    for source, values, texts in (
+        (point, [{"a": 1, "b": [1.0, None]}, None, {"a": None, "b": []}], ["{1, [1.0, null]}", None, "{null, []}"]),
+        (ArrayType(point), [[None], [], None], ["[null]", "[]", None]),
+        (MapType(parse_atomic("INT"), point), [None, [(1, None)], []], [None, "{1 -> null}", "{}"]),
+    ):
+        array: pa.Array[Any] = pa.array(values, type_to_arrow(source))
+        result = conform(array.slice(offset), source, parse_atomic("STRING"), column="c")
+        result.validate(full=True)
+        assert result.to_pylist() == texts[offset:]
 
 
 def test_a_filter_is_told_in_the_files_names_and_only_where_types_agree() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from interbed import load_catalog
 from interbed.storage.base.errors import InterbedError, InvalidInputError, NotSupportedError
-from interbed.storage.base.types.data_type import AtomicType, DataField, RowType, TypeRoot
+from interbed.storage.base.types.data_type import ArrayType, AtomicType, DataField, RowType, TypeRoot
 from interbed.storage.base.types.json import field_to_json, parse_atomic
 from interbed.storage.meta.schema.change import (
     AddColumn,
@@ -89,7 +89,7 @@ def test_fields_are_changed_at_any_depth_and_ids_are_never_used_again() -> None:
         (DropColumn(("s", "nope")), InvalidInputError, "'s.nope'"),
         (DropColumn(("n", "element")), InvalidInputError, "no field of a ROW"),
         (RenameColumn(("s", "x"), "y"), InvalidInputError, "'s.y' already"),
-        (UpdateColumnType(("s", "x"), STRING), NotSupportedError, "INT to STRING"),
+        (UpdateColumnType(("s", "x"), AtomicType(TypeRoot.DATE)), NotSupportedError, "INT to DATE"),
         (UpdateColumnType(("k", "key"), BIGINT), NotSupportedError, "part of a map's key"),
         (UpdateColumnType(("n", "value"), BIGINT), InvalidInputError, "'element'"),
         (UpdateColumnType(("id", "element"), BIGINT), InvalidInputError, "nothing is nested"),
@@ -109,19 +109,24 @@ def test_the_last_field_stays() -> None:
         changed_schema(one, [DropColumn(("s", "y"))])
 
 
-def test_options_allow_what_may_lose_something() -> None:
+def test_options_say_what_may_lose_something() -> None:
     loose = changed_schema(
         nested(),
         [
-            SetOption("disable-explicit-type-casting", "false"),
             SetOption("alter-column-null-to-not-null.disabled", "false"),
             UpdateColumnType("id", STRING),
+            UpdateColumnType("n", STRING),
             UpdateColumnNullability(("s", "x"), False),
         ],
     )
     assert loose.by_name["id"].type == STRING
-    with pytest.raises(NotSupportedError, match="ARRAY"):
-        changed_schema(loose, [UpdateColumnType("n", STRING)])
+    assert loose.by_name["n"].type == STRING
+    strict = changed_schema(nested(), [SetOption("disable-explicit-type-casting", "true")])
+    assert changed_schema(strict, [UpdateColumnType("id", BIGINT)]).by_name["id"].type == BIGINT
+    with pytest.raises(NotSupportedError, match="'disable-explicit-type-casting' is true"):
+        changed_schema(strict, [UpdateColumnType("id", STRING)])
+    with pytest.raises(NotSupportedError, match="from ARRAY<INT> to ARRAY<BIGINT>: there is no such cast"):
+        changed_schema(nested(), [UpdateColumnType("n", ArrayType(BIGINT))])
 
 
 def test_new_columns_go_before_the_partition_when_told_so() -> None:
@@ -225,7 +230,4 @@ def test_a_default_that_the_new_type_has_not_stops_the_change() -> None:
     schema = changed_schema(nested(), [UpdateColumnDefault("id", "5")])
     assert changed_schema(schema, [UpdateColumnType("id", BIGINT)]).by_name["id"].default_value == "5"
     with pytest.raises(InterbedError):
-        changed_schema(
-            schema,
-            [SetOption("disable-explicit-type-casting", "false"), UpdateColumnType("id", AtomicType(TypeRoot.DATE))],
-        )
+        changed_schema(schema, [UpdateColumnType("id", AtomicType(TypeRoot.TIMESTAMP))])

@@ -135,7 +135,7 @@ def test_changes_build_the_next_schema() -> None:
         (DropColumn("amount"), InvalidInputError, "sequence.field"),
         (DropColumn("nope"), InvalidInputError, "'nope'"),
         (UpdateColumnType("id", BIGINT), InvalidInputError, "keys"),
-        (UpdateColumnType("amount", AtomicType(TypeRoot.INT)), NotSupportedError, "FLOAT to INT"),
+        (UpdateColumnType("amount", AtomicType(TypeRoot.DATE)), NotSupportedError, "FLOAT to DATE"),
         (UpdateColumnNullability("amount", False), InvalidInputError, "NOT NULL"),
         (UpdateColumnNullability("id", True), InvalidInputError, "primary key"),
     ],

@@ -1,0 +1,200 @@
+"""Values as Paimon's text: `12.50`, `1.0E10`, `2026-01-31 08:00:00.500`, `[1, 2]`, `{a -> 1}`, `{1, x}`.
+
+Numbers are as Java writes them (DOUBLE and FLOAT by their shortest digits, as Java has it from version 19 on);
+timestamps have all digits of their type, TIME at least one, and with local time zone they are as the machine's clock
+shows them. Source: paimon-common `casting.*ToStringCastRule`, `utils.DateTimeUtils`, `utils.BinaryStringUtils`.
+"""
+
+from typing import Any, cast
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from interbed.storage.base.types.casting.numbers import has_plain_text
+from interbed.storage.base.types.casting.rules import FRACTIONS, NUMBERS
+from interbed.storage.base.types.casting.times import PER_SECOND, local_counts
+from interbed.storage.base.types.casting.values import Array, cast_few, cast_where, from_numpy, to_counts
+from interbed.storage.base.types.data_type import (
+    BINARIES,
+    MAX_LENGTH,
+    STRINGS,
+    TIMESTAMPS,
+    ArrayType,
+    AtomicType,
+    DataType,
+    MapType,
+    RowType,
+    TypeRoot,
+)
+
+_MILLIS = 1000
+_MILLIS_DIGITS = 3
+
+
+def cast_to_text(array: Array, source: DataType, target: AtomicType) -> Array:
+    """Values of any type but MULTISET as CHAR or VARCHAR of a length.
+
+    Numbers, booleans and texts are cut to the length and CHAR is filled with blanks; what is made of byte strings and
+    nested values keeps its length, as in Java.
+    """
+    text = _text(array, source)
+    measured = isinstance(source, AtomicType) and (
+        source.root in NUMBERS or source.root in STRINGS or source.root is TypeRoot.BOOLEAN
+    )
+    return resized_text(text, target) if measured else text
+
+
+def resized_text(array: Any, target: AtomicType) -> Array:
+    """Texts with at most as many characters as the type has, or exactly as many for CHAR."""
+    length = target.length or 0
+    if length < MAX_LENGTH:
+        array = pc.utf8_slice_codeunits(array, 0, length)
+    resized: Array = pc.utf8_rpad(array, length, " ") if target.root is TypeRoot.CHAR else array
+    return resized
+
+
+def resized_bytes(array: Any, target: AtomicType) -> Array:
+    """Byte strings of at most the type's length, or of exactly this length, filled with zeros, for BINARY."""
+    length = target.length or 0
+    cut = pc.binary_slice(array, 0, length)
+    shortest = pc.min(pc.binary_length(cut)).as_py()
+    if target.root is not TypeRoot.BINARY or shortest is None or shortest >= length:
+        return cut
+    zeros = pa.scalar(bytes(length - shortest), pa.binary())
+    filled = pc.binary_join_element_wise(cut, zeros, pa.scalar(b"", pa.binary()))
+    return cast("Array", pc.binary_slice(filled, 0, length))
+
+
+def _text(array: Any, source: DataType) -> Array:
+    match source:
+        case ArrayType(element=element):
+            return _enclosed("[", _joined(array, _within(array.values, element)), "]")
+        case MapType(key=key, value=value):
+            parts = [_within(array.keys, key), _within(array.items, value)]
+            entries = pc.binary_join_element_wise(*parts, pa.scalar(" -> "))
+            return _enclosed("{", _joined(array, entries), "}")
+        case RowType(fields=fields):
+            # field() gives the children of just this slice.
+            children = [_within(array.field(i), field.type) for i, field in enumerate(fields)]
+            whole = pc.binary_join_element_wise(*children, pa.scalar(", "))
+            if array.null_count:
+                whole = pc.if_else(array.is_valid(), whole, pa.scalar(None, pa.string()))
+            return _enclosed("{", whole, "}")
+        case AtomicType():
+            return _atomic_text(array, source)
+        case _:
+            raise TypeError(f"{source} has no text.")
+
+
+def _within(array: Array, source: DataType) -> Array:
+    return cast("Array", pc.fill_null(_text(array, source), "null"))
+
+
+def _joined(array: Any, texts: Array) -> Any:
+    validity, offsets = array.buffers()[:2]
+    lists = pa.ListArray.from_buffers(
+        pa.list_(pa.string()), len(array), [validity, offsets], array.null_count, array.offset, children=[texts]
+    )
+    return pc.binary_join(lists, ", ")
+
+
+def _enclosed(left: str, texts: Any, right: str) -> Array:
+    return cast("Array", pc.binary_join_element_wise(pa.scalar(left), texts, pa.scalar(right), pa.scalar("")))
+
+
+def _atomic_text(array: Any, source: AtomicType) -> Array:
+    root = source.root
+    if root in STRINGS:
+        return cast("Array", array)
+    if root in BINARIES:
+        return _decoded(array)
+    if root in FRACTIONS:
+        return cast_where(has_plain_text(array), array, _plain_fractions, _other_fractions)
+    if root is TypeRoot.DECIMAL:
+        return _decimals(array, source)
+    if root is TypeRoot.TIME:
+        return _times(array, source.precision or 0)
+    if root in TIMESTAMPS:
+        return _timestamps(array, source)
+    return cast("Array", array.cast(pa.string()))
+
+
+def _decoded(array: Array) -> Array:
+    try:
+        return array.cast(pa.string())
+    except pa.ArrowInvalid:
+        # Arrow's texts are UTF-8; Java shows what is not in the same way.
+        return cast_few(array, pa.string(), lambda value: None if value is None else value.decode(errors="replace"))
+
+
+def _plain_fractions(array: Array) -> Array:
+    text: Any = array.cast(pa.string())
+    whole = pc.invert(pc.match_substring(text, "."))
+    return cast("Array", pc.if_else(whole, pc.binary_join_element_wise(text, pa.scalar("0"), pa.scalar(".")), text))
+
+
+def _other_fractions(array: Array) -> Array:
+    narrow = array.type == pa.float32()
+    return cast_few(array, pa.string(), lambda value: None if value is None else java_fraction(value, narrow))
+
+
+def java_fraction(value: float, narrow: bool) -> str:
+    """What Java's Double.toString, or Float.toString for a narrow one, gives for a number with an exponent."""
+    if value != value:
+        return "NaN"
+    if value in (float("inf"), float("-inf")):
+        return "Infinity" if value > 0 else "-Infinity"
+    shortest = str(np.format_float_scientific(np.float32(value) if narrow else np.float64(value), trim="-"))
+    digits, _, exponent = shortest.partition("e")
+    if "." not in digits:
+        # Of the numbers of two digits that are read as the value, Java takes the nearest.
+        nearest = f"{value:.1e}"
+        same = np.float32(nearest) == np.float32(value) if narrow else float(nearest) == value
+        digits, _, exponent = (nearest if same else f"{digits}.0e{exponent}").partition("e")
+    return f"{digits}E{int(exponent)}"
+
+
+def _decimals(array: Any, source: AtomicType) -> Array:
+    text = array.cast(pa.string())
+    short = pc.match_substring(text, "E")
+    if not pc.any(short).as_py():
+        return cast("Array", text)
+    scale = source.scale or 0
+    # Arrow writes small numbers with an exponent.
+    return cast_few(array, pa.string(), lambda value: None if value is None else f"{value:.{scale}f}")
+
+
+def _times(array: Array, digits: int) -> Array:
+    counts = to_counts(array)
+    clock: Any = from_numpy((counts // _MILLIS).astype(np.int32), array).view(pa.time32("s")).cast(pa.string())
+    if digits == 0:
+        return cast("Array", clock)
+    fractions = pa.array([_time_fraction(millis, digits) for millis in range(_MILLIS)])
+    rest = fractions.take(from_numpy((counts % _MILLIS).astype(np.int32), array))
+    return cast("Array", pc.binary_join_element_wise(clock, rest, pa.scalar(".")))
+
+
+def _time_fraction(millis: int, digits: int) -> str:
+    """Digits without the zeros at the end, but one; cut where the type ends."""
+    text = f"{millis:03d}"
+    return (text.rstrip("0") or "0") if digits >= _MILLIS_DIGITS else _cut(text, digits)
+
+
+def _cut(text: str, digits: int) -> str:
+    return next((text[:n] for n in range(1, digits) if not text[n:].strip("0")), text[:digits])
+
+
+def _timestamps(array: Any, source: AtomicType) -> Array:
+    if source.root is TypeRoot.TIMESTAMP_LTZ:
+        array = local_counts(array)
+    text = array.cast(pa.string())
+    spare = len(str(PER_SECOND[array.type.unit])) - 1 - (source.precision or 0)
+    if spare:
+        # Zeros behind the digits of the type go, other digits stay.
+        text = (
+            pc.replace_substring_regex(text, rf"\.?0{{0,{spare}}}$", "")
+            if source.precision == 0
+            else (pc.replace_substring_regex(text, rf"0{{0,{spare}}}$", ""))
+        )
+    return cast("Array", text)
