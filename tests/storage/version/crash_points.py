@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -96,7 +96,7 @@ def opened(warehouse: Path, dies_before: int | None = None) -> tuple[FileSystemC
     catalog = interbed.load_catalog("lake", warehouse=str(warehouse))
     assert isinstance(catalog, FileSystemCatalog)
     file_io = DyingFileIO(catalog.file_io, dies_before)
-    catalog._file_io = file_io
+    catalog._file_io = cast(FileIO, file_io)
     return catalog, file_io
 
 

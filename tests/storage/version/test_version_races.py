@@ -6,13 +6,14 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 import interbed
 from interbed.catalog.filesystem import FileSystemCatalog
 from interbed.storage.base.errors import InterbedError
+from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.meta.snapshot import line_journal
 from interbed.storage.table.table import Table
 from tests.storage.version.crash_points import (
@@ -147,7 +148,7 @@ def interrupted(warehouse: Path, call: int, happens: Callable[[], None]) -> tupl
     catalog = interbed.load_catalog("lake", warehouse=str(warehouse))
     assert isinstance(catalog, FileSystemCatalog)
     file_io = InterruptedFileIO(catalog.file_io, call, happens)
-    catalog._file_io = file_io
+    catalog._file_io = cast(FileIO, file_io)
     return catalog.get_table(NAME), file_io
 
 
