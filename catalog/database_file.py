@@ -32,13 +32,13 @@ def read_properties(file_io: FileIO, directory: str) -> dict[str, str]:
 
 
 def write_properties(file_io: FileIO, directory: str, properties: Mapping[str, str]) -> None:
-    """Put the properties in place of those that there were, in one step."""
+    """Put the properties in place of those that there were, in one step; raises StorageAccessError."""
     path = f"{directory}/{FILE_NAME}"
     if properties:
         content = json.dumps(dict(sorted(properties.items())), ensure_ascii=False, indent=2)
         file_io.overwrite(path, content.encode())
     else:
-        file_io.delete_quietly([path])
+        file_io.delete(path)
 
 
 def changed_properties(

@@ -10,10 +10,11 @@ ExpireSnapshotsImpl.
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from interbed.storage.base.errors import CorruptFileError, InterbedError, InvalidInputError, NotSupportedError
+from interbed.storage.base.fileio.deleting import delete_files
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.lsm import ChangelogProducer
 from interbed.storage.meta.snapshot.changelog import ChangelogManager
@@ -219,8 +220,11 @@ class SnapshotExpiry:
                 marks.remove(mark)
                 return result
             store.file_io.delete(store.paths.snapshot(snapshot.id))
-        store.file_io.delete_quietly(plan.data)
-        store.file_io.delete_quietly(plan.metadata)
+        data, metadata = (delete_files(store.file_io, paths) for paths in (plan.data, plan.metadata))
+        # What stays is left for the removal of orphan files: one file that can't be deleted does not stop expiry.
+        result = replace(
+            result, data_files=result.data_files - len(data), metadata_files=result.metadata_files - len(metadata)
+        )
         marks.remove(mark)
         for name in plan.unjudged:
             _log.warning(

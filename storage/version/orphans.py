@@ -23,6 +23,7 @@ from interbed.storage.base.errors import (
     UnsupportedVersionError,
 )
 from interbed.storage.base.fileio.api import FileStatus
+from interbed.storage.base.fileio.deleting import delete_all_files
 from interbed.storage.meta.paths import MAIN_BRANCH
 from interbed.storage.meta.snapshot.changelog import ChangelogManager
 from interbed.storage.meta.snapshot.expiry_mark import MARK
@@ -80,7 +81,7 @@ def remove_orphan_files(
     """Delete the orphan files of a table that were written before a time (milliseconds since the epoch), by
     default a day ago.
 
-    Raises InvalidInputError for a time that is yet to come.
+    Raises InvalidInputError for a time that is yet to come, StorageAccessError when some of them could not be deleted.
     """
     now = int(clock() * 1000)
     limit = now - DEFAULT_AGE_MILLIS if older_than_millis is None else older_than_millis
@@ -113,7 +114,7 @@ def remove_orphan_files(
         dry_run=dry_run,
     )
     if not dry_run:
-        store.file_io.delete_quietly(result.files)
+        delete_all_files(store.file_io, result.files)
     return result
 
 

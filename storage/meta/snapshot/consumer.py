@@ -61,8 +61,8 @@ class ConsumerManager:
         self._file_io.overwrite(self._path(consumer_id), content.encode())
 
     def delete(self, consumer_id: str) -> None:
-        """Forget a consumer; one that is not known is no error."""
-        self._file_io.delete_quietly([self._path(consumer_id)])
+        """Forget a consumer; one that is not known is no error. Raises StorageAccessError when it stays."""
+        self._file_io.delete(self._path(consumer_id))
 
     def clear(self, including: str = ".*", excluding: str | None = None) -> list[str]:
         """Forget the consumers whose whole ids match `including` and not `excluding`; their ids."""

@@ -1,0 +1,32 @@
+"""Deleting files that nobody needs, so that it is known which of them are gone."""
+
+import logging
+from collections.abc import Iterable
+
+from interbed.storage.base.errors import StorageAccessError
+from interbed.storage.base.fileio.api import FileIO
+
+_log = logging.getLogger(__name__)
+
+
+def delete_files(file_io: FileIO, paths: Iterable[str]) -> dict[str, OSError]:
+    """Delete files that may or may not exist; those that the store does not let go, and why, which is logged."""
+    left: dict[str, OSError] = {}
+    for path in paths:
+        try:
+            file_io.delete(path)
+        except OSError as error:
+            left[path] = error
+            _log.warning("Left %s behind: %s", path, error)
+    return left
+
+
+def delete_all_files(file_io: FileIO, paths: Iterable[str]) -> None:
+    """Delete files that may or may not exist.
+
+    Raises StorageAccessError naming the first that stays, after the others were tried, and how many there are.
+    """
+    left = delete_files(file_io, paths)
+    for path, error in left.items():
+        more = f" So it is with {len(left) - 1} other files." if len(left) > 1 else ""
+        raise StorageAccessError(f"{path} was not deleted: {error}{more}") from error

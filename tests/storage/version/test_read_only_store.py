@@ -1,0 +1,157 @@
+"""A store that takes no writes: no operation says that it did something, and all files stay."""
+
+import errno
+import os
+import time
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import interbed
+from interbed.storage.base.errors import StorageAccessError
+from interbed.storage.base.fileio.local import LocalFileIO
+from interbed.storage.table.opening import open_store
+from interbed.storage.table.table import Table
+
+COLUMNS: list[Any] = [pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())]
+SCHEMA = pa.schema(COLUMNS)
+NOW = time.time()
+
+
+class ReadOnlyFiles(LocalFileIO):
+    """Local files on a file system that is mounted for reading alone; root is told so, too."""
+
+    def _refused(self, path: str) -> StorageAccessError:
+        return StorageAccessError(f"Can't write {path}: {os.strerror(errno.EROFS)}.")
+
+    def open_output(self, path: str) -> Any:
+        raise self._refused(path)
+
+    def create_exclusive(self, path: str, content: bytes) -> bool:
+        if self.exists(path):
+            return False
+        raise self._refused(path)
+
+    def overwrite(self, path: str, content: bytes, *, durable: bool = True) -> None:
+        raise self._refused(path)
+
+    def make_directories(self, path: str) -> None:
+        raise self._refused(path)
+
+    def delete(self, path: str, *, recursive: bool = False) -> bool:
+        if not self.exists(path):
+            return False
+        raise self._refused(path)
+
+    def rename(self, source: str, target: str) -> bool:
+        raise self._refused(source)
+
+
+class StubbornFiles(LocalFileIO):
+    """Local files some of which can't be deleted."""
+
+    def __init__(self, *kept: str) -> None:
+        super().__init__()
+        self._kept = kept
+
+    def delete(self, path: str, *, recursive: bool = False) -> bool:
+        if any(part in path for part in self._kept) and self.exists(path):
+            raise StorageAccessError(f"Can't delete {path}: Operation not permitted.")
+        return super().delete(path, recursive=recursive)
+
+    def delete_quietly(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            try:
+                self.delete(path)
+            except StorageAccessError:
+                continue
+
+
+def filled(warehouse: Path) -> Table:
+    """A table with snapshots, a tag, a branch, a consumer and a file that nobody needs."""
+    catalog = interbed.load_catalog("test", warehouse=str(warehouse))
+    catalog.create_database("db")
+    table = catalog.create_table("db.t", SCHEMA, primary_keys=["id"], options={"bucket": "1", "write-only": "true"})
+    for number in range(4):
+        table.upsert(pa.table({"id": [number], "v": [number]}, schema=SCHEMA))
+        if number == 1:
+            table.create_tag("kept")
+    table.compact(full=True)
+    table.create_branch("b", "kept")
+    table.reset_consumer("c", 9)
+    orphan = Path(table.location, "bucket-0", "data-of-nobody.parquet")
+    orphan.write_bytes(b"nothing")
+    os.utime(orphan, (NOW - 100_000, NOW - 100_000))
+    return table
+
+
+def files_of(table: Table) -> dict[str, bytes]:
+    return {str(p): p.read_bytes() for p in Path(table.location).rglob("*") if p.is_file()}
+
+
+OPERATIONS: dict[str, Callable[[Table], object]] = {
+    "expire_snapshots": lambda t: t.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: NOW + 10_000),
+    "remove_orphan_files": lambda t: t.remove_orphan_files(),
+    "create_tag": lambda t: t.create_tag("more"),
+    "replace_tag": lambda t: t.replace_tag("kept", 3),
+    "rename_tag": lambda t: t.rename_tag("kept", "other"),
+    "delete_tag": lambda t: t.delete_tag("kept"),
+    "expire_tags": lambda t: t.expire_tags(older_than=datetime.now(UTC) + timedelta(days=1)),
+    "create_branch": lambda t: t.create_branch("more"),
+    "rename_branch": lambda t: t.rename_branch("b", "other"),
+    "delete_branch": lambda t: t.delete_branch("b"),
+    "fast_forward": lambda t: t.fast_forward("b"),
+    "rollback_to": lambda t: t.rollback_to(2),
+    "reset_consumer": lambda t: t.reset_consumer("c", 2),
+    "purge_files": lambda t: t.purge_files(),
+    "compact_manifests": lambda t: t.compact_manifests(),
+    "upsert": lambda t: t.upsert(pa.table({"id": [7], "v": [7]}, schema=SCHEMA)),
+    "analyze": lambda t: t.analyze(),
+}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_nothing_is_said_to_be_done(tmp_path: Path, operation: str) -> None:
+    table = filled(tmp_path)
+    before = files_of(table)
+    read_only = Table("db.t", open_store(table.location, ReadOnlyFiles()))
+    assert read_only.to_arrow().num_rows == 4
+    with pytest.raises(StorageAccessError, match="Read-only file system"):
+        OPERATIONS[operation](read_only)
+    assert files_of(table) == before
+
+
+def test_a_consumer_that_can_not_be_forgotten_is_told(tmp_path: Path) -> None:
+    table = filled(tmp_path)
+    read_only = Table("db.t", open_store(table.location, ReadOnlyFiles()))
+    with pytest.raises(StorageAccessError, match="Read-only file system"):
+        read_only.consumer_manager().delete_consumer("c")
+    assert table.consumers() == {"c": 9}
+
+
+def test_expiry_counts_only_what_is_gone(tmp_path: Path) -> None:
+    table = filled(tmp_path)
+    before = files_of(table)
+    stubborn = Table("db.t", open_store(table.location, StubbornFiles("/bucket-0/data-")))
+    result = stubborn.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: NOW + 10_000)
+    assert result.snapshots
+    assert result.data_files == 0
+    gone = before.keys() - files_of(table).keys()
+    assert len([path for path in gone if "/manifest/" in path]) == result.metadata_files > 0
+    # What stayed is found as what nobody names.
+    assert table.remove_orphan_files(datetime.fromtimestamp(time.time() - 0.001), dry_run=True).files
+
+
+def test_orphans_that_stay_are_told_and_the_others_go(tmp_path: Path) -> None:
+    table = filled(tmp_path)
+    other = Path(table.location, "bucket-0", "data-of-nobody-else.parquet")
+    other.write_bytes(b"nothing")
+    os.utime(other, (NOW - 100_000, NOW - 100_000))
+    stubborn = Table("db.t", open_store(table.location, StubbornFiles("nobody.parquet")))
+    with pytest.raises(StorageAccessError, match=r"data-of-nobody\.parquet was not deleted.*not permitted"):
+        stubborn.remove_orphan_files()
+    assert not other.exists()
