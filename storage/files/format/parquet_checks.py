@@ -60,9 +60,12 @@ def _check_footer(footer: bytes) -> None:
     check_seal(footer, _BEFORE)
 
 
-def _footer_of(source: Any) -> bytes:
+def _footer_of(file: pa.NativeFile) -> bytes:
+    is_mapped = isinstance(file, pa.MemoryMappedFile)
+    # The stubs of pyarrow lag behind what a file can do.
+    source: Any = file
     size = source.size()
-    held = min(size, _TAIL_BYTES if isinstance(source, pa.MemoryMappedFile) else _LIKELY_FOOTER)
+    held = min(size, _TAIL_BYTES if is_mapped else _LIKELY_FOOTER)
     tail = bytes(source.read_at(held, size - held))
     length = int.from_bytes(tail[-_TAIL_BYTES : -len(MAGIC)], "little")
     if not tail.endswith(MAGIC) or not 0 < length <= size - _TAIL_BYTES:

@@ -51,14 +51,13 @@ def rows(count: int = ROWS) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=SCHEMA)
 
 
-def create(warehouse: Path, file_format: str, *, flat: bool = False, **options: str) -> tuple[Table, Path]:
+def create(warehouse: Path, file_format: str, compression: str = "zstd", *, flat: bool = False) -> tuple[Table, Path]:
     """A table of one data file, and the file."""
     catalog = interbed.load_catalog("test", warehouse=f"file:{warehouse}")
     catalog.create_database("db")
     data = rows().select(SCHEMA.names[:-1] if flat else SCHEMA.names)
-    table = catalog.create_table(
-        "db.t", data.schema, primary_keys=["id"], options={"bucket": "1", "file.format": file_format, **options}
-    )
+    options = {"bucket": "1", "file.format": file_format, "file.compression": compression}
+    table = catalog.create_table("db.t", data.schema, primary_keys=["id"], options=options)
     table.upsert(data)
     (file,) = Path(table.location).glob("bucket-0/data-*")
     return table, file
@@ -76,7 +75,7 @@ def create(warehouse: Path, file_format: str, *, flat: bool = False, **options: 
     ],
 )
 def test_damage_never_gives_other_rows(tmp_path: Path, file_format: str, flat: bool, compression: str) -> None:
-    table, file = create(tmp_path, file_format, flat=flat, **{"file.compression": compression})
+    table, file = create(tmp_path, file_format, compression, flat=flat)
     found = damage(table, [file], times=TIMES, operations=READS)
     assert found.failures() == {}
     assert found.outcomes[NAMED] > found.outcomes.get(RIGHT, 0)
@@ -84,7 +83,7 @@ def test_damage_never_gives_other_rows(tmp_path: Path, file_format: str, flat: b
 
 @pytest.mark.longer
 def test_damage_of_plain_avro_blocks_gives_no_other_errors(tmp_path: Path) -> None:
-    table, file = create(tmp_path, "avro", **{"file.compression": "none"})
+    table, file = create(tmp_path, "avro", "none")
     assert damage(table, [file], times=TIMES, operations=READS).failures(WRONG) == {}
 
 
@@ -127,7 +126,7 @@ def test_a_file_of_other_rows_than_the_manifest_counts_is_damaged(tmp_path: Path
 
 
 def test_verification_can_be_turned_off(tmp_path: Path) -> None:
-    table, file = create(tmp_path, "parquet", **{"file.compression": "none"})
+    table, file = create(tmp_path, "parquet", "none")
     content = bytearray(file.read_bytes())
     place = content.index(b"0-", 2_000) + 2
     content[place] ^= 1
