@@ -17,7 +17,7 @@ from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
 from interbed.storage.meta.paths import POSTPONE_BUCKET
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.restore import restore_buckets
-from interbed.storage.write.bucket.choose import FixedBuckets, OneBucket, PartitionBuckets
+from interbed.storage.write.bucket.choose import BucketsByPartition, FixedBuckets, OneBucket
 from interbed.storage.write.bucket.cross_partition import CrossPartition
 from interbed.storage.write.bucket.dynamic import DynamicBuckets
 from interbed.storage.write.bucket_restore import LatestBuckets
@@ -213,7 +213,9 @@ class TakenUpAtOnce(_RealBuckets):
             raise InvalidOptionError(
                 f"Option 'postpone.default-bucket-num' takes a positive number, not {self._default}."
             )
-        self._router = Router(store.schema, store.options, PartitionBuckets(store.schema, store.options, self._number))
+        self._router = Router(
+            store.schema, store.options, BucketsByPartition(store.schema, store.options, self._number)
+        )
 
     def route(self, batch: pa.RecordBatch, kinds: "Kinds | None") -> Iterator[RoutedRows]:
         """See BucketStrategy."""

@@ -54,7 +54,7 @@ class FixedBuckets:
         return assign_buckets(keys, self._types, self._buckets, self._function)
 
 
-class PartitionBuckets:
+class BucketsByPartition:
     """A hash of the bucket key picks one of as many buckets as the row's partition has."""
 
     def __init__(self, schema: TableSchema, options: CoreOptions, number: Callable[[bytes], int]) -> None:
