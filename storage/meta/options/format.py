@@ -5,6 +5,7 @@ Names and defaults are Paimon's (documentation: maintenance/configurations).
 
 from dataclasses import dataclass
 
+from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.meta.options.reader import OptionReader
 
 FILE_FORMATS = ("parquet", "orc", "avro")
@@ -147,7 +148,10 @@ class FormatOptions(OptionReader):
     @property
     def target_file_rows(self) -> int | None:
         """Rows at which a newly written data file is rolled; None for no such bound. Compaction does not heed it."""
-        return self.optional_integer("target-file-row-num")
+        rows = self.optional_integer("target-file-row-num")
+        if rows is not None and rows < 1:
+            raise InvalidOptionError(f"Option 'target-file-row-num' is {rows}; a file has at least 1 row.")
+        return rows
 
     @property
     def stats_mode(self) -> str:

@@ -193,6 +193,22 @@ def test_a_wrong_value_is_refused_wherever_it_is_read(tmp_path: Path, option: st
         table(tmp_path, {option: "maybe"})
 
 
+def test_a_file_has_at_least_one_row(tmp_path: Path) -> None:
+    with pytest.raises(InvalidOptionError, match="'target-file-row-num' is 0; a file has at least 1 row"):
+        table(tmp_path, {"target-file-row-num": "0"})
+
+
+@pytest.mark.parametrize("producer", ["input", "lookup", "full-compaction"])
+def test_a_changelog_needs_a_key_at_creation_in_changes_and_as_a_dynamic_option(tmp_path: Path, producer: str) -> None:
+    with pytest.raises(InvalidOptionError, match=r"'changelog-producer'.*needs a primary key"):
+        appending(tmp_path / "t", {"changelog-producer": producer})
+    made = load_table(str(appending(tmp_path / "plain")))
+    with pytest.raises(InvalidOptionError, match=r"'changelog-producer'.*needs a primary key"):
+        made.store.alter([SetOption("changelog-producer", producer)])
+    with pytest.raises(InvalidOptionError, match=r"'changelog-producer'.*needs a primary key"):
+        made.copy({"changelog-producer": producer})
+
+
 def test_every_option_has_one_standing_and_says_why() -> None:
     keys = [option.key for option in KNOWN]
     assert len(keys) == len(set(keys))
