@@ -91,7 +91,8 @@ class ClientSuite:
         assert self._process.stdout is not None
         self._process.stdin.write(f"{uri}\tfile:{warehouse}\t{PACKAGE}.{name}\n")
         self._process.stdin.flush()
-        passed, failed = 0, {}
+        passed = 0
+        failed: dict[str, str] = {}
         for line in iter(self._process.stdout.readline, ""):
             if line == "end\n":
                 return ClassOutcome(passed=passed, failed=failed)
