@@ -35,7 +35,7 @@ READ_ELSEWHERE: dict[str, Meaning] = {
         "boolean", "false", "Whether `deletion-vectors.enabled` may be changed in a table with rows."
     ),
     "disable-explicit-type-casting": Meaning(
-        "boolean", "true", "Whether a column's type is changed only to one that holds every value of the old one."
+        "boolean", "false", "Whether a column's type is changed by Paimon's implicit casts alone."
     ),
     "fields.<column>.aggregate-function": Meaning("text", "", f"The aggregate function {_COLUMN}."),
     "fields.<column>.count-limit": Meaning("integer", "", "The most elements that `nested_update` keeps in an array."),

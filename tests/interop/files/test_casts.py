@@ -355,7 +355,7 @@ def test_instants_are_cast_by_the_clock_of_the_machine_as_in_java(
         casts = Casts(java, tmp_path)
         casts.create([(source, sources[source]) for source, _ in columns], apart=False)
         taken = casts.taken([(f"c{i}", target) for i, (_, target) in enumerate(columns)])
-        wrong = {}
+        wrong: dict[tuple[str, str, Any], tuple[Any, Any]] = {}
         for i, (source, target) in enumerate(columns):
             read = taken[f"c{i}", str(target)][0] and (source != "STRING" or "ZONE" in str(target))
             wrong |= casts.differences(source, [(f"c{i}", target, sources[source])] if read else [])
@@ -383,7 +383,7 @@ def test_elements_values_and_fields_are_cast_as_java_casts_them(java_paimon: Jav
         ),
     ]
     casts.java.create(columns)
-    rows = [
+    rows: list[list[Any]] = [
         [1, [1, None, -3], [["k", "1.0E10"], ["z", None]], ["2024-02-29 1:2:3"], [["1.50"], None]],
         [2, [], [], [None], []],
         [3, None, None, None, None],

@@ -57,10 +57,10 @@ def resized_text(array: Any, target: AtomicType) -> Array:
 def resized_bytes(array: Any, target: AtomicType) -> Array:
     """Byte strings of at most the type's length, or of exactly this length, filled with zeros, for BINARY."""
     length = target.length or 0
-    cut = pc.binary_slice(array, 0, length)
+    cut: Any = pc.binary_slice(array, 0, length)
     shortest = pc.min(pc.binary_length(cut)).as_py()
     if target.root is not TypeRoot.BINARY or shortest is None or shortest >= length:
-        return cut
+        return cast("Array", cut)
     zeros = pa.scalar(bytes(length - shortest), pa.binary())
     filled = pc.binary_join_element_wise(cut, zeros, pa.scalar(b"", pa.binary()))
     return cast("Array", pc.binary_slice(filled, 0, length))
@@ -71,13 +71,13 @@ def _text(array: Any, source: DataType) -> Array:
         case ArrayType(element=element):
             return _enclosed("[", _joined(array, _within(array.values, element)), "]")
         case MapType(key=key, value=value):
-            parts = [_within(array.keys, key), _within(array.items, value)]
+            parts: list[Any] = [_within(array.keys, key), _within(array.items, value)]
             entries = pc.binary_join_element_wise(*parts, pa.scalar(" -> "))
             return _enclosed("{", _joined(array, entries), "}")
         case RowType(fields=fields):
             # field() gives the children of just this slice.
-            children = [_within(array.field(i), field.type) for i, field in enumerate(fields)]
-            whole = pc.binary_join_element_wise(*children, pa.scalar(", "))
+            children: list[Any] = [_within(array.field(i), field.type) for i, field in enumerate(fields)]
+            whole: Any = pc.binary_join_element_wise(*children, pa.scalar(", "))
             if array.null_count:
                 whole = pc.if_else(array.is_valid(), whole, pa.scalar(None, pa.string()))
             return _enclosed("{", whole, "}")
@@ -88,7 +88,8 @@ def _text(array: Any, source: DataType) -> Array:
 
 
 def _within(array: Array, source: DataType) -> Array:
-    return cast("Array", pc.fill_null(_text(array, source), "null"))
+    texts: Any = _text(array, source)
+    return cast("Array", texts.fill_null("null"))
 
 
 def _joined(array: Any, texts: Array) -> Any:

@@ -21,6 +21,7 @@ _COMPACT_DIGITS = 18
 _WIDE_DIGITS = 76
 _PLAIN_SCALE = 25
 """More digits than shortest texts of numbers from 0.001 on have behind the point."""
+_PLAIN_LEAST, _PLAIN_LIMIT = 1e-3, 1e7
 _EXACT = Context(prec=500)
 
 
@@ -54,11 +55,12 @@ def to_decimal(array: Array, target: Any) -> Array:
     if scale <= target.scale and digits - scale <= target.precision - target.scale:
         return array.cast(target)
     # Rounding may need one digit more, and moving the point more than 38.
-    wide = array.cast(pa.decimal256(_WIDE_DIGITS, scale))
+    wide: Any = array.cast(pa.decimal256(_WIDE_DIGITS, scale))
     if scale > target.scale:
         wide = pc.round(wide, ndigits=target.scale, round_mode="half_towards_infinity")
     limit = pa.scalar(Decimal(10) ** (target.precision - target.scale), pa.decimal256(_WIDE_DIGITS, scale))
-    return pc.if_else(pc.less(pc.abs(wide), limit), wide, pa.scalar(None, wide.type)).cast(target)
+    fitting: Any = pc.if_else(pc.less(pc.abs(wide), limit), wide, pa.scalar(None, wide.type))
+    return cast("Array", fitting.cast(target))
 
 
 def fitted(number: Decimal, target: Any) -> Decimal | None:
@@ -88,9 +90,9 @@ def _double_to_decimal(array: Array, target: Any) -> Array:
 
 def has_plain_text(array: Array) -> Array:
     """Which numbers have a text without an exponent in Java; nulls have."""
-    size = pc.abs(array)
-    plain = pc.or_(pc.and_(pc.greater_equal(size, 1e-3), pc.less(size, 1e7)), pc.equal(size, 0.0))
-    return cast("Array", pc.fill_null(plain, True))
+    size = np.abs(to_numpy(array))
+    plain: Array = pa.array(((size >= _PLAIN_LEAST) & (size < _PLAIN_LIMIT)) | (size == 0))
+    return plain
 
 
 def _decimal_to_double(array: Any, source: AtomicType) -> Array:

@@ -74,8 +74,9 @@ def cast_text(array: Array, target: AtomicType) -> Array:
     return _by_form(array, _COMMON[root], lambda texts: texts.cast(arrow), few)
 
 
-def _by_form(array: Array, pattern: str, many: Callable[[Array], Array], few: Callable[[Array], Array]) -> Array:
-    common = pc.fill_null(pc.match_substring_regex(array, pattern), True)
+def _by_form(array: Any, pattern: str, many: Callable[[Array], Array], few: Callable[[Array], Array]) -> Array:
+    matching: Any = pc.match_substring_regex(array, pattern)
+    common = matching.fill_null(True)
     try:
         return cast_where(common, array, many, few)
     except pa.ArrowInvalid:
@@ -187,9 +188,9 @@ def _day_number(year: int, month: int, day: int) -> int | None:
     return days if year else days - 146_097
 
 
-def _common_times(texts: Array) -> Array:
+def _common_times(texts: Any) -> Array:
     stamps: Any = pc.binary_join_element_wise(pa.scalar("1970-01-01"), texts, pa.scalar(" "))
-    return stamps.cast(pa.timestamp("ms")).cast(pa.time32("ms"))
+    return cast("Array", stamps.cast(pa.timestamp("ms")).cast(pa.time32("ms")))
 
 
 def _millis(text: str) -> int | None:

@@ -14,8 +14,9 @@ Int64s: TypeAlias = npt.NDArray[np.int64]
 
 def to_numpy(array: Array) -> npt.NDArray[Any]:
     """The values of a column of numbers; those of nulls are 0."""
-    filled: npt.NDArray[Any] = (pc.fill_null(array, 0) if array.null_count else array).to_numpy(zero_copy_only=False)
-    return filled
+    filled: Any = array.fill_null(0) if array.null_count else array
+    values: npt.NDArray[Any] = filled.to_numpy(zero_copy_only=False)
+    return values
 
 
 def to_counts(array: Array) -> Int64s:

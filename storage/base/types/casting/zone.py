@@ -6,6 +6,7 @@ Java Paimon takes the time zone of its JVM for these casts, which is the machine
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -57,10 +58,11 @@ def _offsets(seconds: Int64s, zone: str) -> Int64s:
     if zone in ("UTC", "Etc/UTC", "GMT", "Etc/GMT"):
         return np.zeros_like(seconds)
     try:
-        instants = pa.array(seconds).view(pa.timestamp("s", zone))
-        shown = pc.local_timestamp(instants)
+        instants: Any = pa.array(seconds).view(pa.timestamp("s", zone))
+        shown: Any = pc.local_timestamp(instants)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InvalidInputError(
             f"The time zone {zone!r} of this machine is not known: {error}. Set the environment variable TZ."
         ) from error
-    return shown.view(pa.int64()).to_numpy(zero_copy_only=False) - seconds
+    offsets: Int64s = shown.view(pa.int64()).to_numpy(zero_copy_only=False) - seconds
+    return offsets
