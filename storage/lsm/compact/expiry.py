@@ -22,6 +22,7 @@ from interbed.storage.base.types.data_type import DataField
 from interbed.storage.lsm.file_read import FileRead, ReadOptions
 from interbed.storage.lsm.merge_read import RowSource
 from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.schema.widening import is_widening
 from interbed.storage.meta.store import TableStore
 
 Seconds = npt.NDArray[np.int64]
@@ -59,6 +60,9 @@ class RecordExpiry:
         then = next((f for f in written.fields if f.id == self.time.id), None)
         if then is None or then.name not in names or len(file.value_stats.null_counts) != len(names):
             return False
+        if not is_widening(then.type, self.time.type):
+            # What its least value was cast to is not known; rewritten, the file has the type of today.
+            return True
         types = [written.by_name[n].type for n in names]
         oldest = decode_rows([file.value_stats.min_values], types)[list(names).index(then.name)]
         return bool(self._is_old(oldest)[0])

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from interbed.storage.base.errors import NotSupportedError, SchemaMismatchError
+from interbed.storage.base.errors import InterbedError, NotSupportedError, SchemaMismatchError
 from interbed.storage.base.predicate.expr import Predicate, rename_columns, restrict_to
 from interbed.storage.base.types.arrow import fields_to_schema, type_to_arrow
 from interbed.storage.base.types.casting.cast import cast_values
@@ -201,6 +201,9 @@ def _cast(array: "pa.Array[Any]", source: DataType, target: AtomicType, column: 
         raise NotSupportedError(f"The column {column!r} can't be read as {target}: its files hold {source}.")
     try:
         return cast_values(array, source, target)
+    except InterbedError:
+        # Not the value's fault: a time zone that is not known.
+        raise
     except ValueError as error:
         raise SchemaMismatchError(
             f"The column {column!r} can't be read as {target}: its type was {source}, and in a file {error}. Give the "

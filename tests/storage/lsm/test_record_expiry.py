@@ -10,7 +10,7 @@ import pytest
 import interbed
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.lsm.compact.expiry import RecordExpiry
-from interbed.storage.meta.schema.change import AddColumn, RemoveOption, RenameColumn
+from interbed.storage.meta.schema.change import AddColumn, RemoveOption, RenameColumn, SetOption, UpdateColumnType
 from interbed.storage.table.table import Table
 
 NOW = 1_700_000_000
@@ -129,6 +129,22 @@ def test_files_of_the_highest_level_are_looked_at_again(tmp_path: Path, changes:
     sooner.compact(full=True)
     assert ids(lake) == [2]
     assert sooner.plan_compaction(full=True) == []
+
+
+def test_a_time_that_was_a_text_in_old_files_is_found_in_their_rows(tmp_path: Path) -> None:
+    schema = pa.schema([pa.field("id", pa.int32(), nullable=False), ("at", pa.string()), ("v", pa.int64())])
+    with interbed.load_catalog("lake", warehouse=f"file:{tmp_path}") as catalog:
+        catalog.create_database("db")
+        lake = catalog.create_table("db.t", schema, primary_keys=["id"], options={"bucket": "1"})
+    write(lake, (1, "2001-01-01", 1), (2, "2200-01-01", 2))
+    lake.compact(full=True)
+    stamp = AtomicType(TypeRoot.TIMESTAMP, precision=3)
+    options = {"record-level.expire-time": "1 d", "record-level.time-field": "at"}
+    lake.store.alter([UpdateColumnType("at", stamp), *(SetOption(key, value) for key, value in options.items())])
+    lake = loaded(tmp_path)
+    lake.compact(full=True)
+    assert ids(lake) == [2]
+    assert lake.plan_compaction(full=True) == []
 
 
 def test_a_file_without_statistics_waits_until_it_is_merged(tmp_path: Path) -> None:

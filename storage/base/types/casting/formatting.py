@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interbed.storage.base.types.casting.numbers import has_plain_text
+from interbed.storage.base.types.casting.numbers import PLAIN_LIMIT, has_plain_text
 from interbed.storage.base.types.casting.rules import FRACTIONS, NUMBERS
 from interbed.storage.base.types.casting.times import PER_SECOND, local_counts
-from interbed.storage.base.types.casting.values import Array, cast_few, cast_where, from_numpy, to_counts
+from interbed.storage.base.types.casting.values import Array, cast_few, cast_where, from_numpy, to_counts, to_numpy
 from interbed.storage.base.types.data_type import (
     BINARIES,
     MAX_LENGTH,
@@ -111,7 +111,7 @@ def _atomic_text(array: Any, source: AtomicType) -> Array:
     if root in BINARIES:
         return _decoded(array)
     if root in FRACTIONS:
-        return cast_where(has_plain_text(array), array, _plain_fractions, _other_fractions)
+        return cast_where(has_plain_text(array), array, _plain_fractions, _fractions_with_exponents)
     if root is TypeRoot.DECIMAL:
         return _decimals(array, source)
     if root is TypeRoot.TIME:
@@ -133,6 +133,24 @@ def _plain_fractions(array: Array) -> Array:
     text: Any = array.cast(pa.string())
     whole = pc.invert(pc.match_substring(text, "."))
     return cast("Array", pc.if_else(whole, pc.binary_join_element_wise(text, pa.scalar("0"), pa.scalar(".")), text))
+
+
+def _fractions_with_exponents(array: Array) -> Array:
+    text: Any = array.cast(pa.string())
+    # Of more than one digit, from ten million on; a single digit may have a nearer one of two in Java.
+    long = pc.match_substring_regex(text, r"^-?([0-9]+\.[0-9]+|[0-9]\.[0-9]+e\+[0-9]+|[0-9]*[1-9][0-9]*[1-9][0-9]*)$")
+    large = pa.array(np.abs(to_numpy(array)) >= PLAIN_LIMIT)
+    return cast_where(pc.and_(long.fill_null(True), large), array, _large_fractions, _other_fractions)
+
+
+def _large_fractions(array: Array) -> Array:
+    text: Any = array.cast(pa.string())
+    scientific = pc.replace_substring_regex(text, r"e\+0*", "E")
+    whole: Any = pc.replace_substring_regex(text, r"^-|\..*$", "")
+    exponents = pc.subtract(pc.binary_length(whole), 1).cast(pa.string())
+    digits: Any = pc.replace_substring_regex(pc.replace_substring(text, ".", ""), r"^(-?[0-9])([0-9]*?)0*$", r"\1.\2")
+    moved = pc.binary_join_element_wise(digits, exponents, pa.scalar("E"))
+    return cast("Array", pc.if_else(pc.match_substring(text, "e"), scientific, moved))
 
 
 def _other_fractions(array: Array) -> Array:

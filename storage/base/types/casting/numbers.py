@@ -21,7 +21,8 @@ _COMPACT_DIGITS = 18
 _WIDE_DIGITS = 76
 _PLAIN_SCALE = 25
 """More digits than shortest texts of numbers from 0.001 on have behind the point."""
-_PLAIN_LEAST, _PLAIN_LIMIT = 1e-3, 1e7
+PLAIN_LEAST, PLAIN_LIMIT = 1e-3, 1e7
+"""Numbers from the one to the other have a text without an exponent in Java."""
 _EXACT = Context(prec=500)
 
 
@@ -91,7 +92,7 @@ def _double_to_decimal(array: Array, target: Any) -> Array:
 def has_plain_text(array: Array) -> Array:
     """Which numbers have a text without an exponent in Java; nulls have."""
     size = np.abs(to_numpy(array))
-    plain: Array = pa.array(((size >= _PLAIN_LEAST) & (size < _PLAIN_LIMIT)) | (size == 0))
+    plain: Array = pa.array(((size >= PLAIN_LEAST) & (size < PLAIN_LIMIT)) | (size == 0))
     return plain
 
 

@@ -244,6 +244,26 @@ def test_a_local_time_comes_back_through_its_instant(values: list[datetime]) -> 
     assert all(b - v in (timedelta(0), timedelta(hours=1)) for b, v in zip(back, values, strict=True))
 
 
+@given(
+    st.lists(
+        st.one_of(
+            st.floats(1e7, 1e300).filter(lambda v: len(set(repr(v).rstrip("0").partition("e")[0])) > 3),
+            st.integers(10**7, 10**15).map(float),
+        ),
+        max_size=5,
+    )
+)
+@settings(max_examples=examples(50))
+def test_a_large_double_has_the_digits_of_its_shortest_text(values: list[float]) -> None:
+    expected = []
+    for value in values:
+        sign, digits, exponent = D(repr(value)).as_tuple()
+        assert isinstance(exponent, int)
+        first, *rest = "".join(map(str, digits)).rstrip("0")
+        expected.append(f"{'-' * sign}{first}.{''.join(rest) or '0'}E{len(digits) + exponent - 1}")
+    assert _cast(values, "DOUBLE", "STRING") == expected
+
+
 @given(st.lists(st.floats(), max_size=5))
 @settings(max_examples=examples(50))
 def test_a_double_comes_back_through_its_text(values: list[float]) -> None:
