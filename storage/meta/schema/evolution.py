@@ -200,7 +200,10 @@ def _cast(array: "pa.Array[Any]", source: DataType, target: AtomicType, column: 
     if not has_cast(source, target):
         raise NotSupportedError(f"The column {column!r} can't be read as {target}: its files hold {source}.")
     try:
-        return cast_values(array, source, target)
+        result = cast_values(array, source, target)
+        if not target.nullable and result.null_count > array.null_count:
+            raise ValueError("a number has too many digits, and the column admits no nulls")
+        return result
     except InterbedError:
         # Not the value's fault: a time zone that is not known.
         raise

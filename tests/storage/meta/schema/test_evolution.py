@@ -129,6 +129,8 @@ def test_a_value_that_can_not_be_cast_is_named_with_its_column() -> None:
         _cast(["1", "x"], "STRING", "INT")
     with pytest.raises(SchemaMismatchError, match="nan is no DECIMAL"):
         _cast([1.0, float("nan")], "DOUBLE", "DECIMAL(4, 2)")
+    with pytest.raises(SchemaMismatchError, match="too many digits, and the column admits no nulls"):
+        _cast([1, 1000], "INT NOT NULL", "DECIMAL(2, 0) NOT NULL")
     with pytest.raises(SchemaMismatchError, match="beyond what TIMESTAMP\\(9\\) holds"):
         _cast([date(9999, 12, 31)], "DATE", "TIMESTAMP(9)")
 
