@@ -140,8 +140,8 @@ def test_what_is_known_of_it_is_told(catalog: Catalog, how: Callable[[dict[str, 
     assert (outline.id, [c.name for c in outline.columns], outline.partition_keys) == (0, ["id", "dt"], ("dt",))
     assert outline.options["owner"] == "ada"
     nested = "ARRAY<VECTOR<FLOAT>> NOT NULL"
-    types = {newer_version: "BIGINT", unknown_type: "HYPERCUBE(3)", unknown_nested_type: nested}
-    assert outline.columns[0].type == types[how]
+    types = {"newer_version": "BIGINT", "unknown_type": "HYPERCUBE(3)", "unknown_nested_type": nested}
+    assert outline.columns[0].type == types[how.__name__]
     assert ("other", True, "ada") in shown(catalog, "tables", ["table_name", "partitioned", "owner"])
 
 

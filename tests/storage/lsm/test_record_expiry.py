@@ -132,7 +132,9 @@ def test_files_of_the_highest_level_are_looked_at_again(tmp_path: Path, changes:
 
 
 def test_a_time_that_was_a_text_in_old_files_is_found_in_their_rows(tmp_path: Path) -> None:
-    schema = pa.schema([pa.field("id", pa.int32(), nullable=False), ("at", pa.string()), ("v", pa.int64())])
+    schema = pa.schema(
+        (pa.field("id", pa.int32(), nullable=False), pa.field("at", pa.string()), pa.field("v", pa.int64()))
+    )
     with interbed.load_catalog("lake", warehouse=f"file:{tmp_path}") as catalog:
         catalog.create_database("db")
         lake = catalog.create_table("db.t", schema, primary_keys=["id"], options={"bucket": "1"})

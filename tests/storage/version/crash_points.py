@@ -102,7 +102,9 @@ def opened(warehouse: Path, dies_before: int | None = None) -> tuple[FileSystemC
 
 def rows_of(table: Table) -> tuple[tuple[int, int], ...]:
     read = table.scan().to_arrow()
-    return tuple(sorted(zip(read["id"].to_pylist(), read["v"].to_pylist(), strict=True)))
+    ids: list[Any] = read["id"].to_pylist()
+    values: list[Any] = read["v"].to_pylist()
+    return tuple(sorted(zip(ids, values, strict=True)))
 
 
 def seen(catalog: FileSystemCatalog, name: str = NAME) -> Seen | None:

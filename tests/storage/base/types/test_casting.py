@@ -259,8 +259,8 @@ def test_a_large_double_has_the_digits_of_its_shortest_text(values: list[float])
     for value in values:
         sign, digits, exponent = D(repr(value)).as_tuple()
         assert isinstance(exponent, int)
-        first, *rest = "".join(map(str, digits)).rstrip("0")
-        expected.append(f"{'-' * sign}{first}.{''.join(rest) or '0'}E{len(digits) + exponent - 1}")
+        text = "".join(map(str, digits)).rstrip("0")
+        expected.append(f"{'-' * sign}{text[0]}.{text[1:] or '0'}E{len(digits) + exponent - 1}")
     assert _cast(values, "DOUBLE", "STRING") == expected
 
 

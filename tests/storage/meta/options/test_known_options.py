@@ -29,7 +29,7 @@ from tests.support.option_table import table_options
 
 ROOT = Path(__file__).parents[4]
 SOURCES = ("storage", "catalog", "spark_ext")
-SCHEMA = pa.schema([pa.field("id", pa.int32(), nullable=False), ("v", pa.string())])
+SCHEMA = pa.schema((pa.field("id", pa.int32(), nullable=False), pa.field("v", pa.string())))
 
 SLIPS = {
     "primary-keys": "primary-key",
