@@ -28,11 +28,18 @@ LATER = 4_102_444_800
 
 SCHEMA = pa.schema((pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.int64())))
 Rows = dict[int, int]
+NEW = 100
+"""The key of the row that is written after a power cut."""
 
 
 def rows_of(table: Any) -> Rows:
     read = table.scan(["id", "v"]).to_arrow()
     return dict(zip(read["id"].to_pylist(), read["v"].to_pylist(), strict=True))
+
+
+def rows_without_new(table: Any) -> Rows:
+    """The rows but for the one that was written after the power cut."""
+    return {key: value for key, value in rows_of(table).items() if key != NEW}
 
 
 class Life:
@@ -52,6 +59,7 @@ class Life:
         self.rows: Rows = {}
         self.next_rows: list[Rows] = [{}]
         """The rows that the newest snapshot may have: those of now, and those after what is being done."""
+        self.history: list[Rows] = [{}]
         self.snapshots: dict[int, Rows] = {}
         self.going: set[int] = set()
         """Snapshots that an expiry takes away, or has taken away."""
@@ -63,7 +71,7 @@ class Life:
         files, location = LocalFileIO(self.disk), f"{lake}/d.db/t"
         plain = {key: value for key, value in options.items() if key != "keys"}
         schema = interbed.Schema.from_pyarrow_schema(SCHEMA, [], ["id"] if self.has_key else [], plain)
-        self.created, self.in_order = False, True
+        self.created, self.in_order, self.same_line = False, True, True
         schema_manager(location, files).create_table(schema)
         self.created = True
         self.table = Table("t", open_store(location, files))
@@ -89,9 +97,9 @@ class Life:
         found = interbed.load_table(location)
         self.check_versions(found)
         value = -1 - next(self.numbers)
-        found.upsert(batch([100], value)) if self.has_key else found.append(batch([100], value))
+        found.upsert(batch([NEW], value)) if self.has_key else found.append(batch([NEW], value))
         written = rows_of(found)
-        assert written.pop(100) == value
+        assert written.pop(NEW) == value
         # With deletion vectors rows whose compaction did not come any more are seen from the next one on.
         assert written in self.next_rows
         try:
@@ -103,19 +111,23 @@ class Life:
 
     def check_versions(self, found: Any) -> None:
         ids = found.store.snapshots.ids()
+        if not self.same_line:
+            for number in ids:
+                assert rows_without_new(found.copy({"scan.snapshot-id": str(number)})) in self.history
+            for tag in found.tags():
+                assert rows_without_new(found.copy({"scan.tag-name": tag.name})) in self.history
+            assert rows_without_new(found) in self.next_rows
+            return
         assert set(self.snapshots) - self.going <= set(ids), "an acknowledged snapshot is not there"
         for number in ids:
             if number in self.going:
                 continue
-            read = rows_of(found.copy({"scan.snapshot-id": str(number)}))
-            read.pop(100, None)
+            read = rows_without_new(found.copy({"scan.snapshot-id": str(number)}))
             if number in self.snapshots:
                 assert read == self.snapshots[number], f"snapshot {number} has other rows"
             else:
                 assert read in self.next_rows, f"snapshot {number} has rows that were never there"
-        newest = rows_of(found)
-        newest.pop(100, None)
-        assert newest in self.next_rows
+        assert rows_without_new(found) in self.next_rows
         tags = {tag.name for tag in found.tags()}
         assert set(self.tags) <= tags
         for name in tags & set(self.tags):
@@ -141,10 +153,11 @@ class Life:
         """
         after = self.rows if rows is None else rows
         self.next_rows = [self.rows, after]
-        self.in_order = in_order
+        self.in_order, self.same_line = in_order, same_line
         operation()
-        self.in_order = True
+        self.in_order = self.same_line = True
         self.rows, self.next_rows = after, [after]
+        self.history.append(after)
         if not same_line:
             self.table = Table("t", self.table.store.refreshed())
             self.snapshots.clear()
