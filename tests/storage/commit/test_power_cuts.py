@@ -161,8 +161,9 @@ class Life:
         if not same_line:
             self.table = Table("t", self.table.store.refreshed())
             self.snapshots.clear()
-            # Numbers that were used before are those of other snapshots now.
-            self.going -= set(self.table.store.snapshots.ids())
+            # Later numbers, although they were used before, are those of other snapshots from now on.
+            oldest = min(self.table.store.snapshots.ids())
+            self.going = {number for number in self.going if number < oldest}
             self.tags = {t.name: rows_of(self.table.copy({"scan.tag-name": t.name})) for t in self.table.tags()}
         for number in self.table.store.snapshots.ids():
             # With deletion vectors new rows are seen from the snapshot of their compaction on, so each is asked itself.
