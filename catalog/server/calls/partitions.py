@@ -172,7 +172,9 @@ class PartitionWriteHandler:
     ) -> Any:
         self.exchange_partitions(partitionSpecs, source_db, source_table_name, dest_db, dest_table_name)
         # As Hive, which answers this older form of the call with an empty one.
-        return ttypes.Partition(writeId=None)
+        empty: Any = ttypes.Partition()
+        empty.writeId = None
+        return empty
 
     def exchange_partitions(
         self,

@@ -11,15 +11,15 @@ from tests.support.servers.metastore import table
 KEY = (("p", "string"),)
 
 
-def partition(database: str, name: str, value: str, **fields: Any) -> ttypes.Partition:
+def partition(database: str, name: str, value: str, **fields: Any) -> Any:
     """A partition with the storage descriptor of its table."""
     sd = fields.pop("sd", table(database, name).sd)
     return ttypes.Partition(values=[value], dbName=database, tableName=name, sd=sd, parameters={}, **fields)
 
 
-def view(database: str, name: str) -> ttypes.Table:
+def view(database: str, name: str) -> Any:
     """A view with partitions."""
-    made = table(database, name, table_type="VIRTUAL_VIEW", partition_keys=KEY)
+    made: Any = table(database, name, table_type="VIRTUAL_VIEW", partition_keys=KEY)
     made.viewOriginalText = made.viewExpandedText = "SELECT 1"
     return made
 
@@ -45,7 +45,7 @@ def test_names_that_are_missing_are_refused(wire: Any, database: str) -> None:
 
 def test_a_storage_descriptor_without_its_parts_is_refused(wire: Any, database: str) -> None:
     for part in ("cols", "serdeInfo"):
-        made = table(database, "t")
+        made: Any = table(database, "t")
         setattr(made.sd, part, None)
         with pytest.raises(ttypes.MetaException, match="the storage descriptor has no"):
             wire.create_table(made)
