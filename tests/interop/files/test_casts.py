@@ -276,8 +276,8 @@ def test_every_cast_of_an_atomic_type_gives_what_java_gives(
 def test_casts_do_not_depend_on_the_format(
     java_paimon: JavaPaimon, tmp_path: Path, source: str, file_format: str
 ) -> None:
-    # Java's readers take the blanks behind CHARs off, and times before 1970 are another test's matter.
-    values = [v for v in VALUES[source] if (not source.startswith("TIMESTAMP") or v >= 0) and v != "1    "]
+    # ORC has no blanks behind CHARs when Java reads it.
+    values = [value for value in VALUES[source] if value != "1    "]
     _same_casts(Casts(java_paimon, tmp_path, file_format), source, values)
 
 
