@@ -16,7 +16,6 @@ import pyarrow as pa
 import pytest
 
 import interbed
-from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.table.opening import open_store, schema_manager
 from interbed.storage.table.table import Table
@@ -71,7 +70,7 @@ class Life:
         files, location = LocalFileIO(self.disk), f"{lake}/d.db/t"
         plain = {key: value for key, value in options.items() if key != "keys"}
         schema = interbed.Schema.from_pyarrow_schema(SCHEMA, [], ["id"] if self.has_key else [], plain)
-        self.created, self.in_order, self.same_line = False, True, True
+        self.created, self.same_line = False, True
         schema_manager(location, files).create_table(schema)
         self.created = True
         self.table = Table("t", open_store(location, files))
@@ -79,7 +78,7 @@ class Life:
     # -- power cuts ------------------------------------------------------------------------------------------------
 
     def maybe_cut(self) -> None:
-        if self.in_order and self.random.random() < self.share:
+        if self.random.random() < self.share:
             self.cut()
 
     def cut(self) -> None:
@@ -102,11 +101,7 @@ class Life:
         assert written.pop(NEW) == value
         # With deletion vectors rows whose compaction did not come any more are seen from the next one on.
         assert written in self.next_rows
-        try:
-            remove_orphan_files(found.store, older_than_millis=LATER * 1000, clock=lambda: LATER + 1)
-        except CorruptFileError:
-            # A snapshot that had expired is back, without its files; then nothing is removed.
-            assert self.going & set(found.store.snapshots.ids())
+        remove_orphan_files(found.store, older_than_millis=LATER * 1000, clock=lambda: LATER + 1)
         self.check_versions(interbed.load_table(location))
 
     def check_versions(self, found: Any) -> None:
@@ -143,19 +138,17 @@ class Life:
         operation: Callable[[], object],
         rows: Rows | None = None,
         *,
-        in_order: bool = True,
         same_line: bool = True,
     ) -> None:
         """Carry out what leaves the table with these rows; then it is acknowledged.
 
-        The power is not cut in the middle of what is not safe against a kill there either (`in_order` False). What
-        leaves another line of snapshots (`same_line` False) takes the tags along that came later.
+        What leaves another line of snapshots (`same_line` False) takes the tags along that came later.
         """
         after = self.rows if rows is None else rows
         self.next_rows = [self.rows, after]
-        self.in_order, self.same_line = in_order, same_line
+        self.same_line = same_line
         operation()
-        self.in_order = self.same_line = True
+        self.same_line = True
         self.rows, self.next_rows = after, [after]
         self.history.append(after)
         if not same_line:
@@ -212,13 +205,13 @@ class Life:
     def branch(self) -> None:
         if self.tags:
             tag, name = self.random.choice(sorted(self.tags)), f"branch{next(self.numbers)}"
-            self.do(lambda: self.table.create_branch(name, tag), in_order=False)
+            self.do(lambda: self.table.create_branch(name, tag))
             self.branches[name] = self.tags[tag]
 
     def fast_forward(self) -> None:
         if self.branches:
             name = self.random.choice(sorted(self.branches))
-            self.do(lambda: self.table.fast_forward(name), self.branches[name], in_order=False, same_line=False)
+            self.do(lambda: self.table.fast_forward(name), self.branches[name], same_line=False)
 
     def roll_back(self) -> None:
         if self.compacts_to_show:
@@ -227,7 +220,7 @@ class Life:
         newest = max(self.snapshots)
         target = self.random.choice([number for number in self.snapshots if number > newest - 3])
         rows = self.snapshots[target]
-        self.do(lambda: self.table.rollback_to(target), rows, in_order=False, same_line=False)
+        self.do(lambda: self.table.rollback_to(target), rows, same_line=False)
 
     def alter(self) -> None:
         name = f"extra{next(self.numbers)}"
@@ -239,9 +232,7 @@ class Life:
         left = self.random.randint(1, 3) if left is None else left
         ids = self.table.store.snapshots.ids()
         self.going |= set(ids[:-left])
-        self.do(
-            lambda: self.table.expire_snapshots(retain_max=left, retain_min=left, clock=lambda: LATER), in_order=False
-        )
+        self.do(lambda: self.table.expire_snapshots(retain_max=left, retain_min=left, clock=lambda: LATER))
         for number in self.going:
             self.snapshots.pop(number, None)
 
