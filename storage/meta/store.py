@@ -9,7 +9,7 @@ from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import BranchNotFoundError, InvalidInputError, NotSupportedError
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.local import LocalFileIO
-from interbed.storage.base.fileio.resolve import file_io_for
+from interbed.storage.base.fileio.resolve import file_io_for, normalize_path
 from interbed.storage.meta.manifest.index_file import IndexFileMeta
 from interbed.storage.meta.options.core import BUCKET, DATA_FILE_PREFIX, CoreOptions
 from interbed.storage.meta.options.write import COMMIT_SYNC, CommitSync
@@ -103,7 +103,9 @@ class TableStore:
 
     def index_path(self, bucket_id: BucketId, file: IndexFileMeta) -> str:
         """Where an index file of a bucket lives."""
-        return file.external_path or self.new_index_path(bucket_id, file.file_name)
+        if file.external_path is not None:
+            return normalize_path(file.external_path)
+        return self.new_index_path(bucket_id, file.file_name)
 
     def new_index_path(self, bucket_id: BucketId, name: str) -> str:
         """Where an index file of that name belongs: beside the data files with `index-file-in-data-file-dir`."""

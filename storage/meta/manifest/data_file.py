@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any
 
+from interbed.storage.base.fileio.resolve import normalize_path
 from interbed.storage.meta.manifest.stats import EMPTY_ROW, EMPTY_STATS, SimpleStats
 
 
@@ -59,7 +60,10 @@ class DataFileMeta:
 
     def path_in(self, directory: str) -> str:
         """Where the file is; `directory` is its bucket's."""
-        return self.external_path or f"{directory}/{self.file_name}"
+        if self.external_path is not None:
+            # As its writer spells it, most often with `file:`.
+            return normalize_path(self.external_path)
+        return f"{directory}/{self.file_name}"
 
     def paths_in(self, directory: str) -> list[str]:
         """Where the file is, and those that belong to it."""
