@@ -27,6 +27,9 @@ PARTITIONS = ("x", "y")
 BY_COUNT = {"compaction.size-ratio": "-100", "compaction.max-size-amplification-percent": "1000000000"}
 """No run is taken in, and no full compaction made, for its size."""
 
+COMPACTED_ON_DEMAND = {"full-compaction.delta-commits": "1000"}
+"""Full compactions only when they are asked for, as by Java's writers, which leave the others to the engines."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
@@ -137,6 +140,8 @@ def _options(draw: st.DrawFn, case: Case) -> dict[str, str]:
     options["write-only"] = str(draw(st.booleans())).lower()
     if producer != "none":
         options["changelog-producer"] = producer
+        if producer == "full-compaction":
+            options |= COMPACTED_ON_DEMAND
         if producer != "input" and draw(st.booleans()):
             options["changelog-producer.row-deduplicate"] = "true"
     if producer not in ("full-compaction", "input") and not first_row and draw(st.booleans()):

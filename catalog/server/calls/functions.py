@@ -3,7 +3,7 @@
 from typing import Any
 
 from interbed.catalog.metastore.errors import MetastoreError
-from interbed.catalog.metastore.model import DEFAULT_CATALOG
+from interbed.catalog.metastore.model import DEFAULT_CATALOG, Function
 from interbed.catalog.metastore.names import normalized, required
 from interbed.catalog.metastore.service import Metastore
 from interbed.catalog.server.structs import convert
@@ -21,13 +21,13 @@ class FunctionHandler:
         self._functions = metastore.functions
 
     def create_function(self, func: Any) -> None:
-        self._functions.create(convert.function_from_thrift(func))
+        self._functions.create(_complete(func))
 
     def alter_function(self, dbName: str, funcName: str, newFunc: Any) -> None:
         catalog, database = split_catalog(dbName)
         if newFunc is None:
             raise MetastoreError("the request has no function")
-        self._functions.alter(catalog, normalized(database), funcName, convert.function_from_thrift(newFunc))
+        self._functions.alter(catalog, normalized(database), funcName, _complete(newFunc))
 
     def drop_function(self, dbName: str, funcName: str) -> None:
         catalog, database = split_catalog(dbName)
@@ -56,3 +56,13 @@ class FunctionHandler:
     def get_all_functions(self) -> Any:
         functions = self._functions.select(DEFAULT_CATALOG)
         return ttypes.GetAllFunctionsResponse(functions=[convert.function_to_thrift(each) for each in functions])
+
+
+def _complete(function: Any) -> Function:
+    """The function of a request; MetastoreError if it lacks what Hive 4's metastore does not do without: names, owner's
+    type, kind. Those that older metastores keep may lack them.
+    """
+    for field in ("dbName", "functionName", "ownerType", "functionType"):
+        if getattr(function, field) is None:
+            raise MetastoreError(f"the function has no {field}")
+    return convert.function_from_thrift(function)

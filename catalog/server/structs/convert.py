@@ -278,11 +278,8 @@ def columns_to_thrift(columns: Sequence[MetastoreColumn]) -> list[Any]:
 
 
 def function_from_thrift(thrift: Any) -> Function:
-    """From a Function structure. MetastoreError if it lacks what Hive's cannot lack: names, owner's type, kind."""
+    """From a Function structure."""
     catalog, database = split_catalog(thrift.dbName, thrift.catName)
-    for field in ("dbName", "functionName", "ownerType", "functionType"):
-        if getattr(thrift, field) is None:
-            raise MetastoreError(f"the function has no {field}")
     return Function(
         catalog=catalog,
         database=normalized(database),

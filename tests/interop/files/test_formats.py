@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.interop.change_stories import COMPACTED_ON_DEMAND
 from tests.interop.files.test_files_alike import files_of
 from tests.interop.limits import values_held_by
 from tests.interop.lsm.test_lookup_compaction import changelog, changes
@@ -161,6 +162,7 @@ CHANGELOG = {
     "changelog-file.stats-mode": "counts",
 }
 LOOKUP = {"changelog-producer": "lookup"}
+FULL = {"changelog-producer": "full-compaction", **COMPACTED_ON_DEMAND}
 VECTORS = {"deletion-vectors.enabled": "true"}
 TABLES: list[tuple[str, dict[str, str]]] = [
     ("orc, lookup", {"file.format": "orc", **LOOKUP}),
@@ -168,7 +170,7 @@ TABLES: list[tuple[str, dict[str, str]]] = [
     ("orc, vectors and lookup", {"file.format": "orc", **VECTORS, **LOOKUP, "file.compression": "lz4"}),
     ("by level, lookup", {**BY_LEVEL, **CHANGELOG, **LOOKUP}),
     ("by level, vectors", {**BY_LEVEL, **VECTORS, "file.suffix.include.compression": "true"}),
-    ("by level, full compaction", {**BY_LEVEL, **CHANGELOG, "changelog-producer": "full-compaction"}),
+    ("by level, full compaction", {**BY_LEVEL, **CHANGELOG, **FULL}),
     ("by level", {**BY_LEVEL, "file.format.per.level": "5:avro", "file.compression.per.level": "5:none"}),
 ]
 

@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
+from tests.interop.change_stories import COMPACTED_ON_DEMAND
 from tests.support.peers.interbed import interbed_table
 from tests.support.peers.java import JavaPaimon
 
 LONG_AGO, TO_COME = 1_000_000_000, 2_000_000_000
 ENGINES = {
     "deduplicate": {},
-    "full compaction": {"changelog-producer": "full-compaction"},
+    "full compaction": {"changelog-producer": "full-compaction", **COMPACTED_ON_DEMAND},
     "partial-update": {"merge-engine": "partial-update"},
     "sum": {"merge-engine": "aggregation", "fields.v.aggregate-function": "sum"},
     "by sequence": {"sequence.field": "v"},

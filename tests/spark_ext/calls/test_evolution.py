@@ -58,7 +58,7 @@ def test_nested_fields_are_altered_and_old_files_are_read(lake: Lake) -> None:
     [
         ("ADD COLUMN s.a INT", "FIELD_ALREADY_EXISTS|FIELDS_ALREADY_EXISTS|already"),
         ("ADD COLUMN k.key.z INT", "map's key"),
-        ("ALTER COLUMN s.a TYPE STRING", "INT to STRING|NOT_SUPPORTED_CHANGE_COLUMN"),
+        ("ALTER COLUMN s.a TYPE DATE", "INT to DATE|NOT_SUPPORTED_CHANGE_COLUMN"),
         ("ALTER COLUMN id SET NOT NULL", "NOT NULL|nullable"),
         ("ADD COLUMN d INT DEFAULT 5", "SET DEFAULT"),
         ("ALTER COLUMN id SET DEFAULT current_date()", "literal|DEFAULT"),

@@ -170,7 +170,7 @@ def test_a_text_that_is_no_condition_shows_where_and_what_was_expected(text: str
     [
         ("nope = 1", "'nope'; the columns are id, tiny"),
         ("id = 'x'", "column 'id', but 'x' is not a value of type INT"),
-        ("name = 5", "column 'name', but 5 is not a value of type VARCHAR"),
+        ("name = 5", "column 'name', but 5 is not a value of type STRING"),
         ("id", "column 'id', but True is not"),
         ("ok = 1", "column 'ok', but 1 is not"),
         ("raw = 'x'", "column 'raw'"),
