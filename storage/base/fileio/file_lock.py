@@ -5,12 +5,13 @@ import os
 import random
 import time
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
+_fcntl: Any
 try:
-    import fcntl
+    import fcntl as _fcntl
 except ImportError:  # Not a POSIX system.
-    fcntl = None  # type: ignore[assignment, unused-ignore]
+    _fcntl = None
 
 _log = logging.getLogger(__name__)
 
@@ -33,7 +34,7 @@ class FileLock:
     @property
     def is_possible(self) -> bool:
         """Whether the system has such locks."""
-        return fcntl is not None
+        return _fcntl is not None
 
     def take(self, timeout_seconds: float) -> bool:
         """Wait for the lock, but not longer than the timeout; False without it.
@@ -50,7 +51,7 @@ class FileLock:
         try:
             while True:
                 try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    _fcntl.flock(descriptor, _fcntl.LOCK_EX | _fcntl.LOCK_NB)
                 except BlockingIOError:
                     if time.monotonic() >= deadline:
                         return False

@@ -140,7 +140,8 @@ def _fractions_with_exponents(array: Array) -> Array:
     # Of more than one digit, from ten million on; a single digit may have a nearer one of two in Java.
     long = pc.match_substring_regex(text, r"^-?([0-9]+\.[0-9]+|[0-9]\.[0-9]+e\+[0-9]+|[0-9]*[1-9][0-9]*[1-9][0-9]*)$")
     large = pa.array(np.abs(to_numpy(array)) >= PLAIN_LIMIT)
-    return cast_where(pc.and_(long.fill_null(True), large), array, _large_fractions, _other_fractions)
+    many = cast("Array", pc.and_(long.fill_null(True), large))
+    return cast_where(many, array, _large_fractions, _other_fractions)
 
 
 def _large_fractions(array: Array) -> Array:
