@@ -1,9 +1,11 @@
 """`make bench`: the same work by interbed, pypaimon-rust and pypaimon on the same files in one run, with ratios;
 then Spark on interbed's tables, on Iceberg's and on Delta's, merging, compaction and buckets by Java Paimon, the same
-load on the catalog server and on Hive's metastore in Java, and a table of a million partitions.
+load on the catalog server and on Hive's metastore in Java, a table of a million partitions, and what syncing commits
+and verifying checksums cost.
 
     python -m tests.benchmarks [--rows 4000000] [--json] [--skip-pypaimon] [--skip-spark] [--skip-metastore]
                                 [--skip-partitions] [--skip-formats] [--skip-reads] [--skip-java] [--skip-soak]
+                                [--skip-safety]
 
 A ratio is the peer's seconds over interbed's: above 1 interbed is faster. `scan` keeps all rows in memory;
 `streamed scan` lets go of each batch, and its peak is what a scan needs. Each stage runs in a process of its
@@ -32,6 +34,7 @@ from tests.benchmarks import (
     metastore,
     partitions,
     planning,
+    safety,
     soak,
     spark_compaction,
     spark_peers,
@@ -111,6 +114,7 @@ def main() -> None:
     parser.add_argument("--skip-spark", action="store_true")
     parser.add_argument("--skip-metastore", action="store_true")
     parser.add_argument("--skip-partitions", action="store_true")
+    parser.add_argument("--skip-safety", action="store_true", help="leave out what syncs and checksums cost")
     arguments = parser.parse_args()
     # Into a file the tables go unfolded.
     console = Console(stderr=arguments.json, width=None if sys.stdout.isatty() else 160)
@@ -158,6 +162,9 @@ def main() -> None:
     many = {} if arguments.skip_partitions else partitions.measure(console)
     if many:
         partitions.show(many, console)
+    costs = {} if arguments.skip_safety else safety.measure(console)
+    if costs:
+        safety.show(costs, console)
     if arguments.json:
         found_all = {
             "rows": arguments.rows,
@@ -170,6 +177,7 @@ def main() -> None:
             "soak": soak.as_json(curve),
             "metastore": metastore.as_json(peers),
             "partitions": many,
+            "safety": safety.as_json(costs),
         }
         print(json.dumps(found_all, indent=2))
 

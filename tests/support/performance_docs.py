@@ -31,6 +31,7 @@ _TITLES = {
     "soak": "A long run",
     "metastore": "Catalog servers",
     "partitions": "A million partitions",
+    "safety": "What safety costs",
 }
 
 
