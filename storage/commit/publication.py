@@ -209,11 +209,11 @@ class Publication:
         store = self._store
         try:
             change = finish_line_change(store.file_io, store.paths)
-            if change is Finish.BUSY or (base is not None and not _is_stored(store, base)):
-                if _is_stored(store, snapshot):
+            if change is Finish.BUSY or (base is not None and not store.snapshots.is_stored(base)):
+                if store.snapshots.is_stored(snapshot):
                     store.file_io.delete(store.paths.snapshot(snapshot.id))
                 return False
-            return change is Finish.NONE or _is_stored(store, snapshot)
+            return change is Finish.NONE or store.snapshots.is_stored(snapshot)
         except (InterbedError, OSError) as error:
             _log.warning("Snapshot %d stands, but what it builds on can't be looked up: %s", snapshot.id, error)
             return True
@@ -269,11 +269,3 @@ class Publication:
         directory = self._store.paths.partition_directory(partition)
         name = f"partition {directory}" if directory else "the table"
         return name if bucket is None else f"bucket {bucket} of {name}"
-
-
-def _is_stored(store: TableStore, snapshot: Snapshot) -> bool:
-    """Whether the snapshot's file holds that snapshot, and not another one of its id."""
-    try:
-        return store.snapshots.stored(snapshot.id).is_same(snapshot)
-    except SnapshotNotFoundError:
-        return False

@@ -34,12 +34,21 @@ def _directories(store: TableStore) -> dict[str, bool]:
     return {name.removeprefix(_PREFIX): store.file_io.exists(f"{directory}/{name}/schema/schema-0") for name in found}
 
 
+def place(line: TableStore) -> str:
+    """What messages put before the name of a version: "branch x: ", and nothing for the main branch."""
+    return "" if line.paths.branch == MAIN_BRANCH else f"branch {line.paths.branch}: "
+
+
 @dataclass(slots=True)
 class Kept:
     """Versions whose files must stay, and what is wrong with those of which it is unknown what they need, by name."""
 
     snapshots: list[Snapshot] = field(default_factory=list)
     unjudged: dict[str, InterbedError] = field(default_factory=dict)
+
+    def unjudged_in(self, line: TableStore) -> dict[str, InterbedError]:
+        """What is wrong with those of one line, by names that say which line it is."""
+        return {place(line) + name: error for name, error in self.unjudged.items()}
 
 
 def all_branches(store: TableStore) -> tuple[list[TableStore], dict[str, InterbedError]]:
@@ -63,10 +72,9 @@ def tagged(line: TableStore) -> Kept:
     # Guards first: one that goes in between has become a tag.
     guards, bad_guards = manager.guarded()
     tags, damaged = manager.judged()
-    prefix = "" if line.paths.branch == MAIN_BRANCH else f"branch {line.paths.branch}: "
     return Kept(
         snapshots=sorted([*guards, *(tag.snapshot for tag in tags)], key=lambda s: s.id),
-        unjudged={f"{prefix}tag {name}": error for name, error in {**bad_guards, **damaged}.items()},
+        unjudged={f"tag {name}": error for name, error in {**bad_guards, **damaged}.items()},
     )
 
 
@@ -88,7 +96,7 @@ def roots_of_others(store: TableStore, first: int, last: int) -> Kept:
             kept.unjudged[f"branch {line.paths.branch}"] = error
         tags = tagged(line)
         kept.snapshots += tags.snapshots
-        kept.unjudged.update(tags.unjudged)
+        kept.unjudged.update(tags.unjudged_in(line))
     return kept
 
 

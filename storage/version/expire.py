@@ -257,7 +257,7 @@ class SnapshotExpiry:
         # What must stay is found out before anything goes, and an error ends it here.
         kept_metadata = references.metadata(kept, changelog=True)
         tags, others = tagged(store), roots_of_others(store, begin, end)
-        unjudged = {**tags.unjudged, **others.unjudged}
+        unjudged = {**tags.unjudged_in(store), **others.unjudged}
         needed = {id(s) for s in _needed_tags(tags.snapshots, going[0].id, end)}
         for snapshot in (*tags.snapshots, *others.snapshots):
             try:

@@ -19,7 +19,7 @@ from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.manifest_reader import ManifestReader
 from interbed.storage.version.branch import BranchManager
-from interbed.storage.version.branch_stores import all_branches, half_branches, tagged
+from interbed.storage.version.branch_stores import all_branches, half_branches, place, tagged
 from interbed.storage.version.expire import SnapshotExpiry
 from interbed.storage.version.references import References
 
@@ -92,13 +92,12 @@ class _Check:
         lines, damaged = all_branches(self._store)
         self._findings += [Finding(what=what, problem=str(error)) for what, error in damaged.items()]
         for line in lines:
-            where = "" if line.paths.branch == MAIN_BRANCH else f"branch {line.paths.branch}: "
             before = len(self._findings)
             try:
                 self._line(line)
             except InterbedError as error:
                 self._findings.append(Finding(what="versions", problem=str(error)))
-            self._findings[before:] = [replace(f, what=where + f.what) for f in self._findings[before:]]
+            self._findings[before:] = [replace(f, what=place(line) + f.what) for f in self._findings[before:]]
         return FsckResult(findings=tuple(self._findings), versions=self._versions, files=len(self._checked))
 
     def _line(self, line: TableStore) -> None:
@@ -126,7 +125,7 @@ class _Check:
                 self._found(f"snapshot {number}", str(error))
         tags = tagged(line)
         for name, damage in tags.unjudged.items():
-            self._found(name.rpartition(": ")[2], str(damage))
+            self._found(name, str(damage))
         for snapshot in tags.snapshots:
             self._version(line, f"tag of snapshot {snapshot.id}", snapshot)
 

@@ -24,13 +24,12 @@ from interbed.storage.base.errors import (
 )
 from interbed.storage.base.fileio.api import FileStatus
 from interbed.storage.base.fileio.deleting import delete_all_files
-from interbed.storage.meta.paths import MAIN_BRANCH
 from interbed.storage.meta.snapshot.changelog import ChangelogManager
 from interbed.storage.meta.snapshot.expiry_mark import MARK
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.snapshot.tag import GUARD_PREFIX
 from interbed.storage.meta.store import TableStore
-from interbed.storage.version.branch_stores import all_branches, tagged
+from interbed.storage.version.branch_stores import all_branches, place, tagged
 from interbed.storage.version.clearing import clear_away
 from interbed.storage.version.expire import SnapshotExpiry
 from interbed.storage.version.references import References
@@ -150,7 +149,7 @@ def needed_files(store: TableStore) -> NeededFiles:
     lines, damaged = all_branches(store)
     needed = NeededFiles(unjudged=dict(damaged))
     for line in lines:
-        _add_line(line, needed, "" if line.paths.branch == MAIN_BRANCH else f"branch {line.paths.branch}: ")
+        _add_line(line, needed, place(line))
     return needed
 
 
@@ -180,7 +179,7 @@ def _add_line(line: TableStore, needed: NeededFiles, where: str) -> None:
             del needed.unjudged[where + what]
     # Tags come second: by then the manifests that they share with snapshots are known.
     tags = tagged(line)
-    needed.unjudged.update(tags.unjudged)
+    needed.unjudged.update(tags.unjudged_in(line))
     for snapshot in tags.snapshots:
         add(f"tag of snapshot {snapshot.id}", snapshot, changelog=False)
     # Changelogs come last: one whose snapshot expires meanwhile was noted before that went.

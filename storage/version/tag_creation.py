@@ -92,10 +92,7 @@ def _is_there(store: TableStore, snapshot: Snapshot) -> bool:
     mark = store.snapshots.expiring()
     if mark is not None and mark.covers(snapshot.id):
         return False
-    try:
-        return store.snapshots.stored(snapshot.id).is_same(snapshot)
-    except SnapshotNotFoundError:
-        return False
+    return store.snapshots.is_stored(snapshot)
 
 
 def _keeps(tags: TagManager, name: str, snapshot: Snapshot) -> bool:

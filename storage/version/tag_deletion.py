@@ -41,7 +41,7 @@ def delete_tag(store: TableStore, name: str) -> Tag | None:
     others = roots_of_others(store, tag.snapshot.id, tag.snapshot.id)
     if any(other.is_same(tag.snapshot) for other in others.snapshots):
         return tag
-    unjudged = {**found.unjudged, **others.unjudged}
+    unjudged = {**found.unjudged_in(store), **others.unjudged}
     try:
         if unjudged:
             raise CorruptFileError(f"it is unknown what the {', '.join(sorted(unjudged))} needs")

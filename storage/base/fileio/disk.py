@@ -12,9 +12,9 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, TypeVar
 
 from interbed.storage.base.errors import SyncFailedError
 
@@ -26,6 +26,8 @@ _NOT_FOR_DIRECTORIES = frozenset({errno.EINVAL, errno.EBADF, errno.ENOTSUP, errn
 
 _QUIET_NANOS = 100_000_000
 """Two changes of a directory within a tick of the clock may have the same time; no tick is as long as this."""
+
+_Result = TypeVar("_Result")
 
 _fdatasync = getattr(os, "fdatasync", os.fsync)
 
@@ -98,17 +100,15 @@ class LocalDisk:
 
         Of a path that is not there this is made to last: that it is gone.
         """
-        given = dict.fromkeys(paths)
-        directories = {path if kind else os.path.dirname(path): None for path, kind in self._sync_files(list(given))}
-        self.sync_names(directories)
+        given = list(dict.fromkeys(paths))
+        is_directory = self._each(self.sync_file, given)
+        self.sync_names(p if known else os.path.dirname(p) for p, known in zip(given, is_directory, strict=True))
 
     def sync_names(self, directories: Iterable[str]) -> None:
         """Make the entries of the directories last, and the directories themselves."""
-        synced: set[str] = set()
         existing = dict.fromkeys(map(_nearest, directories))
-        for _ in self._each(self.sync_directory, list(existing)):
-            pass
-        synced.update(existing)
+        self._each(self.sync_directory, list(existing))
+        synced = set(existing)
         for directory in existing:
             self._sync_above(directory, synced)
 
@@ -142,15 +142,11 @@ class LocalDisk:
         with _sync_errors(path):
             _fdatasync(descriptor)
 
-    def _sync_files(self, paths: list[str]) -> Iterator[tuple[str, bool]]:
-        return zip(paths, self._each(self.sync_file, paths), strict=True)
-
-    def _each(self, work: Any, paths: list[str]) -> Iterator[Any]:
+    def _each(self, work: Callable[[str], _Result], paths: list[str]) -> list[_Result]:
         if len(paths) < 2:
-            yield from map(work, paths)
-            return
+            return [work(path) for path in paths]
         with ThreadPoolExecutor(min(SYNC_THREADS, len(paths)), thread_name_prefix="sync") as pool:
-            yield from pool.map(work, paths)
+            return list(pool.map(work, paths))
 
     def _sync_above(self, directory: str, synced: set[str]) -> None:
         """Sync the directories above one, up to where another file system begins, but for those known to last.

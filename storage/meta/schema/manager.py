@@ -5,6 +5,7 @@ from threading import Lock
 
 from interbed.storage.base.errors import CommitFailedError, CorruptFileError, InvalidInputError, InvalidOptionError
 from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.meta.numbered_files import numbers_of
 from interbed.storage.meta.options.stream import FALLBACK_BRANCH
 from interbed.storage.meta.paths import TablePaths
 from interbed.storage.meta.schema.apply import apply_changes
@@ -97,7 +98,7 @@ class SchemaManager:
             with self._guard:
                 self._cache.clear()
             names = self._names()
-        return sorted(int(n[len(_PREFIX) :]) for n in names if n.startswith(_PREFIX) and n[len(_PREFIX) :].isdigit())
+        return numbers_of(names, _PREFIX)
 
     def _names(self) -> list[str]:
         return [s.name for s in self._file_io.list(self._directory) if not s.is_directory]

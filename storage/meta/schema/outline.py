@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.meta.numbered_files import numbers_of
 
 _PREFIX = "schema-"
 
@@ -39,10 +40,10 @@ class SchemaOutline:
 def read_outline(file_io: FileIO, location: str) -> SchemaOutline:
     """The outline of the table at a location; raises StorageAccessError only."""
     files = (s.name for s in file_io.list(f"{location}/schema") if not s.is_directory)
-    ids = [int(n.removeprefix(_PREFIX)) for n in files if n.startswith(_PREFIX) and n[len(_PREFIX) :].isdigit()]
+    ids = numbers_of(files, _PREFIX)
     if not ids:
         return SchemaOutline(location=location)
-    newest = max(ids)
+    newest = ids[-1]
     try:
         value = json.loads(file_io.read_bytes(f"{location}/schema/{_PREFIX}{newest}"))
     except (FileNotFoundError, ValueError):

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.meta.numbered_files import numbers_of
 from interbed.storage.meta.paths import TablePaths
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 
@@ -28,7 +29,7 @@ class ChangelogManager:
     def ids(self) -> list[int]:
         """The ids of the snapshots whose changelogs there are, ascending."""
         names = (s.name for s in self._file_io.list(self._directory) if not s.is_directory)
-        return sorted(int(n[len(_PREFIX) :]) for n in names if n.startswith(_PREFIX) and n[len(_PREFIX) :].isdigit())
+        return numbers_of(names, _PREFIX)
 
     def find(self, snapshot_id: int) -> Snapshot | None:
         """The snapshot that a changelog was part of, None when there is no such changelog; raises CorruptFileError."""

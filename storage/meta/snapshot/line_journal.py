@@ -28,6 +28,7 @@ from typing import Any
 from interbed.storage.base.errors import CommitFailedError, CorruptFileError, InterbedError, StorageAccessError
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.file_lock import FileLock
+from interbed.storage.meta.numbered_files import numbers_of
 from interbed.storage.meta.paths import TablePaths
 from interbed.storage.meta.snapshot.expiry_mark import ExpiryMarks
 from interbed.storage.meta.snapshot.snapshot import Snapshot
@@ -350,7 +351,7 @@ class _Redo:
 
     def _ids(self) -> list[int]:
         names = (s.name for s in self._file_io.list(self._paths.snapshot(1).rpartition("/")[0]) if not s.is_directory)
-        return sorted(int(n[len(_PREFIX) :]) for n in names if n.startswith(_PREFIX) and n[len(_PREFIX) :].isdigit())
+        return numbers_of(names, _PREFIX)
 
     def _hint(self, path: str, number: int) -> None:
         try:

@@ -12,6 +12,7 @@ from threading import Lock
 
 from interbed.storage.base.errors import CorruptFileError, InterbedError, SnapshotNotFoundError
 from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.meta.numbered_files import numbers_of
 from interbed.storage.meta.paths import TablePaths
 from interbed.storage.meta.snapshot.expiry_mark import MARK, ExpiryMark, ExpiryMarks
 from interbed.storage.meta.snapshot.snapshot import Snapshot
@@ -90,6 +91,13 @@ class SnapshotManager:
         except FileNotFoundError:
             raise SnapshotNotFoundError(f"There is no snapshot {snapshot_id}; {self._range()}.") from None
 
+    def is_stored(self, snapshot: Snapshot) -> bool:
+        """Whether the snapshot's file holds that snapshot now, and not another one of its id."""
+        try:
+            return self.stored(snapshot.id).is_same(snapshot)
+        except SnapshotNotFoundError:
+            return False
+
     def expiring(self) -> ExpiryMark | None:
         """The mark of the snapshots that are being expired; None without any. Raises CorruptFileError."""
         return self._marks.find()
@@ -113,8 +121,7 @@ class SnapshotManager:
 
     def _listed(self) -> tuple[list[int], bool]:
         names = [s.name for s in self._file_io.list(self._directory) if not s.is_directory]
-        ids = sorted(int(n[len(_PREFIX) :]) for n in names if n.startswith(_PREFIX) and n[len(_PREFIX) :].isdigit())
-        return ids, MARK in names
+        return numbers_of(names, _PREFIX), MARK in names
 
     def all(self) -> list[Snapshot]:
         """All snapshots, ascending by id; those that expire meanwhile are left out."""

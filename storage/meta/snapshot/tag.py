@@ -12,10 +12,10 @@ import json
 import logging
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from interbed.storage.base.errors import (
     CorruptFileError,
@@ -34,6 +34,7 @@ _PREFIX = "tag-"
 GUARD_PREFIX = ".guard-"
 _CREATED = "tagCreateTime"
 _RETAINED = "tagTimeRetained"
+_Found = TypeVar("_Found")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,38 +124,26 @@ class TagManager:
 
     def judged(self) -> tuple[list[Tag], dict[str, InterbedError]]:
         """All tags as `all` orders them, and of the others, which can't be read, what is wrong with each."""
-        tags: list[Tag] = []
-        damaged: dict[str, InterbedError] = {}
-        for name in self.names():
-            try:
-                tag = self.find(name)
-            except (CorruptFileError, UnsupportedVersionError) as error:
-                damaged[name] = error
-                continue
-            if tag is not None:
-                tags.append(tag)
+        tags, damaged = _readable(self.names(), self.find)
         return sorted(tags, key=lambda tag: (tag.snapshot.id, tag.name)), damaged
 
     def guarded(self) -> tuple[list[Snapshot], dict[str, InterbedError]]:
         """The snapshots that are about to be named, and of guards that can't be read what is wrong with each."""
-        found: list[Snapshot] = []
-        damaged: dict[str, InterbedError] = {}
-        for status in self._file_io.list(self._directory):
-            if not status.name.startswith(GUARD_PREFIX):
-                continue
-            try:
-                found.append(Snapshot.from_json(self._file_io.read_bytes(status.path), source=status.path))
-            except FileNotFoundError:
-                continue
-            except (CorruptFileError, UnsupportedVersionError) as error:
-                damaged[status.name] = error
-        return found, damaged
+        names = [s.name for s in self._file_io.list(self._directory) if s.name.startswith(GUARD_PREFIX)]
+        return _readable(names, self._find_guarded)
 
     def guard(self, snapshot: Snapshot) -> str:
         """Keep what the snapshot needs until `release` is called with the path that is returned."""
         path = f"{self._directory}/{GUARD_PREFIX}{uuid.uuid4()}"
         self._file_io.create_exclusive(path, snapshot.to_json().encode())
         return path
+
+    def _find_guarded(self, name: str) -> Snapshot | None:
+        path = f"{self._directory}/{name}"
+        try:
+            return Snapshot.from_json(self._file_io.read_bytes(path), source=path)
+        except FileNotFoundError:
+            return None
 
     def release(self, guard: str) -> None:
         """End a guard."""
@@ -228,3 +217,20 @@ def _local_time(parts: Any) -> datetime:
     # Java leaves out what is zero at the end: [2024, 1, 1, 0, 0] is midnight.
     year, month, day, hour, minute, second, nanos = [*map(int, parts), 0, 0, 0, 0][:7]
     return datetime(year, month, day, hour, minute, second, nanos // 1000)
+
+
+def _readable(
+    names: Iterable[str], find: Callable[[str], _Found | None]
+) -> tuple[list[_Found], dict[str, InterbedError]]:
+    """What is found by the names, and what is wrong with those that can't be read; those that are gone are left out."""
+    found: list[_Found] = []
+    damaged: dict[str, InterbedError] = {}
+    for name in names:
+        try:
+            one = find(name)
+        except (CorruptFileError, UnsupportedVersionError) as error:
+            damaged[name] = error
+            continue
+        if one is not None:
+            found.append(one)
+    return found, damaged
