@@ -4,7 +4,7 @@ Columns are found by name, as Paimon does. Memory: a page of each column, plus t
 read through a buffer per column, never ahead of need.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,18 +15,27 @@ import pyarrow.parquet as pq
 from interbed.storage.base.arrays import Positions
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.mapped import MappedPages
+from interbed.storage.base.memory_cache import MemoryCache
 from interbed.storage.base.predicate.evaluate import to_arrow
 from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.format.api import CHECKSUMS, ReadChecks, data_file_errors
-from interbed.storage.files.format.parquet_checks import open_parquet
+from interbed.storage.files.format.pages.index import PageIndex
+from interbed.storage.files.format.pages.selection import PageRead, PageRequest
+from interbed.storage.files.format.parquet_checks import check_index, footer_of, open_parquet
 
 COLUMN_BUFFER_BYTES = 1 << 20
 """What is read of a column at once where files can't be mapped: few requests to an object store, little memory."""
+_INDEX_BYTES = 32 << 20
+"""Of indexes of pages so many bytes are kept in memory, for all tables of the process."""
+_INDEXES = MemoryCache()
 
 
 class ParquetReader:
-    """FormatReader of Parquet files; holds no state. Row groups whose statistics exclude the predicate are skipped."""
+    """FormatReader of Parquet files; holds no state.
+
+    Row groups whose statistics exclude the predicate are skipped, and in the others pages that their index excludes.
+    """
 
     def positioned(
         self,
@@ -47,18 +56,77 @@ class ParquetReader:
             pages = MappedPages(source)
             with open_parquet(source, verify=checks.checksums, buffer_size=buffer_size) as file:
                 checks.expect_rows(file.metadata.num_rows)
-                present = set(file.schema_arrow.names)
+                schema = file.schema_arrow
+                present = set(schema.names)
                 names = [f.name for f in fields if f.name in present]
-                for position, end, groups in _stretches(file.metadata, _row_groups(source, file, predicate, wanted)):
-                    for batch in file.iter_batches(
-                        batch_rows, columns=names, row_groups=groups, use_threads=use_threads
-                    ):
-                        pages.read(batch.nbytes)
-                        # A name with a dot brings along columns that begin with what stands before it.
-                        yield position, batch if batch.num_columns == len(names) else batch.select(names)
-                        position += batch.num_rows
-                    if position != end:
-                        raise ValueError(f"its pages end at row {position} instead of {end}")
+
+                def whole(groups: list[int] | None) -> Iterator[tuple[int, pa.RecordBatch]]:
+                    for position, end, stretch in _stretches(file.metadata, groups):
+                        for batch in file.iter_batches(
+                            batch_rows, columns=names, row_groups=stretch, use_threads=use_threads
+                        ):
+                            pages.read(batch.nbytes)
+                            # A name with a dot brings along columns that begin with what stands before it.
+                            yield position, batch if batch.num_columns == len(names) else batch.select(names)
+                            position += batch.num_rows
+                        if position != end:
+                            raise ValueError(f"its pages end at row {position} instead of {end}")
+
+                groups = _row_groups(source, file, predicate, wanted)
+                if groups == [] or (predicate is None and wanted is None):
+                    yield from whole(groups)
+                    return
+                request = PageRequest(
+                    names=tuple(names),
+                    types={n: schema.field(n).type for n in names},
+                    fields={f.name: f for f in fields},
+                    predicate=predicate,
+                    batch_rows=batch_rows,
+                    verify=checks.checksums,
+                    use_threads=use_threads,
+                )
+                yield from _by_pages(source, path, file, groups, request, wanted, whole)
+
+
+def _page_index(source: pa.NativeFile, path: str, *, verify: bool) -> PageIndex:
+    footer = footer_of(source)
+
+    def make() -> PageIndex:
+        if verify:
+            check_index(source, footer)
+        return PageIndex(footer)
+
+    return _INDEXES.get((path, footer, verify), make, limit=_INDEX_BYTES)
+
+
+def _by_pages(
+    source: pa.NativeFile,
+    path: str,
+    file: pq.ParquetFile,
+    groups: Sequence[int] | None,
+    request: PageRequest,
+    wanted: Positions | None,
+    whole: Callable[[list[int]], Iterator[tuple[int, pa.RecordBatch]]],
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Of each group the pages that are needed, or where that is most of it, the whole group."""
+    reader = PageRead(source, _page_index(source, path, verify=request.verify), request)
+    starts = np.cumsum([0, *(file.metadata.row_group(g).num_rows for g in range(file.num_row_groups))]).tolist()
+    together: list[int] = []
+    for number in range(file.num_row_groups) if groups is None else groups:
+        start, end = starts[number : number + 2]
+        inside = None if wanted is None else wanted[slice(*np.searchsorted(wanted, (start, end)))] - start
+        found = reader.group(number, inside)
+        if found is None:
+            together.append(number)
+            continue
+        if together:
+            yield from whole(together)
+            together = []
+        for row, batch in found:
+            for offset in range(0, batch.num_rows, request.batch_rows):
+                yield start + row + offset, batch.slice(offset, request.batch_rows)
+    if together:
+        yield from whole(together)
 
 
 def _stretches(metadata: pq.FileMetaData, groups: Sequence[int] | None) -> Iterator[tuple[int, int, list[int] | None]]:

@@ -1,12 +1,14 @@
-"""Checksums of Parquet files: of pages, which the format has room for, and of the footer, which ours have.
+"""Checksums of Parquet files: of pages, which the format has room for, and of footer and page index, which ours have.
 
 A page's header has the CRC-32 of its bytes as they lie in the file; Arrow writes and verifies it. Where pages are, what
 their values mean and between which bounds they lie stands in the footer, of which the format has no checksum. Ours has
 one (`interbed.storage.base.seal`) in the field that the format leaves to extensions, which readers pass over. Among the
-keys and values of the file it would go along when somebody reads the rows and writes them to another file. Source:
-parquet-format, README (checksumming) and BinaryProtocolExtensions.
+keys and values of the file it would go along when somebody reads the rows and writes them to another file. Before it
+stand the CRC-32 and the length of what lies between the data and the footer, the index of the pages, which is verified
+when it is used. Source: parquet-format, README (checksumming) and BinaryProtocolExtensions.
 """
 
+import zlib
 from typing import Any
 
 import pyarrow as pa
@@ -23,7 +25,11 @@ _EXTENSION = bytes([0x08, 0xFE, 0xFF, 0x03])
 """How field 32767 of a struct begins in Thrift's compact protocol when it is of bytes; their number follows."""
 _STOP = b"\0"
 """The end of a struct."""
-_BEFORE = _EXTENSION + bytes([len(SEAL) + len(UNSEALED)]) + SEAL.encode()
+_KEY = SEAL.encode()
+_INDEX_DIGITS = 16
+"""The CRC-32 and the length of the page index, each in eight hexadecimal digits."""
+_HEAD_WITHOUT_INDEX = _EXTENSION + bytes([len(SEAL) + len(UNSEALED)])
+_HEAD = _EXTENSION + bytes([_INDEX_DIGITS + len(SEAL) + len(UNSEALED)])
 
 
 def open_parquet(source: pa.NativeFile, *, verify: bool, buffer_size: int = 0) -> pq.ParquetFile:
@@ -33,7 +39,7 @@ def open_parquet(source: pa.NativeFile, *, verify: bool, buffer_size: int = 0) -
     """
     if not verify:
         return pq.ParquetFile(source, pre_buffer=False, buffer_size=buffer_size)
-    footer = _footer_of(source)
+    footer = footer_of(source)
     _check_footer(footer)
     metadata = pq.read_metadata(pa.BufferReader(b"".join((MAGIC, footer, len(footer).to_bytes(4, "little"), MAGIC))))
     return pq.ParquetFile(
@@ -41,26 +47,49 @@ def open_parquet(source: pa.NativeFile, *, verify: bool, buffer_size: int = 0) -
     )
 
 
-def seal_footer(footer: bytes) -> bytes:
-    """A footer with its checksum added; raises ValueError for bytes that are no footer."""
+def seal_footer(footer: bytes, index: bytes) -> bytes:
+    """A footer with its checksum added, and that of what lies before it; ValueError for bytes that are no footer."""
     if not footer.endswith(_STOP):
         raise ValueError("a Parquet footer that does not end as a struct does")
-    return sealed(b"".join((footer[: -len(_STOP)], _BEFORE, UNSEALED.encode(), _STOP)), _BEFORE)
+    of_index = f"{zlib.crc32(index):08x}{len(index):08x}".encode()
+    return sealed(b"".join((footer[: -len(_STOP)], _HEAD, of_index, _KEY, UNSEALED.encode(), _STOP)), _KEY)
+
+
+def check_index(file: pa.NativeFile, footer: bytes) -> None:
+    """Raise ValueError when what lies before the footer is not what was written; files without its checksum pass."""
+    at = _place_of_key(footer)
+    if at is None or footer[at - _INDEX_DIGITS - len(_HEAD) : at - _INDEX_DIGITS] != _HEAD:
+        return
+    digits = footer[at - _INDEX_DIGITS : at]
+    length = int(digits[8:], 16)
+    # The stubs of pyarrow lag behind what a file can do.
+    source: Any = file
+    content = source.read_at(length, source.size() - _TAIL_BYTES - len(footer) - length)
+    if zlib.crc32(content) != int(digits[:8], 16):
+        raise ValueError("the index of its pages is damaged")
+
+
+def _place_of_key(footer: bytes) -> int | None:
+    """Where what comes before the checksum begins; None in files of other writers. It may be damaged as well."""
+    at = len(footer) - len(_STOP) - len(UNSEALED) - len(_KEY)
+    alike = sum(a == b for a, b in zip(footer[max(at, 0) : at + len(_KEY)], _KEY, strict=False))
+    return at if at > 0 and alike >= len(_KEY) // 2 else None
 
 
 def _check_footer(footer: bytes) -> None:
     """Raise ValueError for a damaged footer of ours; those of other writers are taken as they are."""
-    end = len(footer) - len(UNSEALED) - len(_STOP)
-    found = footer[max(end - len(_BEFORE), 0) : end]
-    # What stands before the checksum may be damaged as well.
-    if sum(a == b for a, b in zip(found, _BEFORE, strict=False)) < len(_BEFORE) // 2:
+    at = _place_of_key(footer)
+    if at is None:
         return
-    if found != _BEFORE:
+    before = footer[:at]
+    is_whole = before[:-_INDEX_DIGITS].endswith(_HEAD) or before.endswith(_HEAD_WITHOUT_INDEX)
+    if footer[at : at + len(_KEY)] != _KEY or not is_whole:
         raise ValueError("the end of its footer is damaged")
-    check_seal(footer, _BEFORE)
+    check_seal(footer, _KEY)
 
 
-def _footer_of(file: pa.NativeFile) -> bytes:
+def footer_of(file: pa.NativeFile) -> bytes:
+    """The encoded FileMetaData of an open file; ValueError for one that does not end as Parquet files do."""
     is_mapped = isinstance(file, pa.MemoryMappedFile)
     # The stubs of pyarrow lag behind what a file can do.
     source: Any = file

@@ -136,9 +136,9 @@ class _Tail(OpenSink):
             # An encoder that could not write once writes no footer; its caller was told of that and cleans up.
             raise OSError("the encoder did not complete the file")
         length = int.from_bytes(held[-8:-4], "little")
-        footer = held[-8 - length : -8]
-        footer = seal_footer(annotate_timestamps(footer, annotations) if annotations else footer)
-        self._sink.write(held[: -8 - length] + footer + len(footer).to_bytes(4, "little") + MAGIC)
+        index, footer = held[: -8 - length], held[-8 - length : -8]
+        footer = seal_footer(annotate_timestamps(footer, annotations) if annotations else footer, index)
+        self._sink.write(index + footer + len(footer).to_bytes(4, "little") + MAGIC)
         return self.tell()
 
 

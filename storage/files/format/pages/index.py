@@ -1,0 +1,282 @@
+"""Where the pages of a Parquet file are, which rows each holds, and between which bounds its values lie.
+
+Writers put both into the file behind the data: an offset index for each column chunk, with place, size and first row of
+its pages, and a column index, with their least and greatest values and their nulls. Source: parquet-format,
+PageIndex.md and parquet.thrift.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cached_property
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from interbed.storage.base.arrays import Ints
+from interbed.storage.files.format.pages.compact import LIST, STRUCT, CompactReader, Struct
+
+_SCHEMA, _GROUPS = 2, 4
+"""Fields of FileMetaData."""
+_COLUMNS, _GROUP_ROWS = 1, 3
+"""Fields of RowGroup."""
+_META, _OFFSET_INDEX, _OFFSET_LENGTH, _COLUMN_INDEX, _COLUMN_LENGTH, _CRYPTO = 3, 4, 5, 6, 7, 8
+"""Fields of ColumnChunk."""
+_TYPE, _ENCODINGS, _PATH, _CODEC, _TOTAL_SIZE, _DATA_PAGE, _DICTIONARY_PAGE = 1, 2, 3, 4, 6, 9, 11
+"""Fields of ColumnMetaData."""
+_KEPT = (_TYPE, _ENCODINGS, _PATH, _CODEC)
+_DECODED = 16
+"""How much more memory a decoded footer takes, with the indexes: a rough guess on the safe side."""
+_INT32, _INT64, _BYTE_ARRAY = 1, 2, 6
+"""Physical types whose bounds are understood."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageBounds:
+    """The least and greatest value of each page, null where they are not known; `nulls` is -1 where it is not."""
+
+    least: "pa.Array[Any]"
+    greatest: "pa.Array[Any]"
+    all_null: "np.ndarray[Any, np.dtype[np.bool_]]"
+    nulls: Ints
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnPages:
+    """The data pages of one leaf column in one row group, which has `group_rows` rows.
+
+    `path` are the names from the table's column down to the leaf. What stands before the pages, a dictionary, begins at
+    `begin`. `kept` are fields of the chunk's metadata as they are encoded, by number and type; so are the indexes,
+    which are decoded when they are asked for.
+    """
+
+    path: tuple[str, ...]
+    physical: int
+    group_rows: int
+    begin: int
+    has_dictionary: bool
+    uncompressed: int
+    kept: tuple[tuple[int, int, bytes], ...]
+    offset_index: bytes
+    column_index: bytes
+
+    @cached_property
+    def _places(self) -> "np.ndarray[Any, np.dtype[np.int64]]":
+        locations = CompactReader(self.offset_index).struct()[1]
+        places = np.array([(p[1], p[2], p.get(3, 0)) for p in locations], np.int64).reshape(-1, 3)
+        rows = [*places[:, 2].tolist(), self.group_rows]
+        if (len(locations) and rows[0] != 0) or any(low >= high for low, high in pairwise(rows)):
+            raise ValueError(f"the pages of its column {'.'.join(self.path)} are not in order")
+        return places
+
+    @property
+    def starts(self) -> Ints:
+        """Where each page begins in the file."""
+        return self._places[:, 0]
+
+    @property
+    def sizes(self) -> Ints:
+        """The bytes of each page, with its header."""
+        return self._places[:, 1]
+
+    @cached_property
+    def rows(self) -> Ints:
+        """The first row of each page within the group, and the group's number of rows."""
+        return np.append(self._places[:, 2], self.group_rows)
+
+    def holding(self, start: int, end: int) -> tuple[int, int]:
+        """The pages, from one to before another, in which the rows from `start` to before `end` are."""
+        low = int(np.searchsorted(self.rows, start, side="right")) - 1
+        return low, int(np.searchsorted(self.rows, end, side="left"))
+
+    def bounds(self, arrow: pa.DataType) -> PageBounds | None:
+        """What is known of the values, as values of the column's Arrow type; None for nothing."""
+        if not self.column_index or len(self.path) > 1:
+            return None
+        index: Struct = CompactReader(self.column_index).struct()
+        all_null, least, greatest = index[1], index[2], index[3]
+        nulls = index.get(5) or [-1] * len(all_null)
+        if not len(all_null) == len(least) == len(greatest) == len(nulls) == len(self.starts):
+            raise ValueError(f"the index of its column {self.path[0]} has another number of pages than the column")
+        low, high = (_values(v, all_null, self.physical, arrow) for v in (least, greatest))
+        if low is None or high is None:
+            return None
+        return PageBounds(least=low, greatest=high, all_null=np.array(all_null, np.bool_), nulls=np.array(nulls))
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupPages:
+    """The pages of one row group, by leaf column in the file's order."""
+
+    rows: int
+    leaves: tuple[ColumnPages, ...]
+
+    @cached_property
+    def by_name(self) -> Mapping[str, tuple[ColumnPages, ...]]:
+        """The leaves of each column of the table."""
+        found: dict[str, list[ColumnPages]] = {}
+        for leaf in self.leaves:
+            found.setdefault(leaf.path[0], []).append(leaf)
+        return {name: tuple(leaves) for name, leaves in found.items()}
+
+    def is_even(self, names: Sequence[str]) -> bool:
+        """Whether the pages of all leaves of each of the columns begin at the same rows."""
+        return all(
+            np.array_equal(leaf.rows, leaves[0].rows)
+            for leaves in (self.by_name[n] for n in names)
+            for leaf in leaves[1:]
+        )
+
+
+class PageIndex:
+    """The pages of a file, whose encoded FileMetaData is `footer`. Safe to share between threads.
+
+    Raises ValueError and LookupError for bytes that are no such footer or index.
+    """
+
+    def __init__(self, footer: bytes) -> None:
+        self._footer = footer
+        self._groups: list[int] = []
+        self._known: dict[int, GroupPages | None] = {}
+        self.members: dict[int, tuple[int, bytes]] = {}
+        """The other fields of the footer, as they are encoded: type and value by number."""
+        reader = CompactReader(footer)
+        for number, kind in reader.fields():
+            start = reader.position
+            if number == _GROUPS and kind == LIST:
+                self._groups = list(_starts(reader))
+            else:
+                reader.skip(kind)
+                self.members[number] = (kind, footer[start : reader.position])
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory, about, once all groups were looked at."""
+        return _DECODED * len(self._footer)
+
+    def group(self, number: int, source: Any) -> GroupPages | None:
+        """The pages of a row group; None when the file does not say where they are.
+
+        `source` is the open file: it has `read_at(length, offset)`.
+        """
+        if number not in self._known:
+            # Threads may do it twice, which does no harm.
+            self._known[number] = self._decode(number, source)
+        return self._known[number]
+
+    def _decode(self, number: int, source: Any) -> GroupPages | None:
+        reader = CompactReader(self._footer, self._groups[number])
+        chunks: list[tuple[Struct, list[tuple[int, int, bytes]]]] = []
+        rows = 0
+        for field, kind in reader.fields():
+            if field == _COLUMNS and kind == LIST:
+                size, _ = reader.list_head()
+                chunks = [self._chunk(reader) for _ in range(size)]
+            elif field == _GROUP_ROWS:
+                rows = reader.integer()
+            else:
+                reader.skip(kind)
+        if not chunks or any(_OFFSET_INDEX not in c or _CRYPTO in c or _META not in c for c, _ in chunks):
+            return None
+        offsets = _indexes(source, [(c[_OFFSET_INDEX], c[_OFFSET_LENGTH]) for c, _ in chunks])
+        columns = _indexes(source, [(c.get(_COLUMN_INDEX, 0), c.get(_COLUMN_LENGTH, 0)) for c, _ in chunks])
+        leaves = []
+        for (chunk, kept), offset_index, column_index in zip(chunks, offsets, columns, strict=True):
+            meta = chunk[_META]
+            leaves.append(
+                ColumnPages(
+                    path=tuple(name.decode() for name in meta[_PATH]),
+                    physical=meta[_TYPE],
+                    group_rows=rows,
+                    begin=min(meta[_DATA_PAGE], meta.get(_DICTIONARY_PAGE) or meta[_DATA_PAGE]),
+                    has_dictionary=bool(meta.get(_DICTIONARY_PAGE)),
+                    uncompressed=meta[_TOTAL_SIZE],
+                    kept=tuple(kept),
+                    offset_index=offset_index,
+                    column_index=column_index,
+                )
+            )
+        return GroupPages(rows=rows, leaves=tuple(leaves))
+
+    def _chunk(self, reader: CompactReader) -> tuple[Struct, list[tuple[int, int, bytes]]]:
+        found: Struct = {}
+        kept: list[tuple[int, int, bytes]] = []
+        for field, kind in reader.fields():
+            if field == _META and kind == STRUCT:
+                found[_META] = self._meta(reader, kept)
+            else:
+                found[field] = reader.value(kind)
+        return found, kept
+
+    def _meta(self, reader: CompactReader, kept: list[tuple[int, int, bytes]]) -> Struct:
+        found: Struct = {}
+        for field, kind in reader.fields():
+            start = reader.position
+            if field in (_TYPE, _PATH, _TOTAL_SIZE, _DATA_PAGE, _DICTIONARY_PAGE):
+                found[field] = reader.value(kind)
+            else:
+                reader.skip(kind)
+            if field in _KEPT:
+                kept.append((field, kind, self._footer[start : reader.position]))
+        return found
+
+
+def _indexes(source: Any, places: Sequence[tuple[int, int]]) -> list[bytes]:
+    """The bytes at places that lie one behind the other, mostly."""
+    there = [(start, length) for start, length in places if length]
+    if not there:
+        return [b""] * len(places)
+    begin, end = min(s for s, _ in there), max(s + n for s, n in there)
+    content = bytes(source.read_at(end - begin, begin))
+    return [content[s - begin : s - begin + n] if n else b"" for s, n in places]
+
+
+def _starts(reader: CompactReader) -> Iterator[int]:
+    size, kind = reader.list_head()
+    for _ in range(size):
+        yield reader.position
+        reader.skip(kind)
+
+
+def _values(
+    encoded: Sequence[bytes], missing: Sequence[bool], physical: int, arrow: pa.DataType
+) -> "pa.Array[Any] | None":
+    """Bounds as they are encoded as an array of the type, null where `missing`; None for types that are not known.
+
+    Floating-point numbers are left out: writers differ in what they make of NaN and of zeros.
+    """
+    absent = np.array(missing, np.bool_)
+    if physical in (_INT32, _INT64):
+        width = 4 if physical == _INT32 else 8
+        joined = b"".join(bytes(width) if gone else value for value, gone in zip(encoded, missing, strict=True))
+        numbers = np.frombuffer(joined, f"<i{width}")
+        return _of_integers(numbers, absent, arrow)
+    if physical == _BYTE_ARRAY and (pa.types.is_string(arrow) or pa.types.is_binary(arrow)):
+        values = [None if gone else value for value, gone in zip(encoded, missing, strict=True)]
+        try:
+            return pa.array(values, pa.binary()).cast(arrow)
+        except pa.ArrowInvalid:
+            # A bound may be cut in the middle of a character.
+            return None
+    return None
+
+
+def _of_integers(
+    numbers: "np.ndarray[Any, Any]", absent: "np.ndarray[Any, np.dtype[np.bool_]]", arrow: pa.DataType
+) -> "pa.Array[Any] | None":
+    plain: Any = pa.array(numbers, mask=absent)
+    if pa.types.is_signed_integer(arrow):
+        found: pa.Array[Any] = plain.cast(arrow)
+        return found
+    if pa.types.is_date32(arrow) or (pa.types.is_time32(arrow) and numbers.itemsize == 4):
+        viewed: pa.Array[Any] = plain.view(arrow)
+        return viewed
+    if isinstance(arrow, pa.TimestampType) and numbers.itemsize == 8 and str(arrow.unit) != "ns":
+        moments: pa.Array[Any] = plain.view(arrow)
+        return moments
+    if pa.types.is_decimal(arrow):
+        scale: int = arrow.scale
+        return pa.array([None if v is None else Decimal(v).scaleb(-scale) for v in plain.to_pylist()], arrow)
+    return None

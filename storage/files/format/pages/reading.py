@@ -1,0 +1,158 @@
+"""Reading some rows of a row group: of each column only the pages that hold them.
+
+Arrow reads row groups as a whole. So the pages are put together as a small Parquet file of one row group, which Arrow
+decodes: their bytes as they are, behind them a footer that says what is there, made from the file's own. Columns whose
+pages begin at the same rows share one such file.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from interbed.storage.files.format.pages.compact import I64, LIST, STRUCT, CompactReader, CompactWriter
+from interbed.storage.files.format.pages.index import ColumnPages, GroupPages, PageIndex
+
+_MAGIC = b"PAR1"
+_NUM_ROWS, _ROW_GROUPS = 3, 4
+_DATA_PAGE_HEADER, _DATA_PAGE_HEADER_V2 = 5, 8
+_NUM_VALUES = 1
+
+
+def read_rows(
+    source: Any,
+    index: PageIndex,
+    group: GroupPages,
+    names: Sequence[str],
+    start: int,
+    end: int,
+    *,
+    verify: bool,
+    use_threads: bool = False,
+) -> pa.RecordBatch:
+    """The rows from `start` to before `end` of a row group with the columns named, of which there is at least one.
+
+    The pages of the leaves of a column must begin at the same rows (GroupPages.is_even). `verify` compares the pages'
+    checksums. Raises ValueError, LookupError and what Arrow raises for damaged bytes.
+    """
+    together: dict[tuple[int, int], list[str]] = {}
+    for name in names:
+        leaf = group.by_name[name][0]
+        low, high = leaf.holding(start, end)
+        together.setdefault((int(leaf.rows[low]), int(leaf.rows[high])), []).append(name)
+    found: dict[str, pa.Array[Any]] = {}
+    fields: dict[str, pa.Field[Any]] = {}
+    for (first, last), columns in together.items():
+        content = _small_file(source, index, group, frozenset(columns), first, last)
+        reader: Any = pq.ParquetFile
+        with reader(pa.BufferReader(content), pre_buffer=False, page_checksum_verification=verify) as file:
+            table = file.read(columns=columns, use_threads=use_threads)
+        if table.num_rows != last - first:
+            raise ValueError(f"its pages have {table.num_rows} rows instead of {last - first}")
+        for name in columns:
+            chunks = table.column(name).chunks
+            column = chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
+            found[name] = column.slice(start - first, end - start)
+            fields[name] = table.schema.field(name)
+    return pa.RecordBatch.from_arrays([found[n] for n in names], schema=pa.schema([fields[n] for n in names]))
+
+
+def _small_file(
+    source: Any, index: PageIndex, group: GroupPages, names: frozenset[str], first: int, last: int
+) -> bytes:
+    parts, position = [_MAGIC], len(_MAGIC)
+    chunks: list[_Chunk] = []
+    for leaf in group.leaves:
+        if leaf.path[0] not in names:
+            chunks.append(_Chunk(leaf, position))
+            continue
+        low, high = leaf.holding(first, last)
+        dictionary = _bytes_of(source, leaf.begin, int(leaf.starts[0])) if leaf.begin < leaf.starts[0] else b""
+        pages = _bytes_of(source, int(leaf.starts[low]), int(leaf.starts[high - 1] + leaf.sizes[high - 1]))
+        values = _count_values(leaf, pages, low, high)
+        chunks.append(_Chunk(leaf, position, len(dictionary), len(pages), values))
+        parts += [dictionary, pages]
+        position += len(dictionary) + len(pages)
+    footer = _footer(index.members, chunks, last - first)
+    return b"".join((*parts, footer, len(footer).to_bytes(4, "little"), _MAGIC))
+
+
+def _bytes_of(source: Any, start: int, end: int) -> bytes:
+    content = bytes(source.read_at(end - start, start))
+    if len(content) != end - start:
+        raise ValueError(f"it ends at byte {start + len(content)} in the middle of a page")
+    return content
+
+
+def _count_values(leaf: ColumnPages, pages: bytes, low: int, high: int) -> int:
+    """The values of the pages: as many as rows, but for nested columns, where the pages' headers say it."""
+    if len(leaf.path) == 1:
+        return int(leaf.rows[high] - leaf.rows[low])
+    total = 0
+    for page in range(low, high):
+        header = CompactReader(pages, int(leaf.starts[page] - leaf.starts[low])).struct()
+        data = header[_DATA_PAGE_HEADER] if _DATA_PAGE_HEADER in header else header[_DATA_PAGE_HEADER_V2]
+        total += data[_NUM_VALUES]
+    return total
+
+
+class _Chunk:
+    """Where a leaf's pages are in the small file; a leaf that is not read has none."""
+
+    def __init__(self, leaf: ColumnPages, position: int, dictionary: int = 0, pages: int = 0, values: int = 0) -> None:
+        self._leaf = leaf
+        self._position = position
+        self._dictionary = dictionary
+        self._pages = pages
+        self._values = values
+
+    def write(self, writer: CompactWriter) -> None:
+        """Write the struct ColumnChunk."""
+        writer.begin()
+        writer.integer(2, 0)
+        writer.field(3, STRUCT)
+        writer.begin()
+        for number, kind, content in self._leaf.kept:
+            writer.raw(number, kind, content)
+        writer.integer(5, self._values)
+        writer.integer(6, self._leaf.uncompressed)
+        writer.integer(7, self._dictionary + self._pages)
+        # Where a dictionary is not named, as by old writers, the data is said to begin with it.
+        named = self._leaf.has_dictionary and self._dictionary > 0
+        writer.integer(9, self._position + (self._dictionary if named else 0))
+        if named:
+            writer.integer(11, self._position)
+        writer.end()
+        writer.end()
+
+
+def _footer(members: Mapping[int, tuple[int, bytes]], chunks: Sequence[_Chunk], rows: int) -> bytes:
+    writer = CompactWriter()
+    for number in sorted({*members, _NUM_ROWS, _ROW_GROUPS}):
+        if number == _NUM_ROWS:
+            writer.integer(number, rows, I64)
+        elif number == _ROW_GROUPS:
+            writer.field(number, LIST)
+            writer.list_head(1, STRUCT)
+            _row_group(writer, chunks, rows)
+        elif number < _EXTENSION:
+            kind, content = members[number]
+            writer.raw(number, kind, content)
+    writer.end()
+    return writer.to_bytes()
+
+
+_EXTENSION = 32767
+"""What stands in the extension is about the file's own footer."""
+
+
+def _row_group(writer: CompactWriter, chunks: Sequence[_Chunk], rows: int) -> None:
+    writer.begin()
+    writer.field(1, LIST)
+    writer.list_head(len(chunks), STRUCT)
+    for chunk in chunks:
+        chunk.write(writer)
+    writer.integer(2, 0)
+    writer.integer(3, rows)
+    writer.end()

@@ -1,0 +1,203 @@
+"""Which rows of a row group a read needs, as far as its pages tell, and reading those."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from interbed.storage.base.arrays import Ints, Mask, Positions
+from interbed.storage.base.predicate.evaluate import mask
+from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate, columns_of
+from interbed.storage.base.predicate.stats_filter import select
+from interbed.storage.base.types.arrow import type_to_arrow
+from interbed.storage.base.types.data_type import DataField
+from interbed.storage.files.format.pages.index import GroupPages, PageBounds, PageIndex
+from interbed.storage.files.format.pages.reading import read_rows
+
+WORTHWHILE_SHARE = 0.5
+"""When more than that is needed, all is read: it costs no more, and less is put together."""
+
+Rows = tuple[int, int]
+"""From one row of a group to before another."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageRequest:
+    """What is read: the columns of the file by name, and the predicate over them by which rows may be left out.
+
+    `types` are the columns' Arrow types in the file, `fields` what the predicate takes them for.
+    """
+
+    names: tuple[str, ...]
+    types: Mapping[str, pa.DataType]
+    fields: Mapping[str, DataField]
+    predicate: Predicate | None
+    batch_rows: int
+    verify: bool
+    use_threads: bool = False
+
+    @cached_property
+    def compared(self) -> tuple[str, ...]:
+        """Columns of the predicate that are values of the types it takes them for."""
+        named = frozenset[str]() if self.predicate is None else columns_of(self.predicate)
+        return tuple(
+            n
+            for n in self.names
+            if n in named and n in self.fields and self.types[n] == type_to_arrow(self.fields[n].type)
+        )
+
+    @cached_property
+    def is_exact(self) -> bool:
+        """Whether the predicate can be evaluated on these columns alone."""
+        if self.predicate is None or isinstance(self.predicate, AlwaysTrue):
+            return False
+        return bool(self.compared) and columns_of(self.predicate) == frozenset(self.compared)
+
+    @cached_property
+    def rest(self) -> tuple[str, ...]:
+        """The columns that are read where the predicate is true."""
+        return tuple(n for n in self.names if n not in self.compared) if self.is_exact else ()
+
+
+class PageRead:
+    """Reads row groups of one open file by pages; `source` has `read_at(length, offset)`."""
+
+    def __init__(self, source: Any, index: PageIndex, request: PageRequest) -> None:
+        self._source = source
+        self._index = index
+        self._request = request
+        self._is_dense = False
+
+    def group(self, number: int, wanted: Positions | None) -> Iterator[tuple[int, pa.RecordBatch]] | None:
+        """Batches of the rows of a row group that are needed, each with its first row's number in the group.
+
+        `wanted` are positions within the group. None when the whole group is to be read: where the file has no index of
+        its pages, or most of them are needed. Raises ValueError, LookupError and what Arrow raises for damaged bytes.
+        """
+        group = self._index.group(number, self._source)
+        if group is None or not self._request.names or not group.is_even(self._request.names):
+            return None
+        pieces = self._pieces(group, wanted)
+        return None if pieces is None else self._read(group, pieces, wanted)
+
+    def _pieces(self, group: GroupPages, wanted: Positions | None) -> list[Rows] | None:
+        """The rows of pages that may hold what is asked for, each piece of `batch_rows` rows or of one page."""
+        request = self._request
+        known: dict[str, tuple[Ints, PageBounds]] = {}
+        for name in request.compared:
+            leaf = group.by_name[name][0]
+            bounds = leaf.bounds(request.types[name])
+            if bounds is not None:
+                known[name] = (leaf.rows, bounds)
+        # The columns of the predicate alone say where the others are needed, unless it is known that nearly everywhere.
+        looks_first = bool(request.rest) and not self._is_dense
+        if not known and wanted is None and not looks_first:
+            return None
+        grids = [rows for rows, _ in known.values()] or [group.by_name[request.names[0]][0].rows]
+        edges = np.unique(np.concatenate(grids))
+        chosen = _matching(edges, known, request)
+        if wanted is not None:
+            chosen &= np.diff(np.searchsorted(wanted, edges)) > 0
+        if not looks_first and np.diff(edges)[chosen].sum() > WORTHWHILE_SHARE * group.rows:
+            return None
+        return _pieces(edges.tolist(), chosen.tolist(), request.batch_rows)
+
+    def _read(
+        self, group: GroupPages, pieces: Sequence[Rows], wanted: Positions | None
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        request = self._request
+        for start, end in pieces:
+            if not request.is_exact or request.predicate is None:
+                yield start, self._rows(group, request.names, start, end)
+                continue
+            compared = self._rows(group, request.compared, start, end)
+            matches = mask(request.predicate, compared).to_numpy(zero_copy_only=False)
+            if wanted is not None:
+                matches = matches & _flags(wanted, start, end)
+            grid = group.by_name[(request.rest or request.compared)[0]][0].rows
+            stretches = _stretches(np.flatnonzero(matches) + start, grid)
+            self._is_dense |= sum(high - low for low, high in stretches) > WORTHWHILE_SHARE * (end - start)
+            for low, high in stretches:
+                batch = compared.slice(low - start, high - low)
+                if request.rest:
+                    batch = _side_by_side(batch, self._rows(group, request.rest, low, high), request.names)
+                yield low, batch.select(list(request.names))
+
+    def _rows(self, group: GroupPages, names: Sequence[str], start: int, end: int) -> pa.RecordBatch:
+        request = self._request
+        return read_rows(
+            self._source,
+            self._index,
+            group,
+            names,
+            start,
+            end,
+            verify=request.verify,
+            use_threads=request.use_threads,
+        )
+
+
+def _flags(wanted: Positions, start: int, end: int) -> Mask:
+    """Which of the rows from `start` to before `end` are wanted."""
+    low, high = np.searchsorted(wanted, (start, end))
+    asked = np.zeros(end - start, np.bool_)
+    asked[wanted[low:high] - start] = True
+    return asked
+
+
+def _matching(edges: Ints, known: Mapping[str, tuple[Ints, PageBounds]], request: PageRequest) -> Mask:
+    counts = np.diff(edges)
+    if request.predicate is None or not known:
+        return np.ones(len(counts), np.bool_)
+    least: dict[str, pa.Array[Any]] = {}
+    greatest: dict[str, pa.Array[Any]] = {}
+    nulls: dict[str, pa.Array[Any]] = {}
+    for name, (rows, bounds) in known.items():
+        pages = np.searchsorted(rows, edges[:-1], side="right") - 1
+        of_segment: Any = pa.array(pages)
+        least[name], greatest[name] = bounds.least.take(of_segment), bounds.greatest.take(of_segment)
+        # Of a part of a page it is known only whether it has no nulls, or nothing else.
+        number = np.where(bounds.all_null[pages], counts, 0)
+        unknown = ~bounds.all_null[pages] & (bounds.nulls[pages] != 0)
+        nulls[name] = pa.array(number, pa.int64(), mask=unknown)
+    fields = [request.fields[name] for name in known]
+    return select(request.predicate, fields, least, greatest, nulls, pa.array(counts, pa.int64()))
+
+
+def _pieces(edges: Sequence[int], chosen: Sequence[bool], most: int) -> list[Rows]:
+    pieces: list[Rows] = []
+    start: int | None = None
+    for low, high, is_chosen in zip(edges[:-1], edges[1:], chosen, strict=True):
+        if start is not None and (not is_chosen or high - start > most):
+            pieces.append((start, low))
+            start = None
+        if is_chosen and start is None:
+            start = low
+    if start is not None:
+        pieces.append((start, edges[-1]))
+    return pieces
+
+
+def _stretches(matches: Positions, grid: Ints) -> list[Rows]:
+    """From where to where rows are read that hold the matches: those of neighbouring pages together.
+
+    `grid` has the first rows of the pages. Where most of the pages have some, all are read at once.
+    """
+    if not len(matches):
+        return []
+    pages = np.searchsorted(grid, matches, side="right") - 1
+    jumps = np.diff(pages)
+    if np.count_nonzero(jumps) + 1 > WORTHWHILE_SHARE * (pages[-1] - pages[0] + 1):
+        return [(int(matches[0]), int(matches[-1]) + 1)]
+    gaps = np.flatnonzero(jumps > 1)
+    starts, ends = np.append(0, gaps + 1), np.append(gaps, len(matches) - 1)
+    return list(zip(matches[starts].tolist(), (matches[ends] + 1).tolist(), strict=True))
+
+
+def _side_by_side(left: pa.RecordBatch, right: pa.RecordBatch, names: Sequence[str]) -> pa.RecordBatch:
+    columns = [left.column(n) if n in left.schema.names else right.column(n) for n in names]
+    fields = [left.schema.field(n) if n in left.schema.names else right.schema.field(n) for n in names]
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
