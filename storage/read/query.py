@@ -72,7 +72,7 @@ class Scan(ArrowRows):
 
     def to_arrow_batch_reader(self) -> pa.RecordBatchReader:
         """The rows as a stream of batches, in memory bounded by some blocks of a few splits."""
-        reader = self._read.to_reader(self.plan.splits, threads=self.threads)
+        reader = self._read.to_reader(self.plan.splits, threads=self.threads, limit=self.limit)
         return limited(reader, self.limit)
 
     @property

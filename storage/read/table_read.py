@@ -14,10 +14,8 @@ from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.files.file_index.api import EVERYTHING
 from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows
 from interbed.storage.lsm.interval_partition import interval_partition
-from interbed.storage.lsm.merge_read import (
-    MergeRead,
-    merge_function_for,
-)
+from interbed.storage.lsm.merge_read import MergeRead, merge_function_for
+from interbed.storage.lsm.sort_merge import BLOCK_ROWS, MIN_BATCH_ROWS
 from interbed.storage.meta.store import TableStore
 from interbed.storage.read.change_read import ChangeRead
 from interbed.storage.read.columns import ReadColumns
@@ -58,37 +56,47 @@ class TableRead:
         """The Arrow schema of the rows."""
         return self._columns.schema
 
-    def to_batches(self, split: Split, *, use_threads: bool = False, readers: int = 1) -> Iterator[pa.RecordBatch]:
+    def to_batches(
+        self, split: Split, *, use_threads: bool = False, readers: int = 1, limit: int | None = None
+    ) -> Iterator[pa.RecordBatch]:
         """The rows of a split, in some order; of a split of changes those that are added.
 
         `use_threads` decodes columns in parallel; `readers` is how many splits are read at once, which share the memory
-        for blocks.
+        for blocks. Whoever takes only the first `limit` rows gets them from smaller blocks.
 
         Raises CorruptFileError for a file that can't be decoded and StorageAccessError for one that is gone.
         """
         if split.branch is not None:
             for batch in self._of_branch(split.branch).to_batches(
-                replace(split, branch=None), use_threads=use_threads, readers=readers
+                replace(split, branch=None), use_threads=use_threads, readers=readers, limit=limit
             ):
                 # What is never null in one branch may be null in the other.
                 yield pa.RecordBatch.from_arrays(batch.columns, schema=self.schema) if batch.columns else batch
             return
         names = self._columns.names
-        for batch in self._unfiltered(split, use_threads, readers):
+        for batch in self._unfiltered(split, use_threads, readers, limit):
             rows = self._columns.kept(batch)
             if rows.num_rows:
                 yield rows if rows.num_columns == len(names) else rows.select(list(names))
 
-    def to_reader(self, splits: Sequence[Split], *, threads: int | None = None) -> pa.RecordBatchReader:
+    def to_reader(
+        self, splits: Sequence[Split], *, threads: int | None = None, limit: int | None = None
+    ) -> pa.RecordBatchReader:
         """The rows of all splits, read ahead by `threads` threads: by default one per core, up to MAX_DEFAULT_THREADS.
 
-        With more than one thread the batches of several splits alternate, always in the same way.
+        With more than one thread the batches of several splits alternate, always in the same way. Whoever takes only
+        the first `limit` rows gets them from one split after the other, without what lies behind being read ahead.
         """
         count = min(os.cpu_count() or 1, MAX_DEFAULT_THREADS) if threads is None else max(threads, 1)
+        few = limit if limit is not None and limit < BLOCK_ROWS and self._predicate is None else None
+        if few is not None:
+            count = 1
         # Threads that are not needed for splits decode columns in parallel.
         use_threads = count > len(splits)
         readers = min(count, len(splits))
-        sources = [partial(self.to_batches, split, use_threads=use_threads, readers=readers) for split in splits]
+        sources = [
+            partial(self.to_batches, split, use_threads=use_threads, readers=readers, limit=few) for split in splits
+        ]
         return pa.RecordBatchReader.from_batches(self.schema, read_ahead(sources, readers))
 
     def _of_branch(self, name: str) -> "TableRead":
@@ -99,13 +107,13 @@ class TableRead:
             found = self._branches[name] = TableRead(store.plain_branch(name), *self._asked)
         return found
 
-    def _unfiltered(self, split: Split, use_threads: bool, readers: int) -> Iterator[pa.RecordBatch]:
+    def _unfiltered(self, split: Split, use_threads: bool, readers: int, limit: int | None) -> Iterator[pa.RecordBatch]:
         if split.tells_changes:
             yield from self._changes.added(split)
             return
         deleted_of = deletions_in(self._store.file_io, split.deletion_files)
         if self._merge is None or split.raw_convertible:
-            rows = block_rows(split.files, readers=readers)
+            rows = _rows_of_block(split, readers, limit)
             for file in split.files:
                 selection = EVERYTHING
                 if self._predicate is not None and self._store.options.file_index_read_enabled:
@@ -132,8 +140,15 @@ class TableRead:
                 ordered=False,
                 use_threads=use_threads,
                 readers=readers,
+                rows_of_block=None if limit is None else _rows_of_block(split, readers, limit),
                 deleted_of=deleted_of,
             )
+
+
+def _rows_of_block(split: Split, readers: int, limit: int | None) -> int:
+    rows = block_rows(split.files, readers=readers)
+    # Some of the rows that are read are merged into one, or deleted.
+    return rows if limit is None else min(rows, max(2 * limit, MIN_BATCH_ROWS))
 
 
 def _within(rows: tuple[int, int] | None, positions: Positions | None) -> Positions | None:

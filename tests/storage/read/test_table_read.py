@@ -213,3 +213,20 @@ def test_what_this_version_does_not_read_is_refused_by_name(tmp_path: Path) -> N
         NotSupportedError, match=r"data-0\.lance is of the format 'lance'; this version reads avro, orc"
     ):
         reader_for("lance", "data-0.lance")
+
+
+@pytest.mark.parametrize("merged", [False, True])
+def test_a_limit_takes_the_first_rows_of_small_blocks_of_one_split(tmp_path: Path, merged: bool) -> None:
+    table = _table(tmp_path)
+    table.add_file(_records(range(20_000), 0, "a"), level=5)
+    if merged:
+        table.add_file(_records(range(0, 20_000, 2), 20_000, "b"))
+    split = table.split(raw=not merged)
+    read = TableRead(table.store())
+    without = next(read.to_batches(split)).num_rows
+    reader = read.to_reader([split, split], limit=5)
+    first = reader.read_next_batch()
+    reader.close()
+    assert 5 <= first.num_rows < min(without, 5_000)
+    expected = [{"id": i, "name": f"{'a' if i % 2 or not merged else 'b'}{i}", "amount": i * 10} for i in range(20_000)]
+    assert all(row in expected for row in first.slice(0, 5).to_pylist())
