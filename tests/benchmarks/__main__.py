@@ -35,6 +35,7 @@ from tests.benchmarks import (
     partitions,
     planning,
     safety,
+    selective,
     soak,
     spark_compaction,
     spark_peers,
@@ -135,7 +136,7 @@ def main() -> None:
     if by_format:
         formats.show(by_format, console)
     reads: dict[str, dict[str, Figures]] = {}
-    for benchmark in () if arguments.skip_reads else (lookup, planning, deletion_vectors):
+    for benchmark in () if arguments.skip_reads else (lookup, selective, planning, deletion_vectors):
         figures = benchmark.measure(console)
         benchmark.show(figures, console)
         reads |= benchmark.as_json(figures)

@@ -10,6 +10,7 @@ import argparse
 import json
 import random
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,13 +45,13 @@ def measure(console: Console, rows: int = 1_000_000) -> dict[str, dict[str, Figu
         return found
 
 
-def make(directory: Path, warehouse: Path, rows: int) -> None:
+def make(directory: Path, warehouse: Path, rows: int, options: Mapping[str, str] = OPTIONS) -> None:
     """The table, and in facts.json the keys to look up."""
     data.make(directory, rows)
     base = data.read(directory / "base.arrow")
     catalog = interbed.load_catalog("bench", warehouse=f"file:{warehouse}")
     catalog.create_database("b")
-    table = catalog.create_table(TABLE, base.schema, primary_keys=["id"], options=OPTIONS)
+    table = catalog.create_table(TABLE, base.schema, primary_keys=["id"], options=options)
     table.upsert(base)
     for i in range(data.UPSERTS):
         table.upsert(data.read(directory / f"upsert-{i}.arrow"))

@@ -1,0 +1,88 @@
+"""Reads that ask for little: interbed against pypaimon-rust on the same files.
+
+    python -m tests.benchmarks.selective [--rows 4000000]
+
+The table is that of the main benchmark, a base, five upserts and a deletion, first not compacted and then compacted:
+a range of 0.1 % of the keys, one key and ten keys by a filter, and the first ten rows.
+"""
+
+import argparse
+import json
+import random
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+import interbed
+from tests.benchmarks import lookup
+from tests.benchmarks.engines import show_pair
+from tests.benchmarks.run_stage import Figures, better, stage
+
+GOALS = {"key range": 1.5, "one key": 1.0}
+STAGES = ("key range", "one key", "ten keys", "first rows")
+TABLE = lookup.TABLE
+OPTIONS = {"bucket": "4", "write-only": "true"}
+TURNS = 2
+
+
+def measure(console: Console, rows: int = 4_000_000) -> dict[str, dict[str, Figures]]:
+    """Figures by stage and engine."""
+    with tempfile.TemporaryDirectory(prefix="interbed-bench-") as temporary:
+        directory, warehouse = Path(temporary), Path(temporary) / "lake"
+        with console.status(f"selective reads: making {rows:,} rows"):
+            lookup.make(directory, warehouse, rows, OPTIONS)
+        keys = random.Random(6).sample(range(rows), 10)
+        facts: dict[str, Any] = {
+            "key range": ["between", rows // 2, rows // 2 + rows // 1000 - 1],
+            "one key": ["in", rows // 2],
+            "ten keys": ["in", *keys],
+            "first rows": [10],
+        }
+        (directory / "facts.json").write_text(json.dumps(facts))
+        found: dict[str, dict[str, Figures]] = {}
+        _measure(console, directory, warehouse, "", found)
+        with console.status("selective reads: compacting"):
+            catalog = interbed.load_catalog("bench", warehouse=f"file:{warehouse}")
+            catalog.get_table(TABLE).copy({"write-only": "false"}).compact(full=True)
+        _measure(console, directory, warehouse, ", compacted", found)
+        return found
+
+
+def _measure(
+    console: Console, directory: Path, warehouse: Path, suffix: str, found: dict[str, dict[str, Figures]]
+) -> None:
+    for _ in range(TURNS):
+        for name in STAGES:
+            for engine in ("interbed", "pypaimon-rust"):
+                with console.status(f"{name}{suffix}: {engine}"):
+                    figures = stage(engine, name, directory, warehouse, TABLE)
+                known = found.setdefault(name + suffix, {})
+                known[engine] = better(known.get(engine), figures)
+    for name, figures_of in found.items():
+        counts = {engine: figures["rows"] for engine, figures in figures_of.items()}
+        if len(set(counts.values())) != 1:
+            raise SystemExit(f"{name}: the engines found {counts} rows.")
+
+
+def show(found: dict[str, dict[str, Figures]], console: Console) -> None:
+    """The figures as a table."""
+    show_pair("reads that ask for little", found, GOALS, console)
+
+
+def as_json(found: dict[str, dict[str, Figures]]) -> Any:
+    """The figures for `--json`."""
+    return found
+
+
+def main() -> None:
+    """Parse the command line, measure, show."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=4_000_000)
+    console = Console()
+    show(measure(console, parser.parse_args().rows), console)
+
+
+if __name__ == "__main__":
+    main()
