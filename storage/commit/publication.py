@@ -38,7 +38,7 @@ from interbed.storage.meta.manifest.entry import ManifestEntry
 from interbed.storage.meta.options.write import CommitSync
 from interbed.storage.meta.schema.replacement import is_replacement
 from interbed.storage.meta.schema.table_schema import TableSchema
-from interbed.storage.meta.snapshot.line_journal import Finish, finish_line_change
+from interbed.storage.meta.snapshot.line_journal import Finish, find_line_change, finish_line_change
 from interbed.storage.meta.snapshot.snapshot import CommitKind, Snapshot
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.manifest_reader import ManifestReader
@@ -102,6 +102,8 @@ class Publication:
     def _publish(self, part: PendingSnapshot) -> int:
         """Create the part's snapshot; its id. Removes its manifests on every error but CommitStateUnknownError."""
         store = self._store
+        # Nothing is added to a line of which it is unknown what it becomes: CorruptFileError.
+        find_line_change(store.file_io, store.paths)
         writer = ManifestWriter(
             store.file_io,
             store.paths,

@@ -6,6 +6,7 @@ documentation page `maintenance/manage-tags`, paimon-core's TagAutoCreation and 
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -15,8 +16,8 @@ from interbed.storage.meta.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER, Sna
 from interbed.storage.meta.snapshot.tag import Tag, TagManager, new_tag
 from interbed.storage.meta.snapshot.tag_period import TagCreation, TagPeriod
 from interbed.storage.meta.store import TableStore
-from interbed.storage.version.tag_creation import create_tag
-from interbed.storage.version.tag_deletion import delete_tag
+from interbed.storage.version.tag_creation import create_tag, replace_tag
+from interbed.storage.version.tag_deletion import delete_files_of, delete_tag
 from interbed.storage.version.tag_success import note_created
 
 _BATCH_PREFIX = "batch-write-"
@@ -95,16 +96,19 @@ def _automatic(tags: TagManager, period: TagPeriod) -> Mapping[str, datetime]:
 
 
 def _make(store: TableStore, due: DueTag) -> bool:
-    retained = store.options.tag_default_time_retained_millis
-    tag = new_tag(due.name, due.snapshot, None if retained is None else timedelta(milliseconds=retained))
     try:
-        created = create_tag(store, tag)
+        created = create_tag(store, new_tag(due.name, due.snapshot, _lifetime(store)))
     except SnapshotNotFoundError:
         # It expires right now; who asks again finds a newer one.
         return False
     if created:
         note_created(store, due.name)
     return created
+
+
+def _lifetime(store: TableStore) -> timedelta | None:
+    retained = store.options.tag_default_time_retained_millis
+    return None if retained is None else timedelta(milliseconds=retained)
 
 
 def _tag_batch(store: TableStore) -> list[str]:
@@ -114,9 +118,15 @@ def _tag_batch(store: TableStore) -> list[str]:
     tags = TagManager(store.file_io, store.paths)
     moment = datetime.fromtimestamp(latest.time_millis / 1000, _zone(store, TagCreation.PROCESS_TIME))
     name = store.options.tag_batch_name or f"{_BATCH_PREFIX}{moment:%Y-%m-%d}"
-    if tags.find(name) is not None:
-        delete_tag(store, name)
-    _make(store, DueTag(name=name, snapshot=latest))
+    before = tags.find(name)
+    if before is None:
+        _make(store, DueTag(name=name, snapshot=latest))
+    else:
+        # In one step, so that there is always one of them.
+        with suppress(SnapshotNotFoundError):
+            replace_tag(store, new_tag(name, latest, _lifetime(store)))
+            note_created(store, name)
+            delete_files_of(store, before)
     most = store.options.tag_num_retained_max
     if most is not None:
         everything = sorted(tags.all(), key=_age)

@@ -1,12 +1,11 @@
 """The lines of versions that share a table's files: its main branch and the others.
 
-Files of one line are used by another only where that one branched off, or where it was forwarded to; what a line still
-uses of them only ever gets less. So its oldest snapshot, those that both have and its tags together name every shared
-file that it still needs. A branch is there when
-it has the first schema: that is what its creation ends with, and its deletion begins with.
+Files of one line are used by another where that one branched off, where it was forwarded to, and where one was merged
+into the other. The metadata that two lines share are those of a snapshot that both have. Data files come into a line
+with its oldest snapshot and with what later ones add, so that these and its tags together name every one that it needs.
+A branch is there when it has the first schema: that is what its creation ends with, and its deletion begins with.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from interbed.storage.base.errors import InterbedError
@@ -41,9 +40,14 @@ def place(line: TableStore) -> str:
 
 @dataclass(slots=True)
 class Kept:
-    """Versions whose files must stay, and what is wrong with those of which it is unknown what they need, by name."""
+    """Versions whose files must stay, and what is wrong with those of which it is unknown what they need, by name.
+
+    Of those in `later` the data files must stay that they add, of those in `told` the changelog as well.
+    """
 
     snapshots: list[Snapshot] = field(default_factory=list)
+    told: list[Snapshot] = field(default_factory=list)
+    later: list[Snapshot] = field(default_factory=list)
     unjudged: dict[str, InterbedError] = field(default_factory=dict)
 
     def unjudged_in(self, line: TableStore) -> dict[str, InterbedError]:
@@ -91,7 +95,7 @@ def roots_of_others(store: TableStore, first: int, last: int) -> Kept:
         if line.paths.branch == store.paths.branch:
             continue
         try:
-            kept.snapshots += _shared(line, store, first, last)
+            _add_shared(kept, line, store, first, last)
         except InterbedError as error:
             kept.unjudged[f"branch {line.paths.branch}"] = error
         tags = tagged(line)
@@ -100,13 +104,17 @@ def roots_of_others(store: TableStore, first: int, last: int) -> Kept:
     return kept
 
 
-def _shared(line: TableStore, store: TableStore, first: int, last: int) -> Iterator[Snapshot]:
+def _add_shared(kept: Kept, line: TableStore, store: TableStore, first: int, last: int) -> None:
     # Those that are being expired still count: what they need stays until that is over.
-    ids = line.snapshots.stored_ids()
-    for position, number in enumerate(ids):
+    for position, number in enumerate(line.snapshots.stored_ids()):
+        found = line.snapshots.stored(number)
         if position == 0:
-            yield line.snapshots.stored(number)
-        elif first <= number <= last:
-            found = line.snapshots.stored(number)
-            if not store.snapshots.exists(number) or store.snapshots.stored(number).is_same(found):
-                yield found
+            # Its changelog goes with the line that it began in.
+            kept.snapshots.append(found)
+        elif first <= number <= last and (
+            not store.snapshots.exists(number) or store.snapshots.stored(number).is_same(found)
+        ):
+            kept.snapshots.append(found)
+            kept.told.append(found)
+        else:
+            kept.later.append(found)

@@ -4,14 +4,19 @@ Which go is decided purely (`first_kept_changelog`). They go before what they na
 in between leaves for the removal of orphan files. Source: paimon-core's ExpireChangelogImpl.
 """
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 
+from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.meta.snapshot.changelog import ChangelogManager
 from interbed.storage.meta.snapshot.consumer import ConsumerManager
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.store import TableStore
+from interbed.storage.version.branch_stores import roots_of_others
 from interbed.storage.version.references import References
+
+_log = logging.getLogger(__name__)
 
 
 def first_kept_changelog(
@@ -55,10 +60,33 @@ def expire_changelogs(store: TableStore, clock: Callable[[], float] = time.time)
         consumed=ConsumerManager(store.file_io, store.paths).min_next_snapshot(),
     )
     going = [changelog for changelog in changelogs if changelog.id < end]
+    if not going:
+        return []
     references = References(store)
-    data = [path for changelog in going for path in sorted(references.changelog_data(changelog))]
     metadata = [path for changelog in going for path in sorted(references.changelog_metadata(changelog))]
+    data = [path for changelog in going for path in sorted(references.changelog_data(changelog))]
+    kept = _kept(store, going, references)
     manager.delete([changelog.id for changelog in going])
-    store.file_io.delete_quietly(data)
-    store.file_io.delete_quietly(metadata)
+    if kept is not None:
+        # A branch that begins with one of these has its changelog as long as the list of it is there, which therefore
+        # goes before the manifests that it names.
+        lists = {store.paths.manifest(c.changelog_manifest_list or "") for c in going}
+        store.file_io.delete_quietly([path for path in metadata if path in lists - kept])
+        store.file_io.delete_quietly([path for path in data if path not in kept])
+        store.file_io.delete_quietly([path for path in metadata if path not in lists | kept])
     return [changelog.id for changelog in going]
+
+
+def _kept(store: TableStore, going: Sequence[Snapshot], references: References) -> set[str] | None:
+    """The files that branches need, to which the table was forwarded; None when that is unknown, and all stay."""
+    others = roots_of_others(store, going[0].id, going[-1].id)
+    if others.unjudged:
+        return None
+    kept: set[str] = set()
+    try:
+        for snapshot in others.told:
+            kept |= references.changelog_metadata(snapshot) | references.named_changelog_data(snapshot)
+    except CorruptFileError as error:
+        _log.warning("Changelog files of %s stay for the removal of orphans: %s", store.location, error)
+        return None
+    return kept

@@ -164,6 +164,8 @@ class SnapshotExpiry:
         if self.dry_run:
             plan = self._plan(earliest, end, keeps_changelog=keeps_changelog)
             return _result(plan, dry_run=True)
+        # Nobody would see a mark to its end beside a journal that can't be read.
+        find_line_change(self.store.file_io, self.store.paths)
         mark = self._marks.set(earliest, end)
         # Another process expires the table right now.
         return ExpiryResult() if mark is None else self._carry_out(mark)
@@ -266,12 +268,23 @@ class SnapshotExpiry:
                     kept_data |= references.live_data(snapshot)
             except CorruptFileError as error:
                 unjudged[f"tag or branch of snapshot {snapshot.id}"] = error
+        for snapshot in others.told:
+            try:
+                kept_metadata |= references.changelog_metadata(snapshot)
+                kept_data |= references.named_changelog_data(snapshot)
+            except CorruptFileError as error:
+                unjudged[f"changelog of a branch's snapshot {snapshot.id}"] = error
+        for snapshot in others.later:
+            try:
+                kept_data |= references.added_data(snapshot)
+            except CorruptFileError as error:
+                unjudged[f"branch's snapshot {snapshot.id}"] = error
         snapshots = {s.id: s.uuid or "" for s in going}
         if unjudged:
             return ExpiryPlan(end=end, snapshots=snapshots, unjudged=tuple(sorted(unjudged)))
         data = set().union(*(references.deleted_data(s) for s in (*going[1:], kept))) - kept_data
         if not keeps_changelog:
-            data |= set().union(*(references.changelog_data(s) for s in going))
+            data |= set().union(*(references.changelog_data(s) for s in going)) - kept_data
         metadata = set().union(*(references.metadata(s, changelog=not keeps_changelog, lenient=True) for s in going))
         return ExpiryPlan(
             end=end,

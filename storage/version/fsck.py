@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from interbed.storage.base.errors import InterbedError
+from interbed.storage.base.errors import CorruptFileError, InterbedError
 from interbed.storage.meta.manifest.entry import merge_entries
 from interbed.storage.meta.paths import MAIN_BRANCH
-from interbed.storage.meta.snapshot.line_journal import find_line_change, finish_line_change
+from interbed.storage.meta.snapshot.expiry_mark import ExpiryMarks
+from interbed.storage.meta.snapshot.line_journal import find_line_change, finish_line_change, put_aside
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.manifest_reader import ManifestReader
@@ -101,22 +102,13 @@ class _Check:
         return FsckResult(findings=tuple(self._findings), versions=self._versions, files=len(self._checked))
 
     def _line(self, line: TableStore) -> None:
-        change = find_line_change(line.file_io, line.paths)
-        if change is not None:
-            self._found(
-                "journal",
-                f"a {change.what} was not finished",
-                lambda: finish_line_change(line.file_io, line.paths),
-            )
-        mark = line.snapshots.expiring()
-        if mark is not None:
-            what = f"the expiry of the snapshots {mark.begin} to {mark.end - 1} was not finished"
-            self._found("expiry", what, SnapshotExpiry(line).finish)
+        self._journal(line)
+        is_expiring = self._expiry(line)
         ids = line.snapshots.ids()
         missing = sorted(set(range(ids[0], ids[-1] + 1)) - set(ids)) if ids else []
         if missing:
             self._found("snapshots", f"{', '.join(map(str, missing))} are missing between {ids[0]} and {ids[-1]}")
-        if mark is None or self._repair:
+        if not is_expiring or self._repair:
             self._hints(line, ids)
         for number in ids:
             try:
@@ -128,6 +120,35 @@ class _Check:
             self._found(name, str(damage))
         for snapshot in tags.snapshots:
             self._version(line, f"tag of snapshot {snapshot.id}", snapshot)
+
+    def _journal(self, line: TableStore) -> None:
+        try:
+            change = find_line_change(line.file_io, line.paths)
+        except CorruptFileError as error:
+            # The newest snapshot is that of before the change or of after it at each of its steps.
+            self._found("journal", str(error), lambda: put_aside(line.file_io, line.paths))
+            return
+        if change is not None:
+            self._found(
+                "journal",
+                f"a {change.what} was not finished",
+                lambda: finish_line_change(line.file_io, line.paths),
+            )
+
+    def _expiry(self, line: TableStore) -> bool:
+        """Look for an expiry that was not finished; whether there is one still."""
+        marks = ExpiryMarks(line.file_io, line.paths)
+        try:
+            mark = marks.find()
+            if mark is not None:
+                marks.plan(mark)
+        except CorruptFileError as error:
+            self._found("expiry", str(error), marks.clear)
+            return True
+        if mark is not None:
+            what = f"the expiry of the snapshots {mark.begin} to {mark.end - 1} was not finished"
+            self._found("expiry", what, SnapshotExpiry(line).finish)
+        return mark is not None
 
     def _hints(self, line: TableStore, ids: list[int]) -> None:
         # A stale hint costs its reader a listing; one that names what is not there is of a change that went wrong.

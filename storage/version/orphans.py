@@ -206,7 +206,8 @@ def _nameless(store: TableStore) -> Iterator[FileStatus]:
     """Files beside those of the metadata that were written under a hidden name and never got theirs, and guards."""
     for line in all_branches(store)[0]:
         paths = line.paths
-        for file in (paths.snapshot(1), paths.schema(0), paths.tag("x"), paths.consumer("x"), paths.changelog(1)):
+        named = (paths.snapshot(1), paths.schema(0), paths.tag("x"), paths.consumer("x"), paths.changelog(1))
+        for file in (*named, paths.epoch("x")):
             for found in _listed(store, file.rpartition("/")[0]):
                 if found.name.startswith(GUARD_PREFIX) or (found.name.startswith(".") and found.name.endswith(".tmp")):
                     yield found

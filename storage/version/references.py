@@ -42,6 +42,11 @@ class References:
             return set()
         return deleted
 
+    def added_data(self, snapshot: Snapshot) -> set[str]:
+        """The data files that the snapshot was the first to have; raises CorruptFileError."""
+        entries = self._reader.entries(self._reader.delta(snapshot))
+        return self._paths(entry for entry in entries if entry.kind is FileKind.ADD)
+
     def changelog_data(self, snapshot: Snapshot) -> set[str]:
         """The changelog files of the snapshot; those that are still known."""
         found: set[str] = set()

@@ -33,25 +33,33 @@ def delete_tag(store: TableStore, name: str) -> Tag | None:
         return None
     tags.delete(name)
     note_deleted(store, name)
+    delete_files_of(store, tag)
+    return tag
+
+
+def delete_files_of(store: TableStore, tag: Tag) -> None:
+    """Delete the files that only a tag kept, which is gone or has become one of another snapshot."""
     if store.snapshots.exists(tag.snapshot.id):
-        return tag
+        return
     found = tagged(store)
     if any(other.is_same(tag.snapshot) for other in found.snapshots):
-        return tag
+        return
     others = roots_of_others(store, tag.snapshot.id, tag.snapshot.id)
     if any(other.is_same(tag.snapshot) for other in others.snapshots):
-        return tag
+        return
     unjudged = {**found.unjudged_in(store), **others.unjudged}
     try:
         if unjudged:
             raise CorruptFileError(f"it is unknown what the {', '.join(sorted(unjudged))} needs")
         data, metadata = _only_of(store, tag.snapshot, [*_neighbours(store, tag.snapshot, found), *others.snapshots])
+        data -= set().union(*map(References(store).added_data, others.later))
     except (CorruptFileError, SnapshotNotFoundError) as error:
-        _log.warning("The files of the tag %r of %s stay for the removal of orphans: %s", name, store.location, error)
-        return tag
+        _log.warning(
+            "The files of the tag %r of %s stay for the removal of orphans: %s", tag.name, store.location, error
+        )
+        return
     store.file_io.delete_quietly(sorted(data))
     store.file_io.delete_quietly(sorted(metadata))
-    return tag
 
 
 def _only_of(store: TableStore, snapshot: Snapshot, kept: Sequence[Snapshot]) -> tuple[set[str], set[str]]:

@@ -1,5 +1,6 @@
 """Reading and creating the schema files of a table, `schema/schema-<id>`."""
 
+import logging
 from collections.abc import Callable, Sequence
 from threading import Lock
 
@@ -13,9 +14,10 @@ from interbed.storage.meta.schema.change import SchemaChange
 from interbed.storage.meta.schema.option_rules import OptionRules
 from interbed.storage.meta.schema.replacement import is_replacement
 from interbed.storage.meta.schema.table_schema import Schema, TableSchema
-from interbed.storage.meta.snapshot.line_journal import JOURNAL, finish_line_change
+from interbed.storage.meta.snapshot.line_journal import JOURNAL, find_line_change, finish_line_change
 from interbed.storage.meta.snapshot.manager import SnapshotManager
 
+_log = logging.getLogger(__name__)
 _PREFIX = "schema-"
 _COMMIT_RETRIES = 20
 
@@ -91,10 +93,15 @@ class SchemaManager:
         return (found.time_millis, found.names) != (schema.time_millis, schema.names)
 
     def ids(self) -> list[int]:
-        """All ids, ascending; a change of the line that a killed process left is done to its end first."""
+        """All ids, ascending; a change of the line that a killed process left is done to its end first, unless it can't
+        be read: then the versions are those of before it or after it.
+        """
         names = self._names()
         if JOURNAL in names:
-            finish_line_change(self._file_io, self._paths)
+            try:
+                finish_line_change(self._file_io, self._paths)
+            except CorruptFileError as error:
+                _log.warning("%s", error)
             with self._guard:
                 self._cache.clear()
             names = self._names()
@@ -144,8 +151,10 @@ class SchemaManager:
     ) -> TableSchema:
         """Apply the changes to the newest schema and create the next; redone when another writer comes first.
 
-        `check` sees the old and the new schema and may refuse. Raises InvalidInputError, CommitFailedError.
+        `check` sees the old and the new schema and may refuse. Raises InvalidInputError, CommitFailedError,
+        CorruptFileError.
         """
+        find_line_change(self._file_io, self._paths)
         for _ in range(_COMMIT_RETRIES):
             # Taken first: a schema that comes in between takes this id, so that its changes can't be passed over.
             schema_id = self.next_id()

@@ -2,7 +2,9 @@
 
 The mark `{"id": …, "begin": n, "end": m}` takes the snapshots from n to before m out of sight in one step. The plan
 holds their ids and the paths of the files that nothing else needs; whoever writes it first has decided. A killed expiry
-leaves one or both, and the next one goes on from there. interbed's own: Java Paimon passes over both files.
+leaves one or both, and the next one goes on from there. Files that a snapshot names go after all planned snapshots have
+gone, so that each snapshot that is there is whole, whatever became of the mark or the plan. interbed's own: Java Paimon
+passes over both files.
 """
 
 import json
@@ -17,6 +19,7 @@ from interbed.storage.meta.paths import TablePaths
 
 MARK = ".expiring"
 _PLAN = ".expired-files-"
+_WAY_OUT = "Snapshots can be read and written; `interbed table fsck --repair` takes it away, so that they can expire."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +80,7 @@ class ExpiryMarks:
         try:
             return ExpiryMark(id=str(value["id"]), begin=int(value["begin"]), end=int(value["end"]))
         except (ValueError, KeyError, TypeError) as error:
-            raise CorruptFileError(f"{self._mark} is not the mark of an expiry: {error}") from error
+            raise CorruptFileError(f"{self._mark} is not the mark of an expiry: {error}. {_WAY_OUT}") from error
 
     def set(self, begin: int, end: int) -> ExpiryMark | None:
         """Mark the snapshots from `begin` to before `end`; None when others are marked already."""
@@ -103,7 +106,7 @@ class ExpiryMarks:
                 unjudged=tuple(value["unjudged"]),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise CorruptFileError(f"{path} is not the plan of an expiry: {error}") from error
+            raise CorruptFileError(f"{path} is not the plan of an expiry: {error}. {_WAY_OUT}") from error
 
     def decide(self, mark: ExpiryMark, plan: ExpiryPlan) -> ExpiryPlan:
         """Write the plan down; the one of another process that was faster, else the one given."""
@@ -118,6 +121,19 @@ class ExpiryMarks:
         if self.is_set(mark):
             self._file_io.delete(self._mark)
 
+    def check(self) -> None:
+        """Raise CorruptFileError for a mark or a plan that can't be read."""
+        mark = self.find()
+        if mark is not None:
+            self.plan(mark)
+
+    def clear(self) -> None:
+        """Take away what can't be read: what it announced does not happen, and files that are left are orphans."""
+        # A plan without a mark is nobody's, so the mark goes last.
+        plans = [s.path for s in self._file_io.list(self._directory) if s.name.startswith(_PLAN)]
+        self._file_io.delete_quietly(sorted(plans))
+        self._file_io.delete(self._mark)
+
     def _plan_of(self, mark: ExpiryMark) -> str:
         return f"{self._directory}/{_PLAN}{mark.id}"
 
@@ -127,5 +143,5 @@ class ExpiryMarks:
         except FileNotFoundError:
             return None
         except ValueError as error:
-            raise CorruptFileError(f"{path} is damaged: {error}") from error
+            raise CorruptFileError(f"{path} is damaged: {error}. {_WAY_OUT}") from error
         return value

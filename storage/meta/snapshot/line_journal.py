@@ -10,9 +10,10 @@ Readers that know no journal see one version or the other as well: while snapsho
 always names the rows of before or those of after. Where the new line ends before the old one, the newest snapshot is
 first made a copy of the new line's last one, under its own id; it goes when all others are what they shall be.
 
-JSON: `id`, `what` (for messages), `first` and `then` (files: path below the line's directory, sha256 of the content
-before, content after; null where there is no file), `line` (`first`, `before`: sha256 by id, `after`: content by id,
-`newest`: id and content, or null). interbed's own.
+Two equal lines, of which one is enough: the sha256 of the rest of the line, a blank, and JSON: `id`, `what` (for
+messages), `first` and `then` (files: path below the line's directory, sha256 of the content before, content after; null
+where there is no file), `line` (`first`, `before`: sha256 by id, `after`: content by id, `newest`: id and content, or
+null). interbed's own.
 """
 
 import hashlib
@@ -91,13 +92,14 @@ class LineChange:
                 "newest": line.newest.to_json(),
             },
         }
-        return json.dumps(members)
+        body = json.dumps(members)
+        return f"{digest(body.encode())} {body}\n" * 2
 
     @staticmethod
     def from_json(content: bytes, *, source: str) -> "LineChange":
         """The change that a journal holds; raises CorruptFileError."""
         try:
-            value = json.loads(content)
+            value = json.loads(_undamaged(content))
             line = value["line"]
             return LineChange(
                 id=str(value["id"]),
@@ -114,7 +116,19 @@ class LineChange:
                 ),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise CorruptFileError(f"{source} is not a journal: {error}") from error
+            raise CorruptFileError(
+                f"{source} is not a journal: {error}. Versions may be those of before a change, or of after it, and "
+                "can be read; `interbed table fsck --repair` puts it aside, so that the table can be changed again."
+            ) from error
+
+
+def _undamaged(content: bytes) -> bytes:
+    """The JSON of the first line that is whole; raises ValueError."""
+    for line in content.splitlines():
+        checksum, _, body = line.partition(b" ")
+        if checksum == digest(body).encode():
+            return body
+    raise ValueError("both copies of the change are damaged")
 
 
 def file_change(file_io: FileIO, paths: TablePaths, path: str, after: str | None) -> list[FileChange]:
@@ -152,11 +166,15 @@ def change_line(file_io: FileIO, paths: TablePaths, make: Callable[[], LineChang
     """Carry out the change that `make()` returns, after what another one left undone.
 
     `make` is called again when another process writes a journal, or expires snapshots, at the same time. Raises
-    CommitFailedError when that happens again and again.
+    CommitFailedError when that happens again and again, CorruptFileError for a journal, or a mark of an expiry, that
+    can't be read.
     """
+    marks = ExpiryMarks(file_io, paths)
     for _ in range(_TRIES):
         if finish_line_change(file_io, paths) is Finish.BUSY:
             continue
+        # What could not be carried out is not written down.
+        marks.check()
         change = make()
         if file_io.create_exclusive(_journal(paths), change.to_json().encode()):
             redo = _Redo(file_io, paths, change)
@@ -177,6 +195,11 @@ def find_line_change(file_io: FileIO, paths: TablePaths) -> LineChange | None:
         return LineChange.from_json(file_io.read_bytes(path), source=path)
     except FileNotFoundError:
         return None
+
+
+def put_aside(file_io: FileIO, paths: TablePaths) -> None:
+    """Give a journal that can't be read a name by which nobody takes it for one."""
+    file_io.rename(_journal(paths), f"{_journal(paths)}-damaged-{uuid.uuid4()}")
 
 
 class Finish(StrEnum):

@@ -109,7 +109,7 @@ class SnapshotManager:
     def ids(self) -> list[int]:
         """All ids, ascending, but for those of snapshots that are being expired."""
         found, is_marked = self._listed()
-        mark = self.expiring() if is_marked else None
+        mark = self._readable_mark() if is_marked else None
         if mark is None:
             return found
         # What is newest never expires: a mark that covers all is of a table that was rolled back by another program.
@@ -202,8 +202,16 @@ class SnapshotManager:
         return snapshot
 
     def _is_expiring(self, snapshot_id: int) -> bool:
-        mark = self.expiring()
+        mark = self._readable_mark()
         return mark is not None and mark.covers(snapshot_id) and snapshot_id not in self.ids()
+
+    def _readable_mark(self) -> ExpiryMark | None:
+        """The mark; None for a damaged one, which hides nothing: snapshots whose files are there are whole."""
+        try:
+            return self.expiring()
+        except CorruptFileError as error:
+            _log.warning("%s", error)
+            return None
 
     def _exists(self, snapshot_id: int) -> bool:
         return self._file_io.exists(self._paths.snapshot(snapshot_id))

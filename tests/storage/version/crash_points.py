@@ -22,16 +22,13 @@ from interbed.storage.base.fileio import disk
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.table.table import Table
 from interbed.storage.version.orphans import remove_orphan_files
+from tests.support.dying_disk import Killed
 
 LATER = 4_102_444_800
 SCHEMA = pa.schema((pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.int64())))
 NAME = "d.t"
 
 Act = Callable[[FileSystemCatalog], Any]
-
-
-class Killed(BaseException):
-    """The end of a process: nothing catches it, and nothing that runs later reaches the file system."""
 
 
 class DyingFileIO:

@@ -86,3 +86,30 @@ def test_what_does_not_fit_together_is_refused(catalog: Catalog) -> None:
     keyed.create_branch("b")
     with pytest.raises(NotSupportedError, match="append tables"):
         keyed.merge_branch("b")
+
+
+def test_what_a_table_took_from_a_branch_stays_there_when_the_table_expires(catalog: Catalog) -> None:
+    table, branch = catalog.get_table("db.t"), catalog.get_table("db.t$branch_b")
+    branch.append(rows(3))
+    table.append(rows(4))
+    table.merge_branch("b")
+    table.create_tag("merged")
+    table.compact(full=True)
+    assert table.expire_snapshots(retain_max=1, retain_min=1).unjudged == ()
+    assert ids(branch) == [1, 2, 3]
+    table.delete_tag("merged")
+    assert ids(branch) == [1, 2, 3]
+    assert ids(table) == [1, 2, 3, 4]
+    table.delete_branch("b")
+    table.remove_orphan_files(older_than=1)
+    assert ids(table) == [1, 2, 3, 4]
+
+
+def test_what_a_branch_took_from_the_table_stays_in_its_older_snapshots(catalog: Catalog) -> None:
+    table, branch = catalog.get_table("db.t"), catalog.get_table("db.t$branch_b")
+    table.append(rows(3))
+    taken = table.merge_branch("main", "b")
+    branch.compact(full=True)
+    table.compact(full=True)
+    assert table.expire_snapshots(retain_max=1, retain_min=1).unjudged == ()
+    assert ids(branch.copy({"scan.snapshot-id": str(taken)})) == [1, 2, 3]

@@ -158,3 +158,22 @@ def test_the_first_kept_changelog_obeys_every_bound(
         assert first - earliest <= limit
         assert consumed is None or first <= consumed
         assert first <= max(latest - retain_min - more + 1, older_than)
+
+
+@pytest.mark.parametrize("retention", [{}, {"time_retained": "9 d"}])
+def test_a_table_that_was_forwarded_leaves_the_changelog_of_the_branch(
+    new_table: NewTable, retention: dict[str, str]
+) -> None:
+    table = new_table(**retention)
+    table.create_tag("here")
+    table.create_branch("b", "here")
+    branch = table.branch("b")
+    for value in (7, 8):
+        branch.upsert(pa.table({"id": [value], "v": [value]}, schema=SCHEMA))
+    table.fast_forward("b")
+    table.upsert(pa.table({"id": [9], "v": [9]}, schema=SCHEMA))
+    table.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER)
+    expire_changelogs(table.store, clock=lambda: LATER)
+    assert changed(branch, 6, 7) == [7, 8]
+    assert remove_orphan_files(table.store, older_than_millis=(LATER - 1) * 1000, clock=lambda: LATER).unjudged == ()
+    assert changed(branch, 6, 7) == [7, 8]

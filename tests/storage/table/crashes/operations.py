@@ -1,0 +1,225 @@
+"""What is done to a table and killed, by the names of the operations; which of them a kind of table can do."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+
+import interbed
+from interbed.catalog.filesystem import FileSystemCatalog
+from interbed.storage.commit.epochs import EpochCommit
+from interbed.storage.table.table import Table
+from interbed.storage.version.changelog_expiry import expire_changelogs
+from interbed.storage.version.orphans import remove_orphan_files
+from tests.storage.table.crashes.campaign import Operation, opened
+from tests.storage.table.crashes.kinds import BRANCH, LATER, NAME, Kind, batch, put
+from tests.support.dying_disk import DyingDisk, Killed
+
+_OLD = LATER - 7_200
+
+
+def of(change: Callable[[Table], object], **more: object) -> Operation:
+    """The operation that such a method of the table is."""
+    return Operation(act=lambda catalog, table: change(table), **more)  # type: ignore[arg-type]
+
+
+def history(table: Table) -> None:
+    """Three writes, a tag after the second one and a branch of it, which goes on by one write."""
+    put(table, 1, 2)
+    table.create_tag("early", table.store.snapshots.latest_id())
+    table.create_branch(BRANCH, "early")
+    put(table.branch(BRANCH), 33)
+    put(table, 3)
+
+
+def _root(table: Table) -> Path:
+    return Path(table.location)
+
+
+def _dead(change: Callable[[Table], object], dies_before: str) -> Callable[[FileSystemCatalog, Table], None]:
+    """What a process leaves that died before the first such step of the change."""
+
+    def prepare(catalog: FileSystemCatalog, table: Table) -> None:
+        killed = opened(Path(catalog.warehouse), DyingDisk(dies_before))
+        try:
+            change(killed.get_table(NAME))
+        except Killed:
+            return
+        raise AssertionError(f"no step was {dies_before}")
+
+    return prepare
+
+
+def _set(**options: str) -> Callable[[FileSystemCatalog, Table], None]:
+    def prepare(catalog: FileSystemCatalog, table: Table) -> None:
+        changes = [interbed.SchemaChange.set_option(key.replace("_", "-"), value) for key, value in options.items()]
+        catalog.alter_table(NAME, changes)
+
+    return prepare
+
+
+def _uncompacted(catalog: FileSystemCatalog, *values: int) -> None:
+    """Write without the compactions that are due."""
+    for only in ("true", "false"):
+        catalog.alter_table(NAME, interbed.SchemaChange.set_option("write-only", only))
+        if only == "true":
+            put(catalog.get_table(NAME), *values)
+
+
+def _more(table: Table) -> None:
+    """Rows of old keys and new ones, with a column that the table lacks."""
+    rows = batch((1, 1, 6), (0, 106, 6))
+    table.append(rows.append_column("w", pa.array([7, 8], pa.int64())), merge_schema=True)
+
+
+def _changes(table: Table) -> None:
+    rows = batch((1, 1, 9), (1, 103, 3), (0, 109, 9))
+    table.write_changes(rows.append_column("_row_kind", pa.array([2, 3, 0], pa.int8())))
+
+
+def _numbered(table: Table) -> None:
+    """The commit of a job that numbers its commits and looks for what it has done."""
+    commit = table.new_commit("job")
+    if commit.filter_committed([7]):
+        with table.new_write("job") as write:
+            write.write_arrow(batch((1, 1, 7), (1, 107, 7)))
+            commit.commit(write.prepare_commit(), identifier=7)
+
+
+def _epoch(table: Table) -> None:
+    """The commit of a stream that has notes of its epochs."""
+    with table.new_write("stream") as write:
+        write.write_arrow(batch((1, 1, 8), (0, 108, 8)))
+        messages = write.prepare_commit()
+    commit = EpochCommit(table.store, "stream")
+    if commit.commit(messages, 3) is None:
+        table.new_commit("stream").abort(messages)
+
+
+def _expire(table: Table) -> None:
+    table.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER)
+
+
+def _remove_orphans(table: Table) -> None:
+    remove_orphan_files(table.store, older_than_millis=(LATER - 1) * 1000, clock=lambda: LATER)
+
+
+def _lose_a_file(catalog: FileSystemCatalog, table: Table) -> None:
+    """Delete a data file of the newest snapshot behind the table's back."""
+    entry = table.new_scan().entries()[0]
+    os.unlink(f"{table.store.paths.bucket_directory(entry.bucket_id)}/{entry.file.file_name}")
+
+
+def _bad_hints(catalog: FileSystemCatalog, table: Table) -> None:
+    for name in ("LATEST", "EARLIEST"):
+        (_root(table) / "snapshot" / name).write_bytes(b"99")
+
+
+def _other_column(catalog: FileSystemCatalog, table: Table) -> None:
+    change = interbed.SchemaChange.add_column("other", interbed.data_type("INT"))
+    if "other" not in table.field_names:
+        catalog.alter_table(NAME, change)
+
+
+def _consume(table: Table) -> None:
+    table.reset_consumer("reader", table.store.snapshots.latest_id())
+
+
+WRITES: dict[str, Operation] = {
+    "write": of(lambda t: put(t, 6), adds=True),
+    "write with a new column": of(_more, adds=True),
+    "write of changes": of(_changes, adds=True),
+    "numbered commit": of(_numbered, adds=True, once=True),
+    "commit of an epoch": of(_epoch, adds=True, once=True),
+    "delete": of(lambda t: t.delete("id = 1")),
+    "overwrite": of(lambda t: t.overwrite(batch((1, 1, 9), (0, 8, 9)), {}), told=False),
+    "overwrite of a partition": of(lambda t: t.overwrite(batch((1, 1, 9)), {"p": 1}), told=False),
+    "overwrite of partitions in the data": of(lambda t: t.overwrite(batch((1, 1, 9))), told=False),
+    "delete_partitions": of(lambda t: t.delete_partitions({"p": 1}), told=False),
+    "truncate": of(lambda t: t.truncate(), told=False),
+    "truncate of a partition": of(lambda t: t.truncate({"p": 1}), told=False),
+    "expire_partitions": Operation(
+        act=lambda catalog, table: catalog.expire_partitions(
+            NAME, expiration_time="1 ms", expire_strategy="update-time", clock=lambda: LATER
+        ),
+        told=False,
+    ),
+}
+UPKEEP: dict[str, Operation] = {
+    "compact": of(lambda t: t.compact(full=True), prepare=lambda catalog, table: _uncompacted(catalog, 5)),
+    "compact what is due": of(
+        lambda t: t.compact(full=False), prepare=lambda catalog, table: _uncompacted(catalog, 5, 6, 7, 8)
+    ),
+    "compact in an order": of(lambda t: t.compact(order_strategy="zorder", order_by="id,v")),
+    "rescale": of(lambda t: t.rescale(3), told=False),
+    "analyze": of(lambda t: t.analyze()),
+    "compact_manifests": of(lambda t: t.compact_manifests()),
+    "rewrite_file_index": of(
+        lambda t: t.rewrite_file_index(), prepare=_set(**{"file-index.bloom-filter.columns": "v"})
+    ),
+    "alter": Operation(act=_other_column),
+    "write with maintenance": of(
+        lambda t: put(t, 6),
+        adds=True,
+        prepare=_set(
+            **{
+                "snapshot.num-retained.max": "3",
+                "snapshot.num-retained.min": "1",
+                "tag.automatic-creation": "batch",
+                "tag.batch.customized-name": "batch",
+            }
+        ),
+    ),
+}
+VERSIONS: dict[str, Operation] = {
+    "create_tag": of(lambda t: t.create_tag("new")),
+    "replace_tag": of(lambda t: t.replace_tag("early")),
+    "create_automatic_tags": of(
+        lambda t: t.create_automatic_tags(),
+        prepare=_set(**{"write-only": "true", "tag.automatic-creation": "batch", "tag.batch.customized-name": "early"}),
+    ),
+    "expire_tags": of(lambda t: t.expire_tags(older_than=LATER * 1000)),
+    "create_branch": of(lambda t: t.create_branch("new", "early")),
+    "delete_branch": of(lambda t: t.delete_branch(BRANCH)),
+    "merge_branch": of(lambda t: t.merge_branch(BRANCH), told=False),
+    "fast_forward": of(lambda t: t.fast_forward(BRANCH), told=False),
+    "rollback_to": of(lambda t: t.rollback_to("early"), told=False),
+    "expire_snapshots": of(_expire),
+    "expire_changelogs": of(
+        lambda t: expire_changelogs(t.store, clock=lambda: LATER), prepare=lambda catalog, table: _expire(table)
+    ),
+    "remove_orphan_files": of(_remove_orphans, prepare=_dead(lambda t: put(t, 6), "link")),
+    "remove_unexisting_files": of(
+        lambda t: t.remove_unexisting_files(), prepare=_lose_a_file, told=False, damages=True
+    ),
+    "reset_consumer": of(_consume),
+    "clear_consumers": of(lambda t: t.clear_consumers(), prepare=lambda catalog, table: _consume(table)),
+    "purge_files": of(lambda t: t.purge_files(), told=False),
+    "fsck after an expiry": of(lambda t: t.fsck(repair=True), prepare=_dead(_expire, "unlink snapshot-")),
+    "opening after a rollback": of(
+        lambda t: t.snapshots(), prepare=_dead(lambda t: t.rollback_to("early"), "unlink snapshot-"), told=False
+    ),
+    "fsck of hints": of(lambda t: t.fsck(repair=True), prepare=_bad_hints),
+}
+OPERATIONS: dict[str, Operation] = {**WRITES, **UPKEEP, **VERSIONS}
+
+
+def can(kind: Kind, operation: str) -> bool:
+    """Whether tables of the kind can do it."""
+    retracts = bool(kind.keys) and kind.options.get("merge-engine") not in ("first-row", "aggregation")
+    fixed = int(kind.options["bucket"]) > 0
+    rules = {
+        "write of changes": retracts,
+        "delete": retracts or not kind.keys,
+        "overwrite of a partition": bool(kind.partitions),
+        "overwrite of partitions in the data": bool(kind.partitions),
+        "delete_partitions": bool(kind.partitions),
+        "truncate of a partition": bool(kind.partitions),
+        "expire_partitions": bool(kind.partitions),
+        "compact in an order": not kind.keys and not fixed,
+        "rescale": fixed,
+        "merge_branch": not kind.keys,
+        "expire_changelogs": "changelog.time-retained" in kind.options,
+    }
+    return rules.get(operation, True)
