@@ -10,12 +10,14 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from interbed.storage.base.avro.records import RecordFile, codec_of, field_names
+from interbed.storage.base.avro.records import RecordFile
+from interbed.storage.base.columnar.records import ColumnFile
 from interbed.storage.base.errors import CommitConflictError
 from interbed.storage.commit.manifest_writer import ManifestWriter
 from interbed.storage.meta.manifest.entry import FileKind
 from interbed.storage.meta.manifest.index_file import DELETION_VECTORS, HASH_INDEX
-from interbed.storage.meta.manifest.index_manifest import SCHEMA, IndexManifestEntry, index_entry, index_record
+from interbed.storage.meta.manifest.index_manifest import LAYOUT, IndexManifestEntry, index_entry, index_record
+from interbed.storage.meta.manifest.layout import read_file
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.scan.manifest_reader import ManifestReader
 from interbed.storage.scan.partition_filter import AllPartitions, PartitionFilter
@@ -40,7 +42,6 @@ class IndexFiles:
         *,
         bucketed: bool = True,
         compacted: Collection[str] = (),
-        compression: str = "zstd",
     ) -> None:
         self._reader = reader
         self._writer = writer
@@ -48,7 +49,6 @@ class IndexFiles:
         self._changes = changes
         self._bucketed = bucketed
         self._compacted = compacted
-        self._compression = compression
         self._known: dict[str | None, str | None] = {}
 
     def after(self, latest: Snapshot | None) -> str | None:
@@ -84,14 +84,17 @@ class IndexFiles:
             return None
         return self._writer.put_index_manifest(replace(file, records=kept).to_bytes())
 
-    def _file(self, name: str | None) -> RecordFile:
+    def _file(self, name: str | None) -> RecordFile | ColumnFile:
         """An index manifest, with the schema and the codec by which the next one is written."""
+        new = LAYOUT.new_file(self._writer.codec, self._writer.file_format)
         if name is None:
-            return RecordFile(records=[], schema=SCHEMA, codec=codec_of(self._compression))
-        file = RecordFile.read(self._reader.content(name), source=self._reader.path(name))
+            return new
+        content = self._reader.content(name)
+        file = read_file(content, self._writer.codec, source=self._reader.path(name))
+        if file.file_format != new.file_format:
+            return replace(new, records=file.records)
         # New entries need all fields of today; what another version added beside them is kept where it is the wider.
-        wider = not self._changes or field_names(SCHEMA) <= field_names(file.schema)
-        return file if wider else replace(file, schema=SCHEMA)
+        return file if not self._changes or LAYOUT.is_wider(file) else replace(new, records=file.records)
 
 
 def _combined(records: list[_Record], changes: Sequence[IndexManifestEntry], *, bucketed: bool) -> list[_Record]:

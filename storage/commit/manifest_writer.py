@@ -18,7 +18,10 @@ _ROLL_SLACK = 1.25
 
 
 class ManifestWriter:
-    """Writes metadata files under new names and remembers them; not for use by several threads."""
+    """Writes metadata files under new names and remembers them; not for use by several threads.
+
+    They have the table's `manifest.format` and `manifest.compression`; InvalidOptionError for values of other kinds.
+    """
 
     def __init__(
         self,
@@ -33,7 +36,8 @@ class ManifestWriter:
         self._paths = paths
         self._partition_types = partition_types
         self._schema_id = schema_id
-        self._codec = options.manifest_compression
+        self.codec = options.manifest_compression
+        self.file_format = options.manifest_format
         self._target_size = options.manifest_target_file_size
         self._written: set[str] = set()
         self._synced: set[str] = set()
@@ -46,12 +50,12 @@ class ManifestWriter:
         manifests: list[ManifestFileMeta] = []
         rest = entries
         while rest:
-            content = write_manifest(rest, self._partition_types, self._codec)
+            content = write_manifest(rest, self.codec, self.file_format)
             part = rest
             while len(content) > self._target_size * _ROLL_SLACK and len(part) > 1:
                 fewer = math.ceil(len(part) * self._target_size * _ROLL_AIM / len(content))
                 shorter = part[: max(1, min(fewer, len(part) - 1))]
-                shortened = write_manifest(shorter, self._partition_types, self._codec)
+                shortened = write_manifest(shorter, self.codec, self.file_format)
                 if len(shortened) < self._target_size:
                     break
                 part, content = shorter, shortened
@@ -62,7 +66,7 @@ class ManifestWriter:
     def write_list(self, manifests: Sequence[ManifestFileMeta]) -> tuple[str, int]:
         """A manifest list; its name and size in bytes."""
         name = self._paths.new_manifest_list_name()
-        content = write_manifest_list(manifests, self._codec)
+        content = write_manifest_list(manifests, self.codec, self.file_format)
         self._put(name, content)
         return name, len(content)
 

@@ -137,7 +137,6 @@ class Publication:
             bucketed=store.options.bucket > 0 or store.schema.has_primary_key,
             # With a primary key vectors come from compactions alone, which conflict by their files.
             compacted=() if store.schema.has_primary_key else part.compacted,
-            compression=store.options.manifest_compression,
         )
         check = BasisCheck(self._reader, store.snapshots, self._user, part.basis)
         retries = self._retry.start()

@@ -37,11 +37,6 @@ def _check_kind(store: TableStore) -> None:
         raise NotSupportedError(
             f"The table at {store.location} has 'type' = '{kind}'; this version knows 'table' only."
         )
-    manifests = store.options.text("manifest.format", "avro").lower()
-    if manifests != "avro":
-        raise NotSupportedError(
-            f"The table at {store.location} has 'manifest.format' = '{manifests}'; this version knows avro only."
-        )
 
 
 def _tell(store: TableStore, judgement: Judgement) -> None:

@@ -16,6 +16,7 @@ from interbed.storage.lsm.merge_function.factory import check_merge_options
 from interbed.storage.lsm.merge_function.fields.functions import check_function_name
 from interbed.storage.meta.bucket_function import BucketFunction, bucket_function
 from interbed.storage.meta.bucket_mode import crosses_partitions
+from interbed.storage.meta.manifest.layout import check_codec
 from interbed.storage.meta.options.core import BUCKET, BUCKET_KEY, CoreOptions
 from interbed.storage.meta.options.known.check import check_names, check_supported
 from interbed.storage.meta.options.lsm import ChangelogProducer, MergeEngine
@@ -327,9 +328,7 @@ def _key_clustering(schema: TableSchema, options: CoreOptions) -> None:
 def _of_catalogs(schema: TableSchema, options: CoreOptions) -> None:
     if options.boolean("auto-create", False):
         raise InvalidOptionError("Option 'auto-create' is not for tables of a catalog; remove it.")
-    manifests = options.text("manifest.format", "avro").lower()
-    if manifests != "avro":
-        raise InvalidOptionError(f"Option 'manifest.format' takes avro, not '{manifests}'.")
+    check_codec(options.manifest_compression, options.manifest_format)
 
 
 def _in_table(schema: TableSchema, option: str, columns: Sequence[str]) -> None:

@@ -54,7 +54,9 @@ READ_ELSEWHERE: dict[str, Meaning] = {
         "list of names", "", "The columns with an index of the kind: `bloom-filter`, `bitmap`, `bsi` or `range-bitmap`."
     ),
     "index-file-in-data-file-dir": Meaning("boolean", "false", "Whether index files lie beside the data files."),
-    "manifest.format": Meaning("text", "avro", "Format of manifests."),
+    "manifest.format": Meaning(
+        "text", "avro", "Format of manifests: `avro`, `parquet` or `orc`; fixed once the table has files."
+    ),
     "metadata.stats-dense-store": Meaning(
         "boolean", "true", "Whether manifests leave out columns without statistics altogether."
     ),

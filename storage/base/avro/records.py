@@ -50,7 +50,7 @@ _CODECS = {
     "bzip2": "bzip2",
     "xz": "xz",
 }
-# What fastavro and the codecs' libraries raise for bytes that are not such a file.
+# What fastavro, Arrow and the codecs' libraries raise for bytes that are not such a file.
 _CORRUPTION: tuple[type[Exception], ...] = (
     ValueError,
     KeyError,
@@ -71,6 +71,7 @@ _CORRUPTION: tuple[type[Exception], ...] = (
     OSError,
     SchemaResolutionError,
     RecursionError,
+    pa.ArrowException,
 )
 
 
@@ -109,6 +110,7 @@ class RecordFile:
     records: list[dict[str, Any]]
     schema: Schema
     codec: str
+    file_format: str = "avro"
 
     @staticmethod
     def read(content: bytes, *, source: str) -> "RecordFile":
@@ -142,13 +144,13 @@ def read_records(
 
 @contextmanager
 def metadata_errors(source: str) -> Iterator[None]:
-    """Whatever is raised for bytes that are no Avro file of metadata becomes CorruptFileError naming `source`."""
+    """Whatever is raised for bytes that are no file of metadata becomes CorruptFileError naming `source`."""
     try:
         yield
-    except _CORRUPTION as error:
-        raise CorruptFileError(f"{source} can't be read as an Avro file of metadata: {error!r}") from error
     except pa.ArrowNotImplementedError as error:
         raise NotSupportedError(f"{source} can't be read by this version: {error}.") from error
+    except _CORRUPTION as error:
+        raise CorruptFileError(f"{source} can't be read as a file of metadata: {error!r}") from error
 
 
 def _read(content: bytes, known: frozenset[str], make: Callable[[dict[str, Any]], T]) -> list[T]:

@@ -9,6 +9,7 @@ know no levels. Source: Paimon's KeyValueFileWriterFactory; documentation page `
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from interbed.storage.base.columnar.records import CODECS, UNCOMPRESSED
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.format.stats import StatsMode, key_modes, stats_modes
@@ -17,12 +18,10 @@ from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.format import FILE_FORMATS
 
 _CODECS: Mapping[str, Mapping[str, str]] = {
-    "parquet": {c: c for c in ("zstd", "snappy", "gzip", "lz4", "brotli")} | {"lz4_raw": "lz4"},
-    "orc": {c: c for c in ("zstd", "snappy", "zlib", "lz4")},
+    **CODECS,
     "avro": {"zstd": "zstandard", **{c: c for c in ("zstandard", "snappy", "deflate", "bzip2", "xz")}},
 }
 """For each format what the options call a codec, and what the format's writer calls it."""
-_UNCOMPRESSED = ("none", "uncompressed", "null")
 _SUFFIXES = {"none": "", "gzip": "gz.", "bzip2": "bz2.", "zstd": "zst."}
 """What stands for a codec in names of files, where it is not the codec's name."""
 
@@ -137,7 +136,7 @@ def _choose(
 
 
 def _codec(key: str, file_format: str, compression: str) -> str | None:
-    if compression in _UNCOMPRESSED:
+    if compression in UNCOMPRESSED:
         return None
     codecs = _CODECS[file_format]
     if compression not in codecs:

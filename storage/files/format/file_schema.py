@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from interbed.storage.base.columnar.schema import NESTED_DEPTHS, NESTED_ID_BASE
 from interbed.storage.base.types.arrow import FIELD_ID, type_to_arrow
 from interbed.storage.base.types.data_type import (
     ArrayType,
@@ -31,10 +32,6 @@ SEQUENCE_NUMBER_FIELD = DataField(
     id=_INT_MAX - 1, name=SEQUENCE_NUMBER, type=AtomicType(TypeRoot.BIGINT, nullable=False)
 )
 VALUE_KIND_FIELD = DataField(id=_INT_MAX - 2, name=VALUE_KIND, type=AtomicType(TypeRoot.TINYINT, nullable=False))
-
-_NESTED_ID_BASE = _INT_MAX // 4
-_NESTED_DEPTHS = 1024
-"""Elements, keys and values have no ids of their own: theirs are made of the column's id and their depth in it."""
 
 
 def key_fields_of_file(schema: TableSchema) -> tuple[DataField, ...]:
@@ -65,7 +62,7 @@ def _arrow_type(data_type: DataType, column_id: int, depth: int) -> pa.DataType:
     inner = depth + 1
     match data_type:
         case ArrayType(element=element):
-            number = _NESTED_ID_BASE + column_id * _NESTED_DEPTHS + inner
+            number = NESTED_ID_BASE + column_id * NESTED_DEPTHS + inner
             return pa.list_(_field("element", _arrow_type(element, column_id, inner), element.nullable, number))
         case MapType(key=key, value=value):
             return _map(key, value, column_id, inner)
@@ -78,10 +75,10 @@ def _arrow_type(data_type: DataType, column_id: int, depth: int) -> pa.DataType:
 
 
 def _map(key: DataType, value: DataType, column_id: int, inner: int) -> pa.DataType:
-    offset = column_id * _NESTED_DEPTHS + inner
+    offset = column_id * NESTED_DEPTHS + inner
     # The stubs of pyarrow know map_ for types only.
-    key_field: Any = _field("key", _arrow_type(key, column_id, inner), False, _NESTED_ID_BASE - offset)
-    value_field: Any = _field("value", _arrow_type(value, column_id, inner), value.nullable, _NESTED_ID_BASE + offset)
+    key_field: Any = _field("key", _arrow_type(key, column_id, inner), False, NESTED_ID_BASE - offset)
+    value_field: Any = _field("value", _arrow_type(value, column_id, inner), value.nullable, NESTED_ID_BASE + offset)
     result: pa.DataType = pa.map_(key_field, value_field)
     return result
 

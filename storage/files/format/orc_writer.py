@@ -14,13 +14,13 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import orc
 
+from interbed.storage.base.columnar.schema import ORC_ID
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.types.arrow import FIELD_ID
 from interbed.storage.files.format.encoding import leaves
 from interbed.storage.files.format.sink import QuietSink
 from interbed.storage.meta.options.core import CoreOptions
 
-_ID = b"paimon.id"
 _MAGIC_BYTES = 3
 _MEMORY_BLOCK = 64 << 10
 _GUESSED_SHARE = 0.2
@@ -92,7 +92,7 @@ class OrcFileWriter:
 def _orc_field(field: "pa.Field[Any]", *, key: bool = False) -> Any:
     """The field with its id where ORC has it; all columns of an ORC file admit nulls, but for the keys of maps."""
     number = (field.metadata or {}).get(FIELD_ID)
-    metadata = {_ID: number} if number is not None else None
+    metadata = {ORC_ID: number} if number is not None else None
     return pa.field(field.name, _orc_type(field.type), not key, metadata)
 
 

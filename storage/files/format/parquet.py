@@ -13,6 +13,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from interbed.storage.base.arrays import Positions
+from interbed.storage.base.columnar.parquet_checks import check_index, footer_of, open_parquet
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.mapped import MappedPages
 from interbed.storage.base.memory_cache import MemoryCache
@@ -22,7 +23,6 @@ from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.format.api import CHECKSUMS, ReadChecks, data_file_errors
 from interbed.storage.files.format.pages.index import PageIndex
 from interbed.storage.files.format.pages.selection import PageRead, PageRequest
-from interbed.storage.files.format.parquet_checks import check_index, footer_of, open_parquet
 
 COLUMN_BUFFER_BYTES = 1 << 20
 """What is read of a column at once where files can't be mapped: few requests to an object store, little memory."""

@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from interbed.storage.base.columnar.parquet_checks import MAGIC, seal_footer
 from interbed.storage.base.types.not_null import without_hidden_nulls
 from interbed.storage.files.format.encoding import choose_encodings
-from interbed.storage.files.format.parquet_checks import MAGIC, seal_footer
 from interbed.storage.files.format.parquet_footer import TimestampAnnotation, annotate_timestamps
 from interbed.storage.files.format.sink import OpenSink
 from interbed.storage.meta.options.core import CoreOptions

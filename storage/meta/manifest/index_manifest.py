@@ -1,4 +1,4 @@
-"""Index manifests: Avro files of the index files of a snapshot, such as deletion vectors and hash indexes
+"""Index manifests: files of the index files of a snapshot, such as deletion vectors and hash indexes
 (specification page `spec/manifest`, index manifest). Version 1.
 """
 
@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from interbed.storage.base.avro.records import field, field_names, optional, read_records, record, write_records
+from interbed.storage.base.avro.records import field, optional, record
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.meta.manifest.entry import FileKind
 from interbed.storage.meta.manifest.index_file import DeletionVectorRange, GlobalIndexMeta, IndexFileMeta
+from interbed.storage.meta.manifest.layout import AVRO, RecordLayout
 from interbed.storage.meta.manifest.manifest_file import check_version
 
 VERSION = 1
@@ -79,12 +80,12 @@ SCHEMA = record(
         ),
     ],
 )
-_KNOWN = frozenset(field_names(SCHEMA))
+LAYOUT = RecordLayout(SCHEMA)
 
 
-def write_index_manifest(entries: Sequence[IndexManifestEntry], codec: str) -> bytes:
-    """The content of an index manifest, in order; `codec` is a value of `manifest.compression`."""
-    return write_records(SCHEMA, (index_record(e) for e in entries), codec)
+def write_index_manifest(entries: Sequence[IndexManifestEntry], codec: str, file_format: str = AVRO) -> bytes:
+    """The content of an index manifest, in order; `codec` and `file_format` as of `write_manifest`."""
+    return LAYOUT.write((index_record(e) for e in entries), codec, file_format)
 
 
 def read_index_manifest(content: bytes, *, source: str) -> list[IndexManifestEntry]:
@@ -92,11 +93,11 @@ def read_index_manifest(content: bytes, *, source: str) -> list[IndexManifestEnt
 
     Raises CorruptFileError naming `source` for other bytes, UnsupportedVersionError for a version that is not known.
     """
-    return read_records(content, _KNOWN, lambda r: index_entry(r, source), source=source)
+    return LAYOUT.read(content, lambda r: index_entry(r, source), source=source)
 
 
 def index_record(entry: IndexManifestEntry) -> dict[str, Any]:
-    """An entry as an Avro record of SCHEMA."""
+    """An entry as a record of SCHEMA."""
     file = entry.file
     vectors, index = file.deletion_vectors, file.global_index
     return {
@@ -126,7 +127,7 @@ def index_record(entry: IndexManifestEntry) -> dict[str, Any]:
 
 
 def index_entry(value: dict[str, Any], source: str) -> IndexManifestEntry:
-    """The entry of an Avro record; UnsupportedVersionError naming `source` for a version that is not known."""
+    """The entry of a record; UnsupportedVersionError naming `source` for a version that is not known."""
     check_version(value["_VERSION"], VERSION, source)
     vectors = value.get("_DELETIONS_VECTORS_RANGES")
     index = value.get("_GLOBAL_INDEX")
@@ -139,20 +140,20 @@ def index_entry(value: dict[str, Any], source: str) -> IndexManifestEntry:
             file_name=value["_FILE_NAME"],
             file_size=value["_FILE_SIZE"],
             row_count=value["_ROW_COUNT"],
-            deletion_vectors=None if vectors is None else tuple(_range_from_avro(v) for v in vectors),
+            deletion_vectors=None if vectors is None else tuple(_range_from_record(v) for v in vectors),
             external_path=value.get("_EXTERNAL_PATH"),
-            global_index=None if index is None else _global_from_avro(index),
+            global_index=None if index is None else _global_from_record(index),
         ),
     )
 
 
-def _range_from_avro(value: dict[str, Any]) -> DeletionVectorRange:
+def _range_from_record(value: dict[str, Any]) -> DeletionVectorRange:
     return DeletionVectorRange(
         data_file_name=value["f0"], offset=value["f1"], length=value["f2"], cardinality=value.get("_CARDINALITY")
     )
 
 
-def _global_from_avro(value: dict[str, Any]) -> GlobalIndexMeta:
+def _global_from_record(value: dict[str, Any]) -> GlobalIndexMeta:
     extra = value.get("_EXTRA_FIELD_IDS")
     return GlobalIndexMeta(
         row_range_start=value["_ROW_RANGE_START"],

@@ -1,4 +1,4 @@
-"""Manifests: Avro files of the data files that a commit added and deleted (specification page `spec/manifest`).
+"""Manifests: files of the data files that a commit added and deleted (specification page `spec/manifest`).
 
 Version 2; each record holds _VERSION, _KIND (0 add, 1 delete), _PARTITION (a serialised BinaryRow), _BUCKET,
 _TOTAL_BUCKETS and _FILE, the data file's metadata.
@@ -12,22 +12,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interbed.storage.base.avro.records import (
-    field,
-    field_names,
-    metadata_errors,
-    optional,
-    read_records,
-    record,
-    write_records,
-)
+from interbed.storage.base.avro.records import field, metadata_errors, optional, record
+from interbed.storage.base.columnar.records import format_of
 from interbed.storage.base.errors import UnsupportedVersionError
 from interbed.storage.base.row.binary_row import decode_rows, encode_rows
 from interbed.storage.base.row.words import Array
 from interbed.storage.base.types.data_type import DataType
 from interbed.storage.meta.manifest.data_file import DataFileMeta, FileSource
 from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry, ManifestFileMeta
+from interbed.storage.meta.manifest.entry_columns import entries_of_columns
 from interbed.storage.meta.manifest.entry_decoder import decode_entries
+from interbed.storage.meta.manifest.layout import AVRO, RecordLayout
 from interbed.storage.meta.manifest.stats import EMPTY_STATS, SimpleStats
 
 VERSION = 2
@@ -81,13 +76,16 @@ SCHEMA = record(
         field("_FILE", _FILE),
     ],
 )
-_KNOWN = frozenset(field_names(SCHEMA))
+_LAYOUT = RecordLayout(SCHEMA)
 _SCHEMA_TEXT = json.dumps(SCHEMA)
 
 
-def write_manifest(entries: Sequence[ManifestEntry], partition_types: Sequence[DataType], codec: str) -> bytes:
-    """The content of a manifest with the entries, in order; `codec` is a value of `manifest.compression`."""
-    return write_records(SCHEMA, (_entry_to_avro(e) for e in entries), codec)
+def write_manifest(entries: Sequence[ManifestEntry], codec: str, file_format: str = AVRO) -> bytes:
+    """The content of a manifest with the entries, in order.
+
+    `codec` is a value of `manifest.compression`, `file_format` of `manifest.format`. Raises InvalidOptionError.
+    """
+    return _LAYOUT.write((_entry_to_record(e) for e in entries), codec, file_format)
 
 
 def read_manifest(content: bytes, *, source: str) -> list[ManifestEntry]:
@@ -95,11 +93,17 @@ def read_manifest(content: bytes, *, source: str) -> list[ManifestEntry]:
 
     Raises CorruptFileError naming `source` for other bytes, UnsupportedVersionError for a version that is not known.
     """
+
+    def check(version: int) -> None:
+        check_version(version, VERSION, source)
+
     with metadata_errors(source):
-        entries = decode_entries(content, _SCHEMA_TEXT, lambda version: check_version(version, VERSION, source))
+        if format_of(content) is not None:
+            return entries_of_columns(content, check)
+        entries = decode_entries(content, _SCHEMA_TEXT, check)
     if entries is not None:
         return entries
-    return read_records(content, _KNOWN, lambda r: _entry_from_avro(r, source), source=source)
+    return _LAYOUT.read(content, lambda r: _entry_from_record(r, source), source=source)
 
 
 def make_meta(
@@ -162,7 +166,7 @@ def _extreme(column: Array, *, least: bool) -> Array:
     return extreme
 
 
-def _entry_to_avro(entry: ManifestEntry) -> dict[str, Any]:
+def _entry_to_record(entry: ManifestEntry) -> dict[str, Any]:
     f = entry.file
     return {
         "_VERSION": VERSION,
@@ -176,8 +180,8 @@ def _entry_to_avro(entry: ManifestEntry) -> dict[str, Any]:
             "_ROW_COUNT": f.row_count,
             "_MIN_KEY": f.min_key,
             "_MAX_KEY": f.max_key,
-            "_KEY_STATS": stats_to_avro(f.key_stats),
-            "_VALUE_STATS": stats_to_avro(f.value_stats),
+            "_KEY_STATS": stats_to_record(f.key_stats),
+            "_VALUE_STATS": stats_to_record(f.value_stats),
             "_MIN_SEQUENCE_NUMBER": f.min_sequence_number,
             "_MAX_SEQUENCE_NUMBER": f.max_sequence_number,
             "_SCHEMA_ID": f.schema_id,
@@ -195,7 +199,7 @@ def _entry_to_avro(entry: ManifestEntry) -> dict[str, Any]:
     }
 
 
-def _entry_from_avro(value: dict[str, Any], source: str) -> ManifestEntry:
+def _entry_from_record(value: dict[str, Any], source: str) -> ManifestEntry:
     check_version(value["_VERSION"], VERSION, source)
     f = value["_FILE"]
     file_source = f.get("_FILE_SOURCE")
@@ -210,8 +214,8 @@ def _entry_from_avro(value: dict[str, Any], source: str) -> ManifestEntry:
             row_count=f["_ROW_COUNT"],
             min_key=f["_MIN_KEY"],
             max_key=f["_MAX_KEY"],
-            key_stats=stats_from_avro(f["_KEY_STATS"]),
-            value_stats=stats_from_avro(f["_VALUE_STATS"]),
+            key_stats=stats_from_record(f["_KEY_STATS"]),
+            value_stats=stats_from_record(f["_VALUE_STATS"]),
             min_sequence_number=f["_MIN_SEQUENCE_NUMBER"],
             max_sequence_number=f["_MAX_SEQUENCE_NUMBER"],
             schema_id=f["_SCHEMA_ID"],
@@ -233,8 +237,8 @@ def _names(value: list[str] | None) -> tuple[str, ...] | None:
     return None if value is None else tuple(value)
 
 
-def stats_to_avro(stats: SimpleStats) -> dict[str, Any]:
-    """SimpleStats as an Avro record."""
+def stats_to_record(stats: SimpleStats) -> dict[str, Any]:
+    """SimpleStats as a record."""
     return {
         "_MIN_VALUES": stats.min_values,
         "_MAX_VALUES": stats.max_values,
@@ -242,8 +246,8 @@ def stats_to_avro(stats: SimpleStats) -> dict[str, Any]:
     }
 
 
-def stats_from_avro(value: dict[str, Any]) -> SimpleStats:
-    """SimpleStats of an Avro record; absent null counts become an empty tuple."""
+def stats_from_record(value: dict[str, Any]) -> SimpleStats:
+    """SimpleStats of a record; absent null counts become an empty tuple."""
     return SimpleStats(
         min_values=value["_MIN_VALUES"],
         max_values=value["_MAX_VALUES"],

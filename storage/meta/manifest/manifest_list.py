@@ -1,11 +1,12 @@
-"""Manifest lists: Avro files that name the manifests of a snapshot (specification page `spec/manifest`). Version 2."""
+"""Manifest lists: files that name the manifests of a snapshot (specification page `spec/manifest`). Version 2."""
 
 from collections.abc import Sequence
 from typing import Any
 
-from interbed.storage.base.avro.records import field, field_names, optional, read_records, record, write_records
+from interbed.storage.base.avro.records import field, optional, record
 from interbed.storage.meta.manifest.entry import ManifestFileMeta
-from interbed.storage.meta.manifest.manifest_file import check_version, stats_from_avro, stats_schema, stats_to_avro
+from interbed.storage.meta.manifest.layout import AVRO, RecordLayout
+from interbed.storage.meta.manifest.manifest_file import check_version, stats_from_record, stats_schema, stats_to_record
 
 VERSION = 2
 
@@ -27,12 +28,12 @@ SCHEMA = record(
         field("_MAX_ROW_ID", optional("long")),
     ],
 )
-_KNOWN = frozenset(field_names(SCHEMA))
+_LAYOUT = RecordLayout(SCHEMA)
 
 
-def write_manifest_list(metas: Sequence[ManifestFileMeta], codec: str) -> bytes:
-    """The content of a manifest list, in order; `codec` is a value of `manifest.compression`."""
-    return write_records(SCHEMA, (_meta_to_avro(m) for m in metas), codec)
+def write_manifest_list(metas: Sequence[ManifestFileMeta], codec: str, file_format: str = AVRO) -> bytes:
+    """The content of a manifest list, in order; `codec` and `file_format` as of `write_manifest`."""
+    return _LAYOUT.write((_meta_to_record(m) for m in metas), codec, file_format)
 
 
 def read_manifest_list(content: bytes, *, source: str) -> list[ManifestFileMeta]:
@@ -40,17 +41,17 @@ def read_manifest_list(content: bytes, *, source: str) -> list[ManifestFileMeta]
 
     Raises CorruptFileError naming `source` for other bytes, UnsupportedVersionError for a version that is not known.
     """
-    return read_records(content, _KNOWN, lambda r: _meta_from_avro(r, source), source=source)
+    return _LAYOUT.read(content, lambda r: _meta_from_record(r, source), source=source)
 
 
-def _meta_to_avro(meta: ManifestFileMeta) -> dict[str, Any]:
+def _meta_to_record(meta: ManifestFileMeta) -> dict[str, Any]:
     return {
         "_VERSION": VERSION,
         "_FILE_NAME": meta.file_name,
         "_FILE_SIZE": meta.file_size,
         "_NUM_ADDED_FILES": meta.num_added_files,
         "_NUM_DELETED_FILES": meta.num_deleted_files,
-        "_PARTITION_STATS": stats_to_avro(meta.partition_stats),
+        "_PARTITION_STATS": stats_to_record(meta.partition_stats),
         "_SCHEMA_ID": meta.schema_id,
         "_MIN_BUCKET": meta.min_bucket,
         "_MAX_BUCKET": meta.max_bucket,
@@ -61,14 +62,14 @@ def _meta_to_avro(meta: ManifestFileMeta) -> dict[str, Any]:
     }
 
 
-def _meta_from_avro(value: dict[str, Any], source: str) -> ManifestFileMeta:
+def _meta_from_record(value: dict[str, Any], source: str) -> ManifestFileMeta:
     check_version(value["_VERSION"], VERSION, source)
     return ManifestFileMeta(
         file_name=value["_FILE_NAME"],
         file_size=value["_FILE_SIZE"],
         num_added_files=value["_NUM_ADDED_FILES"],
         num_deleted_files=value["_NUM_DELETED_FILES"],
-        partition_stats=stats_from_avro(value["_PARTITION_STATS"]),
+        partition_stats=stats_from_record(value["_PARTITION_STATS"]),
         schema_id=value["_SCHEMA_ID"],
         min_bucket=value.get("_MIN_BUCKET"),
         max_bucket=value.get("_MAX_BUCKET"),

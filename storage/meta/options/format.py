@@ -9,7 +9,7 @@ from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.meta.options.reader import OptionReader
 
 FILE_FORMATS = ("parquet", "orc", "avro")
-"""Formats of data files."""
+"""Formats of data files and of manifests."""
 COMPRESSIONS = frozenset(
     {
         *("none", "uncompressed", "null", "snappy", "gzip", "lz4", "lz4_raw", "zstd", "brotli", "zlib", "lzo"),
@@ -27,6 +27,15 @@ class FormatOptions(OptionReader):
     def file_format(self) -> str:
         """Format of data files: parquet, orc or avro."""
         return self.text("file.format", "parquet").lower()
+
+    @property
+    def manifest_format(self) -> str:
+        """Format of manifests: parquet, orc or avro."""
+        value = self.text("manifest.format", "avro").lower()
+        if value not in FILE_FORMATS:
+            known = ", ".join(FILE_FORMATS)
+            raise InvalidOptionError(f"Option 'manifest.format' takes one of {known}, not '{value}'.")
+        return value
 
     @property
     def file_compression(self) -> str:

@@ -34,10 +34,11 @@ IMMUTABLE_OPTIONS = frozenset(
         "index-file-in-data-file-dir",
         "partition.default-name",
         "partition.legacy-name",
+        "manifest.format",
     }
 )
-"""Options that existing files depend on. The two of partition directories can be altered in Paimon, which then loses
-sight of the files in them; interbed refuses."""
+"""Options that existing files depend on. The two of partition directories and the format of manifests can be altered in
+Paimon, which then loses sight of the files; interbed refuses."""
 
 KEYS = frozenset({PRIMARY_KEY, PARTITION})
 """Options that stand in for keys of the schema; a table without keys and files may be given some."""

@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 
 from interbed.storage.base.arrays import Mask, Positions
+from interbed.storage.base.columnar.parquet_checks import open_parquet
 from interbed.storage.base.types.arrow import type_to_arrow
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.file_index.bloom_filter import BloomFilterReader
 from interbed.storage.files.file_index.evaluate import ColumnReaders, has_index, with_indexes
 from interbed.storage.files.format.api import data_file_errors
-from interbed.storage.files.format.parquet_checks import open_parquet
 from interbed.storage.lsm.file_read import MAX_INDEXED_ROWS, FileRead, ReadOptions
 from interbed.storage.lsm.lookup.sorted_keys import KeyColumns, SortedKeys, count_below
 from interbed.storage.meta.manifest.data_file import DataFileMeta

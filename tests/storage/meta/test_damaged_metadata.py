@@ -72,6 +72,24 @@ def test_what_has_checksums_never_gives_anything_else(table: Table) -> None:
 
 
 @pytest.mark.longer
+@pytest.mark.parametrize("file_format", ["parquet", "orc"])
+def test_manifests_of_columns_never_give_anything_else(tmp_path: Path, file_format: str) -> None:
+    catalog = interbed.load_catalog("test", warehouse=f"file:{tmp_path}")
+    catalog.create_database("db")
+    options = {**OPTIONS, "manifest.format": file_format}
+    table = catalog.create_table("db.t", SCHEMA, primary_keys=["id"], options=options)
+    table.upsert(rows(0, 200))
+    table.upsert(rows(2, 10))
+    snapshot = table.snapshots()[-1]
+    named = [snapshot.base_manifest_list, snapshot.delta_manifest_list, snapshot.index_manifest]
+    files = [Path(table.location) / "manifest" / str(name) for name in named]
+    files += newest(table, "manifest/manifest-[0-9a-f]*")
+    found = damage(table, files, times=TIMES, operations=("scan", "changes", "expire", "write", "$files"))
+    assert found.failures("UnsupportedVersionError") == {}
+    assert found.outcomes["named"] > 0
+
+
+@pytest.mark.longer
 def test_damaged_json_gives_no_other_errors(table: Table) -> None:
     patterns = ("snapshot/snapshot-*", "schema/schema-0", "tag/tag-old", "consumer/consumer-c", "statistics/*")
     files = newest(table, *patterns, "branch/branch-b/schema/schema-0", "snapshot/LATEST")

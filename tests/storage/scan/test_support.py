@@ -14,7 +14,7 @@ ROWS = pa.table({"id": pa.array([1], pa.int32())})
 
 @pytest.mark.parametrize(
     ("option", "value"),
-    [("manifest.format", "orc"), ("row-tracking.enabled", "true"), ("type", "object-table")],
+    [("row-tracking.enabled", "true"), ("type", "object-table")],
 )
 def test_a_table_with_what_this_version_lacks_is_refused_by_the_option(tmp_path: Path, option: str, value: str) -> None:
     with interbed.load_catalog("lake", warehouse=f"file:{tmp_path}") as catalog:

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interbed.storage.base.arrays import Positions
+from interbed.storage.base.columnar.parquet_checks import footer_of
 from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.base.predicate.evaluate import mask
@@ -24,7 +25,6 @@ from interbed.storage.base.types.json import parse_atomic
 from interbed.storage.files.format.pages.index import PageIndex
 from interbed.storage.files.format.pages.reading import read_rows
 from interbed.storage.files.format.parquet import ParquetReader
-from interbed.storage.files.format.parquet_checks import footer_of
 from interbed.storage.files.format.parquet_writer import ParquetFileWriter
 from interbed.storage.meta.options.core import CoreOptions
 

@@ -1,0 +1,1 @@
+"""Files of columns: Parquet and ORC."""

@@ -1,0 +1,169 @@
+"""Parquet and ORC files of records of metadata: manifests, manifest lists and index manifests (`manifest.format`).
+
+Those that interbed writes have checksums: Parquet's of each page and of the footer
+(`interbed.storage.base.columnar.parquet_checks`), ORC's of all that stands before it, in the postscript. Readers pass
+over fields of the postscript that they do not know. Files of other writers are taken as they are. Source: ORC
+specification v1, file tail; Protocol Buffers encoding.
+"""
+
+import io
+import zlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import orc
+
+from interbed.storage.base.columnar.parquet_checks import MAGIC, open_parquet, seal_footer
+from interbed.storage.base.errors import InvalidOptionError
+
+PARQUET, ORC = "parquet", "orc"
+CODECS: Mapping[str, Mapping[str, str]] = {
+    PARQUET: {c: c for c in ("zstd", "snappy", "gzip", "lz4", "brotli")} | {"lz4_raw": "lz4"},
+    ORC: {c: c for c in ("zstd", "snappy", "zlib", "lz4")},
+}
+"""For each format what the options call a codec, and what the format's writer calls it."""
+UNCOMPRESSED = ("none", "uncompressed", "null")
+
+_ORC_MAGIC = b"ORC"
+_SEAL = b"\xfd\xff\x07"
+"""The key of field 16383 with four bytes, in Protocol Buffers; a little-endian CRC-32 follows."""
+_SEAL_BYTES = len(_SEAL) + 4
+_MOST_POSTSCRIPT = 255
+"""The file's last byte is the length of the postscript."""
+
+
+def format_of(content: bytes) -> str | None:
+    """`parquet` or `orc` by the magic number that a file begins with, None for any other file."""
+    if content.startswith(MAGIC):
+        return PARQUET
+    return ORC if content.startswith(_ORC_MAGIC) else None
+
+
+def codec_of(file_format: str, compression: str) -> str | None:
+    """What the format's writer calls a value of `manifest.compression`; raises InvalidOptionError."""
+    if compression.lower() in UNCOMPRESSED:
+        return None
+    codecs = CODECS[file_format]
+    if compression.lower() not in codecs:
+        known = ", ".join(("none", *codecs))
+        raise InvalidOptionError(
+            f"Option 'manifest.compression' takes one of {known} for manifests in {file_format}, not '{compression}'."
+        )
+    return codecs[compression.lower()]
+
+
+def write_columns(
+    schema: pa.Schema, records: Iterable[Mapping[str, Any]], file_format: str, codec: str | None
+) -> bytes:
+    """The content of a file of the records; `codec` is what the format's writer calls it."""
+    rows: Any = pa.array(list(records), pa.struct(list(schema)))
+    table = pa.Table.from_batches([pa.RecordBatch.from_struct_array(rows)]).cast(schema)
+    target = io.BytesIO()
+    if file_format == PARQUET:
+        _write_parquet(table, target, codec)
+        return _sealed_parquet(target.getvalue())
+    # The stubs of pyarrow lag behind what the writer takes.
+    make: Any = orc.ORCWriter
+    with make(target, compression=codec or "uncompressed") as writer:
+        writer.write(table)
+    return _sealed_orc(target.getvalue())
+
+
+def read_columns(content: bytes) -> pa.Table:
+    """The records of a Parquet or ORC file of metadata.
+
+    Raises ValueError and what Arrow raises for bytes that are no such file.
+    """
+    if format_of(content) == ORC:
+        _check_orc(content)
+        stripes = orc.ORCFile(pa.BufferReader(content))
+        found, expected = stripes.read(), stripes.nrows
+    else:
+        with open_parquet(pa.BufferReader(content), verify=True) as file:
+            # A thread for each of some forty columns costs more than it gains.
+            found, expected = file.read(use_threads=False), file.metadata.num_rows
+    if found.num_rows != expected:
+        raise ValueError(f"it has {found.num_rows} records instead of {expected}")
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnFile:
+    """The records of a Parquet or ORC file with all of their fields, and how they are written."""
+
+    records: list[dict[str, Any]]
+    schema: pa.Schema
+    file_format: str
+    codec: str | None
+
+    @staticmethod
+    def read(content: bytes, codec: str | None) -> "ColumnFile":
+        """The file of that content, to be written with the codec; raises as `read_columns` does."""
+        table = read_columns(content)
+        found = format_of(content) or PARQUET
+        return ColumnFile(records=table.to_pylist(), schema=table.schema, file_format=found, codec=codec)
+
+    @property
+    def names(self) -> set[str]:
+        """The names of all fields, at every depth."""
+        return _names(self.schema)
+
+    def to_bytes(self) -> bytes:
+        """The content of a file of the records."""
+        return write_columns(self.schema, self.records, self.file_format, self.codec)
+
+
+def _names(fields: Iterable["pa.Field[Any]"]) -> set[str]:
+    found: set[str] = set()
+    for field in fields:
+        inner = field.type.value_type if isinstance(field.type, pa.ListType) else field.type
+        found |= {field.name} | (_names(inner) if isinstance(inner, pa.StructType) else set())
+    return found
+
+
+def _write_parquet(table: pa.Table, target: io.BytesIO, codec: str | None) -> None:
+    make: Any = pq.ParquetWriter
+    with make(
+        target,
+        table.schema,
+        compression=codec or "none",
+        use_dictionary=False,
+        write_statistics=False,
+        store_schema=False,
+        write_page_checksum=True,
+    ) as writer:
+        if table.num_rows:
+            writer.write_table(table, row_group_size=table.num_rows)
+
+
+def _sealed_parquet(content: bytes) -> bytes:
+    length = int.from_bytes(content[-8:-4], "little")
+    footer = seal_footer(content[-8 - length : -8], b"")
+    return b"".join((content[: -8 - length], footer, len(footer).to_bytes(4, "little"), MAGIC))
+
+
+def _sealed_orc(content: bytes) -> bytes:
+    length = content[-1] + _SEAL_BYTES
+    if length > _MOST_POSTSCRIPT:
+        return content
+    head = content[:-1]
+    return b"".join((head, _SEAL, _orc_sum(head, length), bytes([length])))
+
+
+def _check_orc(content: bytes) -> None:
+    """Raise ValueError for a damaged file of ours."""
+    head, seal, value = content[: -1 - _SEAL_BYTES], content[-1 - _SEAL_BYTES : -5], content[-5:-1]
+    if not head:
+        raise ValueError("it does not end as an ORC file does")
+    right = _orc_sum(head, content[-1]) == value
+    # What stands before the checksum may be damaged as well.
+    ours = right or sum(a == b for a, b in zip(seal, _SEAL, strict=True)) >= len(_SEAL) - 1
+    if ours and not (right and seal == _SEAL):
+        raise ValueError("its checksum is wrong")
+
+
+def _orc_sum(head: bytes, length: int) -> bytes:
+    return zlib.crc32(bytes([length]), zlib.crc32(head)).to_bytes(4, "little")

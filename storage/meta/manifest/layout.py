@@ -1,0 +1,100 @@
+"""How the records of a kind of metadata file lie in files of the three formats of `manifest.format`.
+
+Names of these files have no suffix: Java Paimon reads all of a table in the format that the option says, and interbed
+each in the format that its first bytes show.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from interbed.storage.base.avro.records import (
+    RecordFile,
+    codec_of,
+    field_names,
+    metadata_errors,
+    read_records,
+    write_records,
+)
+from interbed.storage.base.columnar.records import ORC, ColumnFile, format_of, read_columns, write_columns
+from interbed.storage.base.columnar.records import codec_of as columnar_codec
+from interbed.storage.base.columnar.schema import orc_schema, parquet_schema
+
+T = TypeVar("T")
+AVRO = "avro"
+_TINY = frozenset({"_KIND", "_FILE_SOURCE"})
+
+
+class RecordLayout:
+    """The schemas of one kind of metadata file; `schema` is the one in Avro."""
+
+    def __init__(self, schema: dict[str, Any]) -> None:
+        self.schema = schema
+        self._known = frozenset(field_names(schema))
+
+    @cached_property
+    def parquet(self) -> pa.Schema:
+        """The schema in Parquet."""
+        return parquet_schema(self.schema, _TINY)
+
+    @cached_property
+    def orc(self) -> pa.Schema:
+        """The schema in ORC."""
+        return orc_schema(self.schema, _TINY)
+
+    def write(self, records: Iterable[Mapping[str, Any]], compression: str, file_format: str) -> bytes:
+        """The content of a file of the records.
+
+        `compression` is a value of `manifest.compression`, `file_format` of `manifest.format`. Raises
+        InvalidOptionError for a codec that the format has not.
+        """
+        if file_format == AVRO:
+            return write_records(self.schema, records, compression)
+        schema = self.orc if file_format == ORC else self.parquet
+        return write_columns(schema, records, file_format, columnar_codec(file_format, compression))
+
+    def read(self, content: bytes, make: Callable[[dict[str, Any]], T], *, source: str) -> list[T]:
+        """The records of a file's content, made into values by `make`; a field that the file lacks is absent.
+
+        Raises CorruptFileError naming `source` for anything that is not such a file, or that `make` can't take.
+        """
+        if format_of(content) is None:
+            return read_records(content, self._known, make, source=source)
+        with metadata_errors(source):
+            return [make(record) for record in read_columns(content).to_pylist()]
+
+    def new_file(self, compression: str, file_format: str) -> RecordFile | ColumnFile:
+        """A file without records."""
+        if file_format == AVRO:
+            return RecordFile(records=[], schema=self.schema, codec=codec_of(compression))
+        schema = self.orc if file_format == ORC else self.parquet
+        codec = columnar_codec(file_format, compression)
+        return ColumnFile(records=[], schema=schema, file_format=file_format, codec=codec)
+
+    def is_wider(self, file: RecordFile | ColumnFile) -> bool:
+        """Whether the file has all fields of today; it may have more."""
+        return self._known <= (field_names(file.schema) if isinstance(file, RecordFile) else file.names)
+
+
+def check_codec(compression: str, file_format: str) -> None:
+    """Raise InvalidOptionError for a value of `manifest.compression` that the format of manifests has not."""
+    if file_format == AVRO:
+        codec_of(compression)
+    else:
+        columnar_codec(file_format, compression)
+
+
+def read_file(content: bytes, compression: str, *, source: str) -> RecordFile | ColumnFile:
+    """The records of a file with all of their fields, in the format that it has.
+
+    Files of Avro are written again with the codec that they have, others with `compression`. Raises CorruptFileError
+    naming `source`, and InvalidOptionError.
+    """
+    found = format_of(content)
+    if found is None:
+        return RecordFile.read(content, source=source)
+    codec = columnar_codec(found, compression)
+    with metadata_errors(source):
+        return ColumnFile.read(content, codec)
