@@ -16,9 +16,6 @@ CLASSES = sorted(reference())
 EACH_RUN = ("TestFunctions", "TestGetPartitions", "TestGetTableMeta")
 
 ACID = "the class makes a table with transactions, which is refused"
-CONSTRAINTS = (
-    "Java answers with an exception that the call does not declare, clients see an internal error; ours is declared"
-)
 NO_LIMIT = "there is no limit on the partitions of a request (metastore.limit.partition.request)"
 NO_NULL_LIST = "a list of columns that was left out is kept as an empty one"
 NO_SCHEDULED_QUERIES = "scheduled queries are not kept; their calls are unknown to the server"
@@ -43,9 +40,7 @@ KEPT: dict[str, dict[str, str]] = {
         "catalogOperations": NOT_YET,
         "dropNonExistentCatalog": "its client asks to overlook a catalog that is not there, which Java does not do",
     },
-    "TestCheckConstraint": {"addNoSuchTable": CONSTRAINTS, "doubleAddUniqueConstraint": CONSTRAINTS},
     "TestDatabases": {"testAlterDatabaseNotNullableFields": REFUSED},
-    "TestDefaultConstraint": {"addNoSuchTable": CONSTRAINTS, "doubleAddUniqueConstraint": CONSTRAINTS},
     "TestDropPartitions": {
         "testDropPartitionByNameMoreValue": NO_TRASH,
         "testDropPartitionDeleteData": NO_TRASH,
@@ -59,12 +54,6 @@ KEPT: dict[str, dict[str, str]] = {
         "testExchangePartitionMoreValueInPartSpec": REFUSED,
         "testExchangePartitionsDifferentValuesInPartSpec": REFUSED,
         "testExchangePartitionsMoreValueInPartSpec": REFUSED,
-    },
-    "TestForeignKey": {
-        "addNoSuchCatalog": CONSTRAINTS,
-        "addNoSuchDb": CONSTRAINTS,
-        "addNoSuchTable": CONSTRAINTS,
-        "foreignKeyAcrossCatalogs": CONSTRAINTS,
     },
     "TestGetTableMeta": dict.fromkeys(
         (
@@ -103,14 +92,6 @@ KEPT: dict[str, dict[str, str]] = {
         ),
         NO_SCHEDULED_QUERIES,
     ),
-    "TestNotNullConstraint": {"addNoSuchTable": CONSTRAINTS, "doubleAddNotNullConstraint": CONSTRAINTS},
-    "TestPrimaryKey": {
-        "addNoSuchTable": CONSTRAINTS,
-        "dropNoSuchCatalog": CONSTRAINTS,
-        "dropNoSuchConstraint": CONSTRAINTS,
-        "dropNoSuchDatabase": CONSTRAINTS,
-        "dropNoSuchTable": CONSTRAINTS,
-    },
     "TestRuntimeStats": {"testRuntimeStatHandling": "statistics of runs are not kept"},
     "TestTablesCreateDropAlterTruncate": {
         "tablesInOtherCatalogs": NOT_YET,
@@ -132,7 +113,6 @@ KEPT: dict[str, dict[str, str]] = {
         "listTablesBogusCatalog": NOT_YET,
         "testListTableNamesByFilterCheckNoSuchDatabase": NOT_YET,
     },
-    "TestUniqueConstraint": {"addNoSuchTable": CONSTRAINTS, "doubleAddUniqueConstraint": CONSTRAINTS},
 }
 """By class the tests that fail here and not on Java's own server, and why that is to stay or stays for now."""
 
