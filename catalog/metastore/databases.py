@@ -26,7 +26,7 @@ from interbed.catalog.metastore.model import (
 from interbed.catalog.metastore.moves import settle_all
 from interbed.catalog.metastore.names import is_valid_name, matching, normalized, shortened
 from interbed.catalog.metastore.store import Store, Transaction
-from interbed.catalog.metastore.tables.rules import data_locations
+from interbed.catalog.metastore.tables.rules import data_locations, skips_trash
 from interbed.catalog.metastore.warehouse import Warehouse
 
 logger = logging.getLogger(__name__)
@@ -211,12 +211,16 @@ class DatabaseService:
         # Data goes after the commit: a crash in between leaves files that nothing refers to, never metadata without
         # files.
         database, tables = dropped
+        homes = [home for home in (database.location, database.managed_location) if home is not None]
+        going = [home for home in homes if not self._warehouse.is_protected(home)]
         for table in tables:
+            purge = skips_trash(table)
             for location in data_locations(table, ()):
-                self._delete(location)
-        for home in (database.location, database.managed_location):
-            if home is not None:
-                self._delete(home)
+                # What lies in the database's directory goes to the trash along with it.
+                if purge or not any(files.contains(home, location) for home in going):
+                    self._discard(location, purge=purge)
+        for home in homes:
+            self._discard(home, purge=False)
 
     def _location_for(self, transaction: Transaction, database: MetastoreDatabase) -> str:
         catalog = transaction.catalogs.find(database.catalog)
@@ -239,8 +243,8 @@ class DatabaseService:
             raise AlreadyExistsError(f"Database {database.name} already exists")
         transaction.events.append(events.create_database(database))
 
-    def _delete(self, location: str) -> None:
+    def _discard(self, location: str, *, purge: bool) -> None:
         if self._warehouse.is_protected(location):
             logger.warning("the data in %s was left alone: the warehouse is inside it", location)
         else:
-            files.delete_directory(location)
+            self._warehouse.discard(location, purge=purge)

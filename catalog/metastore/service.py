@@ -14,6 +14,7 @@ from interbed.catalog.metastore.settings import ConfigValues
 from interbed.catalog.metastore.statistics import StatisticsService
 from interbed.catalog.metastore.store import Store
 from interbed.catalog.metastore.tables.tables import TableService
+from interbed.catalog.metastore.trash import Trash
 from interbed.catalog.metastore.warehouse import Warehouse
 
 
@@ -28,13 +29,16 @@ class Metastore:
         lease_seconds: float = LEASE_SECONDS,
         clock: Callable[[], float] = time.time,
         config: ConfigValues | None = None,
+        trash: Trash | None = None,
+        partitions_max: int | None = None,
     ) -> None:
         self.config = config if config is not None else ConfigValues()
-        self.warehouse = Warehouse(warehouse)
+        self.trash = trash
+        self.warehouse = Warehouse(warehouse, trash)
         self.catalogs = CatalogService(store, self.warehouse, clock=clock)
         self.databases = DatabaseService(store, self.warehouse, clock=clock)
         self.tables = TableService(store, self.warehouse, clock=clock)
-        self.partitions = PartitionService(store, self.warehouse, clock=clock)
+        self.partitions = PartitionService(store, self.warehouse, clock=clock, request_max=partitions_max)
         self.statistics = StatisticsService(store, clock=clock)
         self.functions = FunctionService(store, clock=clock)
         self.constraints = ConstraintService(store, clock=clock)

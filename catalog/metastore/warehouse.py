@@ -10,7 +10,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from interbed.catalog.metastore.errors import InvalidOperationError, MetastoreError
 from interbed.catalog.metastore.model import DEFAULT_DATABASE, MetastoreDatabase, MetastoreTable
@@ -29,11 +29,42 @@ _OBJECT_STORES = ("s3", "s3a", "s3n", "gs", "abfs", "abfss", "wasb", "wasbs", "o
 _ARROW_SCHEMES = {"s3a": "s3", "s3n": "s3"}
 
 
+class TrashCan(Protocol):
+    """Where directories go that are not deleted at once (trash.py)."""
+
+    def take(self, location: str) -> bool:
+        """Move a directory there; whether it is gone from its place."""
+        ...
+
+
 class Warehouse:
     """The root under which databases and managed tables get their directories."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, trash: TrashCan | None = None) -> None:
         self.root = normalized_location(root)
+        self._trash = trash
+
+    def discard(self, location: str, *, purge: bool) -> bool:
+        """Delete a directory, or move it to the trash if there is one and it is not to be purged; whether it is gone.
+        Failures are logged: the metadata is gone, and the data is left for its owner.
+        """
+        if self._trash is not None and not purge:
+            return self._trash.take(location)
+        return delete_directory(location)
+
+    def empty(self, location: str, *, purge: bool) -> None:
+        """Take everything out of a directory, as `discard`. MetastoreError if that fails half-way."""
+        if self._trash is None or purge:
+            empty_directory(location)
+            return
+        if not directory_exists(location):
+            return
+        mode = directory_mode(location)
+        if not self._trash.take(location):
+            raise MetastoreError(f"cannot move the data in {location} to the trash")
+        make_directory(location)
+        if mode is not None:
+            _checked(lambda: os.chmod(_split(location)[1], mode), f"cannot give {location} its permissions back")
 
     def database_location(self, name: str, catalog_location: str | None = None) -> str:
         """The directory of a database that names none: the root for `default`, `<root>/<name>.db` for others. The
@@ -165,21 +196,33 @@ def remove_empty_parents(location: str, *, below: str | None) -> None:
         parent = os.path.dirname(parent)
 
 
-def delete_directory(location: str) -> None:
-    """Delete the directory and everything in it. Failures are logged: the metadata is gone, and the data is left for
-    its owner.
+def directory_mode(location: str) -> int | None:
+    """The permissions of a local directory. MetastoreError if it cannot be looked at."""
+    scheme, path = _split(location)
+    if scheme != "file":
+        return None
+    return _checked(lambda: os.stat(path).st_mode & 0o7777, f"cannot look at {location}")
+
+
+def delete_directory(location: str) -> bool:
+    """Delete the directory and everything in it; whether it is gone. Failures are logged: the metadata is gone, and the
+    data is left for its owner.
     """
     scheme, path = _split(location)
     try:
         if scheme == "file":
-            if os.path.lexists(path):
+            if os.path.isfile(path) and not os.path.islink(path):
+                os.unlink(path)
+            elif os.path.lexists(path):
                 shutil.rmtree(path)
-            return
+            return True
         filesystem, remote_path = _remote(location)
         if filesystem.get_file_info(remote_path).type.name != "NotFound":
             filesystem.delete_dir(remote_path)
     except (OSError, ValueError, NotImplementedError, MetastoreError) as error:
         logger.warning("could not delete the data in %s: %s", location, error)
+        return False
+    return True
 
 
 def rename_directory(old: str, new: str) -> bool:
@@ -191,7 +234,7 @@ def rename_directory(old: str, new: str) -> bool:
     if scheme != new_scheme:
         raise InvalidOperationError(f"cannot move data from {old} to {new}: different file systems")
     if scheme == "file":
-        if not os.path.isdir(old_path):
+        if not os.path.lexists(old_path):
             return False
         if os.path.lexists(new_path):
             raise InvalidOperationError(f"New location for this table already exists : {new}")
@@ -210,6 +253,18 @@ def rename_directory(old: str, new: str) -> bool:
         lambda: filesystem.move(old_remote, new_remote), f"Unable to access old location {old} or to move it to {new}"
     )
     return True
+
+
+def names_in(location: str) -> list[str]:
+    """The names of what is in a directory. MetastoreError if it cannot be listed."""
+    scheme, path = _split(location)
+    if scheme == "file":
+        return _checked(lambda: os.listdir(path), f"cannot list {location}")
+    from pyarrow.fs import FileSelector
+
+    filesystem, remote_path = _remote(location)
+    infos = _checked(lambda: filesystem.get_file_info(FileSelector(remote_path)), f"cannot list {location}")
+    return [info.base_name for info in infos]
 
 
 def empty_directory(location: str) -> None:
@@ -236,6 +291,23 @@ def is_root(location: str) -> bool:
     if scheme != "file" and path.startswith("//"):
         path = "/" + path[2:].partition("/")[2]
     return not path.strip("/")
+
+
+def path_of(location: str) -> str:
+    """The path of a location within its file system, with a slash at its beginning."""
+    _, path = _split(location)
+    return "/" + path[2:].partition("/")[2] if path.startswith("//") else path
+
+
+def file_system_of(location: str) -> str:
+    """What two locations of one file system have in common: scheme and authority."""
+    scheme, path = _split(location)
+    return f"{scheme}://{path[2:].partition('/')[0]}" if scheme != "file" and path.startswith("//") else f"{scheme}:"
+
+
+def renames_directories(location: str) -> bool:
+    """Whether a directory there can be renamed in one step: object stores have none."""
+    return _split(location)[0] not in _OBJECT_STORES
 
 
 def contains(location: str, inner: str | None) -> bool:

@@ -21,6 +21,7 @@ _DIRECT = {
     "warehouse.dir": "warehouse",
     "server.max.threads": "connections_max",
     "event.db.listener.timetolive": "events_ttl_seconds",
+    "limit.partition.request": "limit_partition_request",
 }
 """Keys, without their prefix, whose value is ours."""
 
@@ -35,6 +36,8 @@ HIVE_KEYS: Mapping[str, str] = {
     "protocol": "thrift.compact.protocol.enabled",
     "http_port": "server.thrift.transport.mode=http",
     "http_path": "server.thrift.http.path",
+    "limit_partition_request": "limit.partition.request",
+    "trash_seconds": "fs.trash.interval (minutes)",
     "events_ttl_seconds": "event.db.listener.timetolive",
 }
 """For the documentation: the keys that a setting is taken from, without `metastore.` or `hive.metastore.`"""
@@ -42,6 +45,7 @@ HIVE_KEYS: Mapping[str, str] = {
 _URL_KEYS = ("javax.jdo.option.ConnectionURL", "metastore.connect.url.key")
 _USER_KEYS = ("javax.jdo.option.ConnectionUserName", "metastore.connection.user.name")
 _PASSWORD_KEYS = ("javax.jdo.option.ConnectionPassword", "metastore.connection.password")
+_TRASH_KEY = "fs.trash.interval"
 _PREFIXES = ("metastore.", "hive.metastore.")
 _REFERENCE = re.compile(r"\$\{([^${}]+)\}")
 _REFERENCES_MAX = 20
@@ -61,6 +65,7 @@ def read(path: Path, wanted: frozenset[str]) -> dict[str, tuple[str, str]]:
     for key, name in _DIRECT.items():
         site.put(found, name, key)
     site.put(found, "lock_lease_seconds", "txn.timeout", prefixes=("metastore.", "hive."))
+    _trash(site, found)
     if site.is_true("thrift.framed.transport.enabled"):
         found["transport"] = (site.source("thrift.framed.transport.enabled"), "framed")
     if site.is_true("thrift.compact.protocol.enabled"):
@@ -151,6 +156,13 @@ def _port_of_uris(site: _Site, found: dict[str, tuple[str, str]]) -> None:
         raise HiveSiteError(f"{site.place(key)}: {first!r} is not an address such as thrift://host:9083") from error
     if port is not None:
         found["port"] = (site.place(key), str(port))
+
+
+def _trash(site: _Site, found: dict[str, tuple[str, str]]) -> None:
+    """Hadoop's setting, which has no prefix and counts minutes."""
+    minutes = site.properties.get(_TRASH_KEY)
+    if minutes:
+        found["trash_seconds"] = (site.place(_TRASH_KEY), f"{minutes}min")
 
 
 def _http(site: _Site, found: dict[str, tuple[str, str]]) -> None:

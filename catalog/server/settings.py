@@ -21,6 +21,7 @@ from interbed.catalog.server.setting_kinds import (
     PATH,
     PORT,
     SECONDS,
+    SECONDS_OR_NONE,
     TEXT,
     SettingKind,
     choice,
@@ -129,6 +130,27 @@ class ServerSettings:
     cache_bytes: int = field(
         default=64 << 20, metadata=_about("Memory for answers kept, in each process; 0 keeps none.", BYTES)
     )
+    limit_partition_request: int = field(
+        default=-1,
+        metadata=_about(
+            "Partitions that one request may ask for as a whole; a request for more is refused. -1: any number.",
+            integer(-1, 2**31 - 1, "a number"),
+        ),
+    )
+    trash_seconds: float = field(
+        default=0.0,
+        metadata=_about(
+            "How long the files of what is dropped or emptied without PURGE are kept in the trash; 0: they are deleted "
+            "at once.",
+            SECONDS_OR_NONE,
+        ),
+    )
+    trash_directory: str | None = field(
+        default=None,
+        metadata=_about(
+            "Where the trash is, on the file system of the warehouse; nothing: .Trash in the warehouse.", optional(TEXT)
+        ),
+    )
     events_ttl_seconds: float = field(
         default=86400.0, metadata=_about("How long notification events are kept.", SECONDS)
     )
@@ -232,6 +254,7 @@ def client_values(settings: ServerSettings) -> dict[str, str]:
         "thrift.port": str(settings.port),
         "port": str(settings.port),
         "server.max.threads": str(settings.connections_max),
+        "limit.partition.request": str(settings.limit_partition_request),
         "event.db.listener.timetolive": f"{settings.events_ttl_seconds:g}s",
         "thrift.framed.transport.enabled": str(settings.transport == "framed").lower(),
         "thrift.compact.protocol.enabled": str(settings.protocol == "compact").lower(),
@@ -309,6 +332,7 @@ def _toml_type(value: object) -> str:
 
 def _check(settings: ServerSettings, sources: Mapping[str, str]) -> None:
     """What has to fit together."""
+    _check_trash(settings, sources)
     if (settings.tls_certificate is None) != (settings.tls_key is None):
         given, missing = ("tls_certificate", "tls_key") if settings.tls_key is None else ("tls_key", "tls_certificate")
         raise ServerSettingsError(f"{sources[given]}: {given} needs {missing}, too")
@@ -329,6 +353,26 @@ def _check(settings: ServerSettings, sources: Mapping[str, str]) -> None:
             )
         if port:
             taken[port] = name
+
+
+def _check_trash(settings: ServerSettings, sources: Mapping[str, str]) -> None:
+    if not settings.trash_seconds:
+        return
+    # Imported here, because the command's help needs only the settings' names.
+    from interbed.catalog.metastore.warehouse import file_system_of, normalized_location, renames_directories
+
+    if not renames_directories(settings.warehouse):
+        raise ServerSettingsError(
+            f"{sources['trash_seconds']}: an object store renames no directories, so that there can be no trash; leave "
+            "trash_seconds at 0, and keep older versions of objects in the store"
+        )
+    warehouse = file_system_of(normalized_location(settings.warehouse))
+    directory = settings.trash_directory
+    if directory is not None and file_system_of(normalized_location(directory)) != warehouse:
+        raise ServerSettingsError(
+            f"{sources['trash_directory']}: trash_directory is {directory}, which is on another file system than the "
+            f"warehouse {settings.warehouse}"
+        )
 
 
 def _check_pem(name: str, path: Path, source: str) -> None:

@@ -38,7 +38,7 @@ from interbed.catalog.metastore.partitions.reads import (
 )
 from interbed.catalog.metastore.partitions.truncate import truncate_partitions
 from interbed.catalog.metastore.store import Store, Stored, Transaction
-from interbed.catalog.metastore.tables.rules import owns_data
+from interbed.catalog.metastore.tables.rules import owns_data, skips_trash
 from interbed.catalog.metastore.warehouse import Warehouse, child
 
 __all__ = ["Found", "PartitionService", "TableKey"]
@@ -53,8 +53,15 @@ class PartitionService(PartitionReads):
     asked for.
     """
 
-    def __init__(self, store: Store, warehouse: Warehouse, *, clock: Callable[[], float] = time.time) -> None:
-        super().__init__(store)
+    def __init__(
+        self,
+        store: Store,
+        warehouse: Warehouse,
+        *,
+        clock: Callable[[], float] = time.time,
+        request_max: int | None = None,
+    ) -> None:
+        super().__init__(store, request_max=request_max)
         self._warehouse = warehouse
         self._clock = clock
 
@@ -179,8 +186,11 @@ class PartitionService(PartitionReads):
         name: str | None = None,
         *,
         delete_data: bool,
+        purge: bool = False,
     ) -> None:
-        """Drop one partition, by values or by name, with its data if the table owns it. NoSuchObjectError."""
+        """Drop one partition, by values or by name, with its data if the table owns it, past the trash if `purge`.
+        NoSuchObjectError.
+        """
 
         def work(transaction: Transaction) -> tuple[MetastoreTable, MetastorePartition]:
             table = self._table_to_change(transaction, key)
@@ -191,9 +201,11 @@ class PartitionService(PartitionReads):
             return table.value, stored.value
 
         table, partition = self._store.write(work)
-        self._delete_data(table, [partition], delete_data)
+        self._discard(table, [partition], delete_data, purge)
 
-    def drop_names(self, key: TableKey, names: Sequence[str], *, delete_data: bool, if_exists: bool) -> Found:
+    def drop_names(
+        self, key: TableKey, names: Sequence[str], *, delete_data: bool, if_exists: bool, purge: bool = False
+    ) -> Found:
         """Drop the partitions of these names, all or none. NoSuchObjectError if one is missing, unless `if_exists`."""
 
         def work(transaction: Transaction) -> tuple[MetastoreTable, list[MetastorePartition]]:
@@ -211,11 +223,11 @@ class PartitionService(PartitionReads):
             return table.value, found
 
         table, dropped = self._store.write(work)
-        self._delete_data(table, dropped, delete_data)
+        self._discard(table, dropped, delete_data, purge)
         return table, dropped
 
     def drop_expressions(
-        self, key: TableKey, expressions: Sequence[bytes], *, delete_data: bool, if_exists: bool
+        self, key: TableKey, expressions: Sequence[bytes], *, delete_data: bool, if_exists: bool, purge: bool = False
     ) -> Found:
         """Drop the partitions that any of the expressions selects, all or none. BadFilterError if one cannot be read;
         NoSuchObjectError if one selects none, unless `if_exists`.
@@ -235,7 +247,7 @@ class PartitionService(PartitionReads):
             return table.value, dropped
 
         table, dropped = self._store.write(work)
-        self._delete_data(table, dropped, delete_data)
+        self._discard(table, dropped, delete_data, purge)
         return table, dropped
 
     def exchange(self, spec: Mapping[str, str], source: TableKey, target: TableKey) -> Found:
@@ -355,19 +367,30 @@ class PartitionService(PartitionReads):
         mover.move(transaction, stored.id, location, target, partition_name=names[1])
         return dataclasses.replace(new, storage=dataclasses.replace(new.storage, location=target))
 
-    def _delete_data(self, table: MetastoreTable, partitions: Sequence[MetastorePartition], delete_data: bool) -> None:
+    def _discard(
+        self, table: MetastoreTable, partitions: Sequence[MetastorePartition], delete_data: bool, purge: bool
+    ) -> None:
         if not delete_data or not owns_data(table):
             return
+        past_trash = skips_trash(table, purge=purge)
         for partition in partitions:
-            location = partition.storage.location if partition.storage is not None else None
+            location = _data_location(partition)
             if location is None:
                 continue
             # A partition that lies where the table or the warehouse lies must not take these along.
             if self._warehouse.is_protected(location) or files.contains(location, table.location):
                 logger.warning("the data in %s was left alone: it holds more than the partition", location)
-            else:
-                files.delete_directory(location)
+            elif self._warehouse.discard(location, purge=past_trash):
                 files.remove_empty_parents(location, below=table.location)
+
+
+def _data_location(partition: MetastorePartition) -> str | None:
+    """Where the partition's files are: of one that Hive has archived the directory that holds the archive."""
+    if partition.parameters.get("is_archived", "").lower() == "true":
+        original = partition.parameters.get("original_location")
+        if original:
+            return original
+    return partition.storage.location if partition.storage is not None else None
 
 
 def _checked_name(table: MetastoreTable, partition: MetastorePartition) -> str:

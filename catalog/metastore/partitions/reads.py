@@ -1,6 +1,8 @@
 """Partitions: what can be asked for. Lists are in the order of names.
 
-`limit` is Hive's max_parts: a negative one, or none, stands for all.
+`limit` is Hive's max_parts: a negative one, or none, stands for all. A server may have a limit of its own on the
+partitions that a request asks for as a whole (`metastore.limit.partition.request`): what selects more, unless its
+`limit` keeps it below, is refused with Hive's words. Names are not limited.
 """
 
 from collections.abc import Sequence
@@ -8,7 +10,7 @@ from collections.abc import Sequence
 from interbed.catalog.metastore.errors import InvalidPartitionError, MetastoreError, NoSuchObjectError
 from interbed.catalog.metastore.filters.expression import parse_filter
 from interbed.catalog.metastore.filters.partition_expression import parse_expression
-from interbed.catalog.metastore.filters.tree import EVERYTHING, filter_of_values
+from interbed.catalog.metastore.filters.tree import EVERYTHING, PartitionFilter, filter_of_values
 from interbed.catalog.metastore.model import MetastoreColumn, MetastorePartition, MetastoreTable
 from interbed.catalog.metastore.names import normalized, shortened
 from interbed.catalog.metastore.partition_names import parsed_name, partition_name, values_of_name
@@ -25,8 +27,9 @@ Found = tuple[MetastoreTable, Sequence[MetastorePartition]]
 class PartitionReads:
     """The calls that ask. Each takes the table as (catalog, database, name); NoSuchObjectError if there is none."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, request_max: int | None = None) -> None:
         self._store = store
+        self._request_max = request_max
 
     def get(self, key: TableKey, values: Sequence[str]) -> tuple[MetastoreTable, MetastorePartition]:
         """The partition with these values. NoSuchObjectError; InvalidPartitionError for a wrong number of values."""
@@ -70,6 +73,7 @@ class PartitionReads:
         def work(transaction: Transaction) -> Found:
             table = find_table(transaction, key)
             keys = table.value.partition_keys
+            self._check_number(table.value, len(names))
             return table.value, transaction.partitions.select(table.id, canonical_names(keys, names))
 
         return self._store.read(work)
@@ -82,6 +86,7 @@ class PartitionReads:
             keys = table.value.partition_keys
             check_partial(keys, values)
             where = filter_of_values(keys, values)
+            self._check_request(transaction, table, where, limit)
             return table.value, transaction.partitions.select(table.id, limit=limit_of(limit), where=where)
 
         return self._store.read(work)
@@ -103,6 +108,7 @@ class PartitionReads:
         def work(transaction: Transaction) -> Found:
             table = find_table(transaction, key)
             where = parse_filter(text, table.value.partition_keys)
+            self._check_request(transaction, table, where, limit)
             return table.value, transaction.partitions.select(table.id, limit=limit_of(limit), where=where)
 
         return self._store.read(work)
@@ -135,6 +141,7 @@ class PartitionReads:
             table = find_table(transaction, key)
             where = parse_expression(expression, table.value.partition_keys)
             chosen = EVERYTHING if where is None else where
+            self._check_request(transaction, table, chosen, limit)
             found = transaction.partitions.select(table.id, limit=limit_of(limit), where=chosen)
             return (table.value, found), where is None
 
@@ -191,6 +198,22 @@ class PartitionReads:
             return transaction.partitions.is_marked(table.id, name_of_spec(table.value, spec), event_type)
 
         return self._store.read(work)
+
+    def _check_request(
+        self, transaction: Transaction, table: Stored[MetastoreTable], where: PartitionFilter, limit: int | None
+    ) -> None:
+        asked = limit_of(limit)
+        if self._request_max is not None and (asked is None or asked > self._request_max):
+            self._check_number(table.value, transaction.partitions.count(table.id, where))
+
+    def _check_number(self, table: MetastoreTable, number: int) -> None:
+        """MetastoreError if a request wants more partitions than one may."""
+        if self._request_max is not None and number > self._request_max:
+            raise MetastoreError(
+                f"Number of partitions scanned (={number}) on table '{table.name}' exceeds limit "
+                f"(={self._request_max}). This is controlled on the metastore server by "
+                "metastore.limit.partition.request."
+            )
 
 
 def find_table(transaction: Transaction, key: TableKey, *, for_update: bool = False) -> Stored[MetastoreTable]:

@@ -4,13 +4,13 @@ import dataclasses
 from collections.abc import Callable, Sequence
 
 from interbed.catalog.metastore import events
-from interbed.catalog.metastore import warehouse as files
 from interbed.catalog.metastore.column_statistics import emptied
 from interbed.catalog.metastore.errors import MetastoreError
+from interbed.catalog.metastore.model import MetastorePartition
 from interbed.catalog.metastore.partition_names import partition_name
 from interbed.catalog.metastore.partitions.reads import TableKey, canonical_names, find_table
 from interbed.catalog.metastore.store import Store, Transaction
-from interbed.catalog.metastore.tables.rules import owns_data
+from interbed.catalog.metastore.tables.rules import owns_data, skips_trash
 from interbed.catalog.metastore.warehouse import Warehouse
 
 NAMES_IN_TRANSACTION_MAX = 1000
@@ -43,11 +43,15 @@ def _truncate(
     store: Store, warehouse: Warehouse, clock: Callable[[], float], key: TableKey, names: Sequence[str]
 ) -> None:
     # Files are deleted before the event is visible: a reader that reacts to it earlier would still see them.
-    found = store.read(lambda transaction: transaction.partitions.select(find_table(transaction, key).id, names))
+    def read(transaction: Transaction) -> tuple[bool, Sequence[MetastorePartition]]:
+        table = find_table(transaction, key)
+        return skips_trash(table.value), transaction.partitions.select(table.id, names)
+
+    purge, found = store.read(read)
     for partition in found:
         location = partition.storage.location if partition.storage is not None else None
         if location is not None and not warehouse.is_protected(location):
-            files.empty_directory(location)
+            warehouse.empty(location, purge=purge)
 
     def work(transaction: Transaction) -> None:
         table = find_table(transaction, key, for_update=True)

@@ -26,6 +26,7 @@ from interbed.catalog.metastore.tables.rules import (
     check_without_transactions,
     owns_data,
     same_keys,
+    skips_trash,
     stored_type,
     table_not_found,
 )
@@ -94,7 +95,7 @@ class TableAlterations:
         # Deleting may take long, and nobody has to wait for it.
         location = found.value.location
         if location is not None and not self._warehouse.is_protected(location):
-            files.empty_directory(location)
+            self._warehouse.empty(location, purge=skips_trash(found.value))
 
         def work(transaction: Transaction) -> None:
             stored = transaction.tables.find(*key, for_update=True)

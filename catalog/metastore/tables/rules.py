@@ -19,6 +19,9 @@ EXPECTED_PARAMETER_VALUE = "expected_parameter_value"
 PARAMETER_TRANSACTIONAL = "transactional"
 PARAMETER_TRANSACTIONAL_PROPERTIES = "transactional_properties"
 
+PARAMETER_AUTO_PURGE = "auto.purge"
+PARAMETER_SKIP_TRASH = "skip.trash"
+
 CASCADE = "CASCADE"
 """The environment context's key by which changed columns go to the partitions, too."""
 
@@ -103,6 +106,13 @@ def owns_data(table: MetastoreTable) -> bool:
     """Whether dropping the table with its data deletes files."""
     purges = table.parameters.get(PARAMETER_EXTERNAL_PURGE, "").upper() == "TRUE"
     return not table.is_view and (not table.is_external or purges)
+
+
+def skips_trash(table: MetastoreTable, *, purge: bool = False) -> bool:
+    """Whether the table's files are deleted rather than moved to the trash: the request or the table says so."""
+    return purge or any(
+        table.parameters.get(key, "").lower() == "true" for key in (PARAMETER_AUTO_PURGE, PARAMETER_SKIP_TRASH)
+    )
 
 
 def data_locations(table: MetastoreTable, partition_locations: Iterable[str]) -> list[str]:

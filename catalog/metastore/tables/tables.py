@@ -33,6 +33,7 @@ from interbed.catalog.metastore.tables.rules import (
     check_table,
     data_locations,
     owns_data,
+    skips_trash,
     stored_type,
     table_not_found,
 )
@@ -170,9 +171,9 @@ class TableService(TableAlterations):
 
         return self._store.read(work)
 
-    def drop(self, catalog: str, database: str, name: str, *, delete_data: bool) -> MetastoreTable:
-        """Drop a table; the data of a managed one too if `delete_data`. NoSuchObjectError. Returns the table that
-        was.
+    def drop(self, catalog: str, database: str, name: str, *, delete_data: bool, purge: bool = False) -> MetastoreTable:
+        """Drop a table; the data of a managed one too if `delete_data`, past the trash if `purge`. NoSuchObjectError.
+        Returns the table that was.
         """
         key = (catalog, normalized(database), normalized(name))
 
@@ -196,7 +197,7 @@ class TableService(TableAlterations):
                 if self._warehouse.is_protected(location) or files.contains(location, home):
                     logger.warning("the data in %s was left alone: it holds more than the table", location)
                 else:
-                    files.delete_directory(location)
+                    self._warehouse.discard(location, purge=skips_trash(table, purge=purge))
         return table
 
     def _prepared(self, transaction: Transaction, table: MetastoreTable) -> MetastoreTable:

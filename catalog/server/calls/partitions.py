@@ -7,6 +7,7 @@ from interbed.catalog.metastore.names import normalized, shortened
 from interbed.catalog.metastore.partitions.reads import TableKey
 from interbed.catalog.metastore.service import Metastore
 from interbed.catalog.server.structs import convert
+from interbed.catalog.server.structs.context import is_purge
 from interbed.catalog.server.structs.convert import partition_to_thrift, split_catalog
 from interbed.catalog.server.structs.partitions import (
     event_spec,
@@ -127,7 +128,10 @@ class PartitionWriteHandler:
     def drop_partition_with_environment_context(
         self, db_name: str, tbl_name: str, part_vals: list[str], deleteData: bool, environment_context: Any
     ) -> bool:
-        return self.drop_partition(db_name, tbl_name, part_vals, deleteData)
+        purge = is_purge(environment_context)
+        key = table_key(db_name, tbl_name)
+        self._partitions.drop(key, part_vals or [], delete_data=bool(deleteData), purge=purge)
+        return True
 
     def drop_partition_by_name(self, db_name: str, tbl_name: str, part_name: str, deleteData: bool) -> bool:
         self._partitions.drop(table_key(db_name, tbl_name), None, part_name, delete_data=bool(deleteData))
@@ -136,7 +140,10 @@ class PartitionWriteHandler:
     def drop_partition_by_name_with_environment_context(
         self, db_name: str, tbl_name: str, part_name: str, deleteData: bool, environment_context: Any
     ) -> bool:
-        return self.drop_partition_by_name(db_name, tbl_name, part_name, deleteData)
+        purge = is_purge(environment_context)
+        key = table_key(db_name, tbl_name)
+        self._partitions.drop(key, None, part_name, delete_data=bool(deleteData), purge=purge)
+        return True
 
     def drop_partition_req(self, dropPartitionReq: Any) -> bool:
         req = dropPartitionReq
@@ -145,17 +152,22 @@ class PartitionWriteHandler:
             req.partVals or None,
             req.partName,
             delete_data=bool(req.deleteData),
+            purge=is_purge(req.environmentContext),
         )
         return True
 
     def drop_partitions_req(self, req: Any) -> Any:
         key = table_key(req.dbName, req.tblName, req.catName)
-        delete_data, if_exists = bool(req.deleteData), req.ifExists is not False
+        how = {
+            "delete_data": bool(req.deleteData),
+            "if_exists": req.ifExists is not False,
+            "purge": is_purge(req.environmentContext),
+        }
         if req.parts.names is not None:
-            dropped = self._partitions.drop_names(key, req.parts.names, delete_data=delete_data, if_exists=if_exists)
+            dropped = self._partitions.drop_names(key, req.parts.names, **how)
         elif req.parts.exprs is not None:
             expressions = [each.expr for each in req.parts.exprs]
-            dropped = self._partitions.drop_expressions(key, expressions, delete_data=delete_data, if_exists=if_exists)
+            dropped = self._partitions.drop_expressions(key, expressions, **how)
         else:
             raise MetastoreError("Partition spec is not set")
         if req.needResult is False:

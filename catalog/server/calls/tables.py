@@ -10,6 +10,7 @@ from interbed.catalog.metastore.service import Metastore
 from interbed.catalog.metastore.tables.rules import CASCADE, EXPECTED_PARAMETER_KEY, EXPECTED_PARAMETER_VALUE
 from interbed.catalog.server.structs import convert
 from interbed.catalog.server.structs.constraints import constraints_from_thrift
+from interbed.catalog.server.structs.context import context_properties, is_purge
 from interbed.catalog.server.structs.convert import split_catalog
 from interbed.catalog.server.structs.projection import Projection
 from interbed.thrift_idl.hive_metastore import ttypes
@@ -127,13 +128,13 @@ class TableHandler:
     def alter_table_with_environment_context(
         self, dbname: str, tbl_name: str, new_tbl: Any, environment_context: Any
     ) -> None:
-        self._alter(dbname, tbl_name, new_tbl, _properties(environment_context))
+        self._alter(dbname, tbl_name, new_tbl, context_properties(environment_context))
 
     def alter_table_with_cascade(self, dbname: str, tbl_name: str, new_tbl: Any, cascade: bool) -> None:
         self._alter(dbname, tbl_name, new_tbl, {CASCADE: "true"} if cascade else {})
 
     def alter_table_req(self, req: Any) -> Any:
-        context = _properties(req.environmentContext)
+        context = context_properties(req.environmentContext)
         if req.expectedParameterKey is not None:
             context[EXPECTED_PARAMETER_KEY] = req.expectedParameterKey
         if req.expectedParameterValue is not None:
@@ -149,12 +150,13 @@ class TableHandler:
     def drop_table_with_environment_context(
         self, dbname: str, name: str, deleteData: bool, environment_context: Any
     ) -> None:
-        self._drop(dbname, name, deleteData)
+        self._drop(dbname, name, deleteData, is_purge(environment_context))
 
     def drop_table_req(self, dropTableReq: Any) -> None:
         catalog, database = split_catalog(dropTableReq.dbName, dropTableReq.catalogName)
         delete_data = bool(dropTableReq.deleteData)
-        self._tables.drop(catalog, database or "", dropTableReq.tableName, delete_data=delete_data)
+        purge = is_purge(dropTableReq.envContext)
+        self._tables.drop(catalog, database or "", dropTableReq.tableName, delete_data=delete_data, purge=purge)
 
     def get_fields(self, db_name: str, table_name: str) -> list[Any]:
         return convert.columns_to_thrift(_columns(self._found(db_name, table_name)))
@@ -187,9 +189,9 @@ class TableHandler:
         catalog, database = split_catalog(dbname)
         self._tables.alter(catalog, database or "", name, convert.table_from_thrift(new_table, catalog), context)
 
-    def _drop(self, dbname: str, name: str, delete_data: bool) -> None:
+    def _drop(self, dbname: str, name: str, delete_data: bool, purge: bool = False) -> None:
         catalog, database = split_catalog(dbname)
-        self._tables.drop(catalog, database or "", name, delete_data=bool(delete_data))
+        self._tables.drop(catalog, database or "", name, delete_data=bool(delete_data), purge=purge)
 
     def _selected(self, catalog: str, database: str | None, names: list[str] | None) -> list[MetastoreTable]:
         if names is None:
@@ -220,7 +222,3 @@ def _extended_info(table: MetastoreTable, requested: int) -> Any:
 
 def _columns(table: MetastoreTable) -> tuple[Any, ...]:
     return () if table.storage is None else table.storage.columns
-
-
-def _properties(environment_context: Any) -> dict[str, str]:
-    return dict(getattr(environment_context, "properties", None) or {})

@@ -8,6 +8,7 @@ from pathlib import Path
 from interbed.catalog.metastore.errors import MetastoreError
 from interbed.catalog.metastore.locks import LockService
 from interbed.catalog.metastore.store import Store
+from interbed.catalog.metastore.trash import Trash
 from interbed.catalog.metastore.warehouse import directory_exists
 from interbed.catalog.server.edge.call import CallObserver
 from interbed.catalog.server.operate.audit import AuditLog
@@ -61,6 +62,7 @@ class Operating:
         workers: Callable[[], int] = lambda: 1,
         workers_problem: Callable[[], str | None] = lambda: None,
         deaths: ThreadDeaths | None = None,
+        trash: Trash | None = None,
     ) -> None:
         self._deaths = deaths if deaths is not None else ThreadDeaths()
         self._problem_of_workers = workers_problem
@@ -74,6 +76,7 @@ class Operating:
             every_seconds=settings.reaper_seconds,
             events_ttl_seconds=settings.events_ttl_seconds,
             deaths=self._deaths,
+            trash=trash,
         )
         self._health: HealthServer | None = None
         if settings.health_port is not None and metrics is not None:

@@ -1,6 +1,6 @@
-"""The reaper: a thread that removes what has run out: locks whose holder is silent, old notification events, and the
-partitions of dropped tables. It also settles the moves of directories that nobody finished, for instance because
-another server of the same database was killed.
+"""The reaper: a thread that removes what has run out: locks whose holder is silent, old notification events, the
+partitions of dropped tables, and what was in the trash for long enough. It also settles the moves of directories that
+nobody finished, for instance because another server of the same database was killed.
 
 Locks expire also when somebody looks at them; the reaper is there for those that nobody looks at. Several servers on
 one database may each have one: both removals are a single statement with the condition in it, so that the second to
@@ -17,6 +17,7 @@ from interbed.catalog.metastore.errors import MetastoreError
 from interbed.catalog.metastore.locks import LockService
 from interbed.catalog.metastore.moves import settle_all
 from interbed.catalog.metastore.store import Store
+from interbed.catalog.metastore.trash import Trash
 from interbed.catalog.server.threads import SupervisedThread, ThreadDeaths
 
 logger = logging.getLogger(__name__)
@@ -36,12 +37,14 @@ class Reaper:
         events_ttl_seconds: float,
         clock: Callable[[], float] = time.time,
         deaths: ThreadDeaths | None = None,
+        trash: Trash | None = None,
     ) -> None:
         self._store = store
         self._locks = locks
         self._every_seconds = every_seconds
         self._events_ttl_seconds = events_ttl_seconds
         self._clock = clock
+        self._trash = trash
         self._ending = threading.Event()
         self._thread = SupervisedThread(self._run, name="reaper", deaths=deaths or ThreadDeaths())
 
@@ -63,6 +66,8 @@ class Reaper:
         if events:
             logger.info("removed %d notification events older than %.0f s", events, self._events_ttl_seconds)
         self._purge()
+        if self._trash is not None and (deleted := self._trash.expire()):
+            logger.info("deleted %d checkpoints of the trash %s", deleted, self._trash.root)
         # Last, for a directory that can't be moved back now must not keep the rest from being removed.
         settled = settle_all(self._store)
         if settled:

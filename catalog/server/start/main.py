@@ -11,7 +11,8 @@ from typing import Protocol
 
 from interbed.catalog.metastore.service import Metastore
 from interbed.catalog.metastore.settings import ConfigValues
-from interbed.catalog.metastore.warehouse import normalized_location
+from interbed.catalog.metastore.trash import DIRECTORY_NAME, Trash
+from interbed.catalog.metastore.warehouse import child, normalized_location
 from interbed.catalog.repository import schema
 from interbed.catalog.repository.generation import open_generations
 from interbed.catalog.repository.session import SqlStore, parse_database_url
@@ -107,10 +108,20 @@ def _opened(settings: ServerSettings) -> Iterator[tuple[SqlStore, Metastore]]:
                 normalized_location(settings.warehouse),
                 lease_seconds=settings.lock_lease_seconds,
                 config=ConfigValues(client_values(settings)),
+                trash=trash_for(settings),
+                partitions_max=settings.limit_partition_request if settings.limit_partition_request >= 0 else None,
             ),
         )
     finally:
         store.close()
+
+
+def trash_for(settings: ServerSettings) -> Trash | None:
+    """The trash, None if it is off."""
+    if not settings.trash_seconds:
+        return None
+    root = settings.trash_directory or child(normalized_location(settings.warehouse), DIRECTORY_NAME)
+    return Trash(normalized_location(root), keep_seconds=settings.trash_seconds)
 
 
 def dispatcher_for(metastore: Metastore, observers: Sequence[CallObserver] = ()) -> Dispatcher:
@@ -181,6 +192,7 @@ class _OneProcess:
             metastore.locks,
             metrics,
             warehouse=normalized_location(settings.warehouse),
+            trash=metastore.trash,
             deaths=deaths,
         )
 
@@ -248,6 +260,7 @@ def _operate(settings: ServerSettings, metrics: ServerMetrics | None, link: sock
             metastore.locks,
             metrics,
             warehouse=normalized_location(settings.warehouse),
+            trash=metastore.trash,
             workers=lambda: board.serving,
             workers_problem=board.problem,
         )

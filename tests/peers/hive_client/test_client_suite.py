@@ -16,10 +16,8 @@ CLASSES = sorted(reference())
 EACH_RUN = ("TestFunctions", "TestGetPartitions", "TestGetTableMeta")
 
 ACID = "the class makes a table with transactions, which is refused"
-NO_LIMIT = "there is no limit on the partitions of a request (metastore.limit.partition.request)"
 NO_NULL_LIST = "a list of columns that was left out is kept as an empty one"
 NO_SCHEDULED_QUERIES = "scheduled queries are not kept; their calls are unknown to the server"
-NO_TRASH = "deleted files are gone: there is no trash yet"
 NO_TYPES = "types of columns are not checked, since Java knows those of its own version alone"
 NOT_YET = "not mended yet"
 NULL_POINTER = "Java fails by a null pointer, which clients see as an internal error; ours says what is missing"
@@ -41,14 +39,6 @@ KEPT: dict[str, dict[str, str]] = {
         "dropNonExistentCatalog": "its client asks to overlook a catalog that is not there, which Java does not do",
     },
     "TestDatabases": {"testAlterDatabaseNotNullableFields": REFUSED},
-    "TestDropPartitions": {
-        "testDropPartitionByNameMoreValue": NO_TRASH,
-        "testDropPartitionDeleteData": NO_TRASH,
-        "testDropPartitionDeleteDataNoPurge": NO_TRASH,
-        "testDropPartitionDeleteParentDir": NO_TRASH,
-        "testDropPartitionNullPartDropOptions": NO_TRASH,
-        "testDropPartitionArchivedPartition": NOT_YET,
-    },
     "TestExchangePartitions": {
         "testExchangePartitionDifferentValuesInPartSpec": REFUSED,
         "testExchangePartitionMoreValueInPartSpec": REFUSED,
@@ -70,13 +60,7 @@ KEPT: dict[str, dict[str, str]] = {
         ACID,
     ),
     "TestListPartitions": {
-        "testListPartitionSpecsByFilterHighMaxParts": NO_LIMIT,
-        "testListPartitionSpecsHighMaxParts": NO_LIMIT,
         "testListPartitionSpecsNullTblName": NULL_POINTER,
-        "testListPartitionsAllHighMaxParts": NO_LIMIT,
-        "testListPartitionsByFilterHighMaxParts": NO_LIMIT,
-        "testListPartitionsWithAuthByValuesHighMaxParts": NO_LIMIT,
-        "testListPartitionsWithAuthHighMaxParts": NO_LIMIT,
     },
     "TestMetastoreScheduledQueries": dict.fromkeys(
         (
@@ -99,8 +83,6 @@ KEPT: dict[str, dict[str, str]] = {
         "testAlterTableInvalidStorageDescriptorInvalidColumnType": NO_TYPES,
         "testAlterTableInvalidStorageDescriptorNullLocation": "a table altered without a location stays where it is",
         "testCreateTableInvalidStorageDescriptorInvalidColumnType": NO_TYPES,
-        "testDropTableExternalWithoutPurge": NO_TRASH,
-        "testDropTableWithoutPurge": NO_TRASH,
     },
     "TestTablesGetExists": {
         "testGetTableObjectsWithIncludePattern": NOT_YET,
@@ -127,7 +109,7 @@ def suite() -> Iterator[ClientSuite]:
 @pytest.mark.parametrize("name", each_run(CLASSES, lambda name: name in EACH_RUN))
 def test_a_class_fails_no_more_than_on_hives_own_server(suite: ClientSuite, tmp_path: Path, name: str) -> None:
     known = reference()[name]
-    with metastore_under_test(f"sqlite:///{tmp_path / 'metastore.db'}", tmp_path) as running:
+    with metastore_under_test(f"sqlite:///{tmp_path / 'metastore.db'}", tmp_path, *suite.settings) as running:
         found = suite.run(running.uri, running.warehouse, name)
     assert found.passed + len(found.failed) == known.passed + len(known.failed)
     kept = KEPT.get(name, {})

@@ -82,6 +82,18 @@ class ClientSuite:
                 text=True,
             )
 
+    @property
+    def settings(self) -> tuple[str, ...]:
+        """What our own server is started with, the like of JAVA_SETTINGS."""
+        return (
+            *("--limit-partition-request", "100"),
+            *("--trash-seconds", "30min"),
+            # Where Hadoop has it: the tests look into the home directory of who runs them.
+            *("--trash-directory", f"file:{self.home}/.Trash"),
+            # The tests look for `Current`, which the first look of the reaper renames.
+            *("--reaper-seconds", "1h"),
+        )
+
     def run(self, uri: str, warehouse: Path, name: str) -> ClassOutcome:
         """Run the class of this name against a metastore whose warehouse is this directory.
 
