@@ -108,7 +108,8 @@ class CatalogService:
         self._store.write(work)
 
     def drop(self, name: str | None, *, if_exists: bool = False) -> None:
-        """Drop a catalog that has nothing but an empty database `default`; its directory goes if it is empty.
+        """Drop a catalog that has nothing but an empty database `default`; its directory and that database's go if they
+        are empty.
 
         NoSuchObjectError unless `if_exists`, InvalidOperationError if something is left in it, MetastoreError for
         the default catalog.
@@ -117,11 +118,11 @@ class CatalogService:
         if key == DEFAULT_CATALOG:
             raise MetastoreError(f"Can not drop {DEFAULT_CATALOG} catalog")
 
-        def work(transaction: Transaction) -> MetastoreCatalog | None:
+        def work(transaction: Transaction) -> list[str]:
             catalog = transaction.catalogs.find(key, for_update=True)
             if catalog is None:
                 if if_exists:
-                    return None
+                    return []
                 raise catalog_not_found(name)
             written = []
             databases = transaction.databases.names(key)
@@ -137,11 +138,12 @@ class CatalogService:
                 written.append(events.drop_database(home.value))
             transaction.catalogs.remove(key)
             transaction.events.append(*written, events.drop_catalog(catalog))
-            return catalog
+            places = [catalog.location, home.value.location if home is not None else None]
+            return list(dict.fromkeys(self._warehouse.qualified(each) for each in places if each))
 
-        dropped = self._store.write(work)
-        if dropped is not None and not self._warehouse.is_protected(dropped.location):
-            files.remove_empty_directory(self._warehouse.qualified(dropped.location))
+        for place in self._store.write(work):
+            if not self._warehouse.is_protected(place):
+                files.remove_empty_directory(place)
 
 
 def catalog_not_found(name: str | None) -> NoSuchObjectError:

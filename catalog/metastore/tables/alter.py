@@ -64,7 +64,7 @@ class TableAlterations:
             if stored is None:
                 raise InvalidOperationError(table_not_found(database, name).args[0])
             # What is wrong is found in the order in which Hive finds it; clients look for the first.
-            _check(changed)
+            _check(changed, stored.value)
             if changed.storage is None and not changed.is_view:
                 raise MetastoreError(f"Table {changed.name} has no storage descriptor")
             check_without_transactions(changed, stored.value)
@@ -181,11 +181,11 @@ def _taken(new: MetastoreTable) -> InvalidOperationError:
     return InvalidOperationError(f"new table {new.database}.{new.name} already exists")
 
 
-def _check(changed: MetastoreTable) -> None:
+def _check(changed: MetastoreTable, before: MetastoreTable) -> None:
     if not is_valid_table_name(changed.name):
         raise InvalidOperationError(f"{shortened(changed.name)} is not a valid object name")
     try:
-        check_columns(changed)
+        check_columns(changed, before)
     except InvalidObjectError as error:
         raise InvalidOperationError(str(error)) from error
 

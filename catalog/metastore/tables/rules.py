@@ -1,5 +1,6 @@
 """What a table must be to be stored, and what follows from what it is: pure functions of its values."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from interbed.catalog.metastore.errors import InvalidObjectError, MetastoreError, NoSuchObjectError
@@ -22,6 +23,23 @@ PARAMETER_TRANSACTIONAL_PROPERTIES = "transactional_properties"
 PARAMETER_AUTO_PURGE = "auto.purge"
 PARAMETER_SKIP_TRASH = "skip.trash"
 
+COLUMN_TYPES = frozenset(
+    (
+        *("array", "map", "struct", "uniontype"),
+        *("tinyint", "smallint", "int", "integer", "bigint", "float", "double", "decimal", "numeric"),
+        *("boolean", "string", "varchar", "char", "binary", "void"),
+        *("date", "datetime", "timestamp", "interval_year_month", "interval_day_time"),
+        # Of Hive 4.2 and of Spark.
+        *("variant", "interval", "timestamp_ntz", "timestamp_ltz"),
+    )
+)
+"""The words that a column's type begins with. Hive looks at no more of it; others are a matter of the SerDe."""
+
+DERIVED_TYPE = "<derived from deserializer>"
+"""Hive's word for a type that the SerDe knows."""
+
+_TYPE_WORD = re.compile(r"\s*(\w+)")
+
 CASCADE = "CASCADE"
 """The environment context's key by which changed columns go to the partitions, too."""
 
@@ -34,18 +52,33 @@ def check_table(table: MetastoreTable) -> None:
     check_without_transactions(table)
 
 
-def check_columns(table: MetastoreTable) -> None:
-    """InvalidObjectError if a column has no name or type, or two columns or keys have the same name."""
-    columns = (table.storage.columns if table.storage is not None else ()) + table.partition_keys
+def check_columns(table: MetastoreTable, before: MetastoreTable | None = None) -> None:
+    """InvalidObjectError if a column has no name or type, or one of an unknown kind that the table did not have
+    `before`, or if two columns or keys have the same name.
+    """
+    kept = set() if before is None else {column.type for column in _all_columns(before)}
     seen: set[str] = set()
-    for column in columns:
+    for column in _all_columns(table):
         if not column.name or not column.name.strip():
             raise InvalidObjectError(f"Table {table.name} has a column without a name")
         if not column.type:
             raise InvalidObjectError(f"Column {shortened(column.name)} of table {table.name} has no type")
+        if column.type not in kept and not _is_known_type(column.type):
+            raise InvalidObjectError(
+                f"Column {shortened(column.name)} of table {table.name} has the unknown type {shortened(column.type)}"
+            )
         if column.name.lower() in seen:
             raise InvalidObjectError(f"Duplicate column name {shortened(column.name)} in table {table.name}")
         seen.add(column.name.lower())
+
+
+def _all_columns(table: MetastoreTable) -> tuple[MetastoreColumn, ...]:
+    return (table.storage.columns if table.storage is not None else ()) + table.partition_keys
+
+
+def _is_known_type(text: str) -> bool:
+    word = _TYPE_WORD.match(text)
+    return text == DERIVED_TYPE or (word is not None and word[1].lower() in COLUMN_TYPES)
 
 
 def check_without_transactions(table: MetastoreTable, before: MetastoreTable | None = None) -> None:

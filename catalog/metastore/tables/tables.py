@@ -111,12 +111,19 @@ class TableService(TableAlterations):
         return self._store.read(work)
 
     def matching(self, catalog: str, database: str, pattern: str | None) -> list[MetastoreTable]:
-        """The tables whose names a pattern selects, ordered by name. UnknownDatabaseError."""
+        """The tables whose names a pattern selects, in the databases that another selects, ordered by their names.
+        UnknownDatabaseError if there are no such databases.
+        """
 
         def work(transaction: Transaction) -> list[MetastoreTable]:
-            _check_database(transaction, catalog, database)
-            names = matching(transaction.tables.names(catalog, normalized(database)), pattern)
-            return transaction.tables.select(catalog, normalized(database), names)
+            databases = matching(transaction.databases.names(catalog), normalized(database))
+            if not databases:
+                raise database_not_found(database)
+            found: list[MetastoreTable] = []
+            for each in databases:
+                names = matching(transaction.tables.names(catalog, each), pattern)
+                found.extend(transaction.tables.select(catalog, each, names))
+            return found
 
         return self._store.read(work)
 
@@ -130,9 +137,8 @@ class TableService(TableAlterations):
         return matching(found, pattern)
 
     def names_by_filter(self, catalog: str, database: str, text: str, limit: int | None = None) -> list[str]:
-        """The names of the tables that a filter over owner, parameters and last access selects, in order.
-
-        UnknownDatabaseError, BadFilterError.
+        """The names of the tables that a filter over owner, parameters and last access selects, in order; none if
+        there is no such database, as with Hive. BadFilterError.
         """
         # Imported here, because a server starts without the parser.
         from interbed.catalog.metastore.filters.table_filter import compile_table_filter
@@ -140,7 +146,6 @@ class TableService(TableAlterations):
         predicate = compile_table_filter(text)
 
         def work(transaction: Transaction) -> list[str]:
-            _check_database(transaction, catalog, database)
             return [each.name for each in transaction.tables.select(catalog, normalized(database)) if predicate(each)]
 
         return self._store.read(work)[:limit]
@@ -255,4 +260,9 @@ def _database_for(transaction: Transaction, table: MetastoreTable) -> Stored[Met
 
 def _check_database(transaction: Transaction, catalog: str, database: str) -> None:
     if transaction.databases.find(catalog, normalized(database)) is None:
-        raise UnknownDatabaseError(f"Could not find database {shortened(database)}")
+        raise database_not_found(database)
+
+
+def database_not_found(database: str) -> UnknownDatabaseError:
+    """Hive's words for a database that is not there."""
+    return UnknownDatabaseError(f"Could not find database {shortened(database)}")

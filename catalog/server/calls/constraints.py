@@ -1,7 +1,10 @@
 """The calls about informational constraints."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from interbed.catalog.metastore.errors import InvalidObjectError, NoSuchObjectError
 from interbed.catalog.metastore.model import Constraint, ConstraintKind
 from interbed.catalog.metastore.names import normalized
 from interbed.catalog.metastore.service import Metastore
@@ -11,6 +14,7 @@ from interbed.catalog.server.structs.constraints import (
     constraints_to_thrift,
 )
 from interbed.catalog.server.structs.convert import split_catalog
+from interbed.catalog.server.structs.errors import UndeclaredError
 from interbed.thrift_idl.hive_metastore import ttypes
 
 
@@ -40,7 +44,8 @@ class ConstraintHandler:
 
     def drop_constraint(self, req: Any) -> None:
         catalog, database = split_catalog(req.dbname, req.catName)
-        self._constraints.drop(catalog, normalized(database), req.tablename, req.constraintname)
+        with _as_internal_errors():
+            self._constraints.drop(catalog, normalized(database), req.tablename, req.constraintname)
 
     def get_primary_keys(self, request: Any) -> Any:
         return ttypes.PrimaryKeysResponse(primaryKeys=self._rows(ConstraintKind.PRIMARY_KEY, request))
@@ -78,7 +83,9 @@ class ConstraintHandler:
         )
 
     def _add(self, kind: ConstraintKind, rows: Any) -> None:
-        self._constraints.add(constraints_from_thrift(kind, rows))
+        constraints = constraints_from_thrift(kind, rows)
+        with _as_internal_errors():
+            self._constraints.add(constraints)
 
     def _rows(self, kind: ConstraintKind, request: Any) -> list[Any]:
         return constraints_to_thrift(self._of_table(kind, request.catName, request.db_name, request.tbl_name))
@@ -88,3 +95,12 @@ class ConstraintHandler:
     ) -> list[Constraint]:
         found_catalog, name = split_catalog(database, catalog)
         return self._constraints.select(kind, found_catalog, name, table)
+
+
+@contextmanager
+def _as_internal_errors() -> Iterator[None]:
+    """Hive refuses names of these calls by an InvalidObjectException, which none of them declares."""
+    try:
+        yield
+    except (NoSuchObjectError, InvalidObjectError) as error:
+        raise UndeclaredError(str(error)) from error

@@ -7,6 +7,7 @@ from interbed.catalog.metastore.partition_names import parsed_name, partition_na
 from interbed.catalog.metastore.partitions.reads import Found, TableKey
 from interbed.catalog.metastore.service import Metastore
 from interbed.catalog.server.structs.convert import partition_to_thrift
+from interbed.catalog.server.structs.errors import UndeclaredError
 from interbed.catalog.server.structs.partitions import (
     PartitionStructs,
     Streamed,
@@ -64,6 +65,9 @@ class PartitionReadHandler:
         return partition_list(found, privileges=privileges_of(found[0], user_name, group_names))
 
     def get_partitions_pspec(self, db_name: str, tbl_name: str, max_parts: int) -> list[Any]:
+        if tbl_name is None:
+            # Hive stumbles over it, and its clients expect what they see then.
+            raise UndeclaredError("the request has no name of a table")
         return partition_specs(self._partitions.select(table_key(db_name, tbl_name), max_parts))
 
     def get_partition_names(self, db_name: str, tbl_name: str, max_parts: int) -> list[str]:

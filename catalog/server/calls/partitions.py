@@ -40,7 +40,7 @@ class PartitionWriteHandler:
         key = table_key(first.dbName, first.tableName, first.catName)
         self._partitions.require(key)
         for part in new_parts:
-            _check_table(part, first.dbName, first.tableName)
+            _check_table(part, first.dbName, first.tableName, exact=True)
         _, added = self._partitions.add(key, [convert.partition_from_thrift(part) for part in new_parts])
         return len(added)
 
@@ -61,7 +61,7 @@ class PartitionWriteHandler:
         key = table_key(request.dbName, request.tblName, request.catName)
         self._partitions.require(key)
         for part in request.parts:
-            _check_table(part, request.dbName, request.tblName)
+            _check_table(part, request.dbName, request.tblName, exact=True)
         new = [convert.partition_from_thrift(part) for part in request.parts]
         table, added = self._partitions.add(key, new, if_not_exists=bool(request.ifNotExists))
         if request.needResult is False:
@@ -232,11 +232,17 @@ class PartitionWriteHandler:
             self._tables.truncate(*key)
 
 
-def _check_table(struct: Any, database: str | None, table: str | None) -> None:
+def _check_table(struct: Any, database: str | None, table: str | None, *, exact: bool = False) -> None:
+    """MetastoreError if a partition says that it is another table's. Of many new ones Hive compares the names letter by
+    letter (`exact`), of others without regard to case.
+    """
     # A client may qualify the name in its request and leave it bare in the structure.
     _, own = split_catalog(struct.dbName)
     _, wanted = split_catalog(database)
-    if (normalized(own), normalized(struct.tableName)) != (normalized(wanted), normalized(table)):
+    names, targets = (own, struct.tableName), (wanted, table)
+    if not exact:
+        names, targets = tuple(map(normalized, names)), tuple(map(normalized, targets))
+    if names != targets:
         raise MetastoreError(
             f"Partition does not belong to target table {shortened(database)}.{shortened(table)}: "
             f"{shortened(struct.tableName)}"

@@ -12,7 +12,7 @@ from interbed.catalog.server.structs import convert
 from interbed.catalog.server.structs.constraints import constraints_from_thrift
 from interbed.catalog.server.structs.context import context_properties, is_purge
 from interbed.catalog.server.structs.convert import split_catalog
-from interbed.catalog.server.structs.projection import Projection
+from interbed.catalog.server.structs.projection import table_projection
 from interbed.thrift_idl.hive_metastore import ttypes
 
 # Bits of GetTablesExtRequest.requestedFields, from Hive's GetTablesExtRequestFields.
@@ -89,13 +89,15 @@ class TableHandler:
             tables = self._tables.matching(catalog, _named_database(database), req.tablesPattern)
         else:
             tables = self._selected(catalog, database, req.tblNames)
-        projection = Projection(req.projectionSpec)
+        projection = table_projection(req.projectionSpec)
         return ttypes.GetTablesResult(tables=[projection.of(convert.table_to_thrift(table)) for table in tables])
 
     def get_table_names_by_filter(self, dbname: str, filter: str, max_tables: int) -> list[str]:
         catalog, database = split_catalog(dbname)
         if filter is None:
             raise InvalidOperationError("null cannot apply null filter")
+        if dbname is not None and dbname.startswith("@#"):
+            raise UnknownDatabaseError("the name of the catalog is empty")
         limit = None if max_tables is None or max_tables < 0 else max_tables
         return self._tables.names_by_filter(catalog, _named_database(database), filter, limit)
 

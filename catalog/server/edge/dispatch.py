@@ -31,7 +31,7 @@ from interbed.catalog.server.edge.call import (
     notify,
 )
 from interbed.catalog.server.edge.codec import Codec, IncompleteMessageError, MemorySource
-from interbed.catalog.server.structs.errors import declared_exception, is_undeclared_in_hive
+from interbed.catalog.server.structs.errors import UndeclaredError, declared_exception
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore
 
 logger = logging.getLogger(__name__)
@@ -199,9 +199,9 @@ class Dispatcher:
             logger.debug("%s refused: %s", name, refusal)
             error = str(refusal)
             lasting = isinstance(refusal, NoSuchObjectError | UnknownDatabaseError)
-            declared = declared_exception(name, refusal, method.exceptions)
+            declared = declared_exception(refusal, method.exceptions)
             if declared is None or method.result is None:
-                outcome = CallOutcome.REFUSED if is_undeclared_in_hive(name, refusal) else CallOutcome.FAILED
+                outcome = CallOutcome.REFUSED if isinstance(refusal, UndeclaredError) else CallOutcome.FAILED
                 kind = TMessageType.EXCEPTION
                 body = _application_error(codec, TApplicationException.INTERNAL_ERROR, f"{name}: {error}")
             else:

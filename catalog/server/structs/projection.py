@@ -2,6 +2,9 @@
 
 Patterns of parameters are SQL's: `%` stands for any text and `_` for one character. Without a list of fields
 everything is sent.
+
+A projection of tables is answered as by Hive: without patterns of parameters unless there are fields, as whole tables
+if a field with many values is among those asked for, and with the times in any case.
 """
 
 import re
@@ -10,10 +13,29 @@ from typing import Any
 
 from thrift.Thrift import TType
 
-from interbed.catalog.metastore.errors import MetastoreError
+from interbed.catalog.metastore.errors import InvalidOperationError, MetastoreError
 from interbed.catalog.metastore.names import shortened
+from interbed.thrift_idl.hive_metastore import ttypes
 
 _Tree = dict[str, "_Tree"]
+
+
+_MANY_VALUED = frozenset(
+    (
+        "values",
+        "parameters",
+        "partitionKeys",
+        "sd.bucketCols",
+        "sd.cols",
+        "sd.parameters",
+        "sd.serdeInfo.parameters",
+        "sd.skewedInfo",
+        "sd.sortCols",
+    )
+)
+"""Fields of a table that are lists or maps; what is inside them counts, too."""
+
+_ALWAYS_SENT = ("createTime", "lastAccessTime", "retention")
 
 
 class Projection:
@@ -42,6 +64,27 @@ class Projection:
         return self._excluded is None or self._excluded.fullmatch(key) is None
 
 
+def table_projection(spec: Any) -> Projection:
+    """A projection of tables. InvalidOperationError for patterns without fields; MetastoreError as Projection."""
+    if spec is None:
+        return Projection(None)
+    if spec.fieldList is None and (spec.includeParamKeyPattern is not None or spec.excludeParamKeyPattern is not None):
+        raise InvalidOperationError("Include and Exclude Param key are not supported.")
+    fields = list(spec.fieldList or ())
+    # Looked at also where the whole table is sent.
+    check_fields(ttypes.Table, fields)
+    if any(field in _MANY_VALUED or field.rpartition(".")[0] in _MANY_VALUED for field in fields):
+        fields = []
+    wanted = [*fields, *_ALWAYS_SENT] if fields else []
+    return Projection(
+        ttypes.GetProjectionsSpec(
+            fieldList=wanted,
+            includeParamKeyPattern=spec.includeParamKeyPattern,
+            excludeParamKeyPattern=spec.excludeParamKeyPattern,
+        )
+    )
+
+
 def _tree(fields: Sequence[str]) -> _Tree:
     tree: _Tree = {}
     for field in fields:
@@ -49,6 +92,23 @@ def _tree(fields: Sequence[str]) -> _Tree:
         for part in field.split("."):
             node = node.setdefault(part, {})
     return tree
+
+
+def check_fields(structure: Any, fields: Sequence[str]) -> None:
+    """MetastoreError if a structure, or what is in it, has no field of one of the names."""
+    _check(structure, _tree(fields))
+
+
+def _check(structure: Any, tree: _Tree) -> None:
+    known = {field[2]: field for field in structure.thrift_spec if field is not None}
+    for name, inner in tree.items():
+        if name not in known:
+            raise MetastoreError(f"Invalid field name: {shortened(name)}")
+        field = known[name]
+        if inner and field[1] == TType.STRUCT:
+            _check(field[3][0], inner)
+        elif inner and field[1] == TType.LIST and field[3][0] == TType.STRUCT:
+            _check(field[3][1][0], inner)
 
 
 def _projected(structure: Any, tree: _Tree) -> Any:

@@ -18,9 +18,7 @@ EACH_RUN = ("TestFunctions", "TestGetPartitions", "TestGetTableMeta")
 ACID = "the class makes a table with transactions, which is refused"
 NO_NULL_LIST = "a list of columns that was left out is kept as an empty one"
 NO_SCHEDULED_QUERIES = "scheduled queries are not kept; their calls are unknown to the server"
-NO_TYPES = "types of columns are not checked, since Java knows those of its own version alone"
 NOT_YET = "not mended yet"
-NULL_POINTER = "Java fails by a null pointer, which clients see as an internal error; ours says what is missing"
 OWN_DIRECTORY = "Java puts all partitions without a path into one directory `null`; ours get each its own"
 REFUSED = "what Java overlooks is refused: another name for a database, or values for keys that there are not"
 
@@ -28,14 +26,12 @@ KEPT: dict[str, dict[str, str]] = {
     "TestAddPartitions": {
         "testAddPartitionNullColsInSd": NO_NULL_LIST,
         "testAddPartitionsNullColsInSd": NO_NULL_LIST,
-        "testAddPartitionsUpperCaseDBAndTableNameInOnePart": "names are compared without regard to case",
     },
     "TestAddPartitionsFromPartSpec": {
         "testAddPartitionSpecWithSharedSDNoRelativePath": OWN_DIRECTORY,
         "testAddPartitionSpecWithSharedSDWithoutRelativePath": OWN_DIRECTORY,
     },
     "TestCatalogs": {
-        "catalogOperations": NOT_YET,
         "dropNonExistentCatalog": "its client asks to overlook a catalog that is not there, which Java does not do",
     },
     "TestDatabases": {"testAlterDatabaseNotNullableFields": REFUSED},
@@ -59,9 +55,6 @@ KEPT: dict[str, dict[str, str]] = {
         ),
         ACID,
     ),
-    "TestListPartitions": {
-        "testListPartitionSpecsNullTblName": NULL_POINTER,
-    },
     "TestMetastoreScheduledQueries": dict.fromkeys(
         (
             "testCreate",
@@ -80,20 +73,7 @@ KEPT: dict[str, dict[str, str]] = {
     "TestTablesCreateDropAlterTruncate": {
         "tablesInOtherCatalogs": NOT_YET,
         "testAlterTableChangeCols": "the type of a partition key stays, since its values are compared by it",
-        "testAlterTableInvalidStorageDescriptorInvalidColumnType": NO_TYPES,
         "testAlterTableInvalidStorageDescriptorNullLocation": "a table altered without a location stays where it is",
-        "testCreateTableInvalidStorageDescriptorInvalidColumnType": NO_TYPES,
-    },
-    "TestTablesGetExists": {
-        "testGetTableObjectsWithIncludePattern": NOT_YET,
-        "testGetTableObjectsWithProjectionOfMultiValuedFields": NOT_YET,
-        "testGetTableObjectsWithProjectionOfMultipleField_2": NOT_YET,
-        "testGetTableProjectionSpecification": NOT_YET,
-        "testGetTables": NOT_YET,
-    },
-    "TestTablesList": {
-        "listTablesBogusCatalog": NOT_YET,
-        "testListTableNamesByFilterCheckNoSuchDatabase": NOT_YET,
     },
 }
 """By class the tests that fail here and not on Java's own server, and why that is to stay or stays for now."""

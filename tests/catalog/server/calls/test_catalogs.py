@@ -92,6 +92,17 @@ def test_only_an_empty_catalog_is_dropped(wire: Any, lake: str, metastore: Metas
     assert metastore.warehouse.is_dir()
 
 
+def test_the_directory_goes_with_the_catalog_also_after_its_location_changed(
+    wire: Any, lake: str, tmp_path: Path
+) -> None:
+    changed = ttypes.Catalog(name=lake, locationUri=f"file:{tmp_path}/elsewhere")
+    wire.alter_catalog(ttypes.AlterCatalogRequest(name=lake, newCat=changed))
+    (tmp_path / "elsewhere").mkdir()
+    wire.drop_catalog(ttypes.DropCatalogRequest(name=lake))
+    assert not (tmp_path / "lake").exists(), "its database `default` was there"
+    assert not (tmp_path / "elsewhere").exists()
+
+
 def test_the_default_catalog_stays_and_bad_ones_are_refused(wire: Any) -> None:
     with pytest.raises(ttypes.MetaException, match="Can not drop hive catalog"):
         wire.drop_catalog(ttypes.DropCatalogRequest(name="HIVE"))

@@ -88,6 +88,16 @@ def test_a_partition_brings_a_storage_descriptor_with_a_serde(wire: Any, databas
         wire.alter_partitions(database, "t", [])
 
 
+def test_many_new_partitions_say_the_table_letter_by_letter(wire: Any, database: str) -> None:
+    wire.create_table(table(database, "t", partition_keys=KEY))
+    upper = partition(database.upper(), "T", "2")
+    with pytest.raises(ttypes.MetaException, match="does not belong to target table"):
+        wire.add_partitions([partition(database, "t", "1"), upper])
+    assert wire.add_partitions([upper]) == 1
+    wire.add_partition(partition(database, "T", "3"))
+    assert wire.get_partition_names(database, "t", -1) == ["dt=2", "dt=3"]
+
+
 def test_a_changed_partition_says_the_table_that_it_is_of(wire: Any, database: str) -> None:
     wire.create_table(table(database, "t", partition_keys=KEY))
     wire.add_partition(partition(database, "t", "1"))

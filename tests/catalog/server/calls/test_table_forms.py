@@ -15,27 +15,49 @@ def some_tables(wire: Any, request: Any) -> list[Any]:
     return list(wire.get_table_objects_by_name_req(request).tables)
 
 
-def test_a_projection_sends_the_wanted_fields_alone(wire: Any, database: str) -> None:
-    for name in ("a1", "a2", "b"):
-        wire.create_table(table(database, name, parameters={"keep.x": "1", "keep.y": "2", "drop": "3"}))
-    spec = ttypes.GetProjectionsSpec(["dbName", "tableName", "owner", "sd.location", "sd.cols.name"], None, None)
+def projected(wire: Any, database: str, *fields: str) -> list[Any]:
+    """The tables whose names begin with `a`, with these fields."""
+    spec = ttypes.GetProjectionsSpec(list(fields), None, None)
     request = ttypes.GetTablesRequest(dbName=database, catName="hive", tablesPattern="a*", projectionSpec=spec)
-    found = some_tables(wire, request)
+    return some_tables(wire, request)
+
+
+def test_a_projection_sends_the_wanted_fields_and_the_times(wire: Any, database: str) -> None:
+    for name in ("a1", "a2", "b"):
+        wire.create_table(table(database, name))
+    found = projected(wire, database, "dbName", "tableName", "owner", "sd.location")
     assert [(each.dbName, each.tableName, each.owner) for each in found] == [
         (database, "a1", "tester"),
         (database, "a2", "tester"),
     ]
-    assert (found[0].tableType, found[0].parameters, found[0].sd.inputFormat) == (None, None, None)
+    assert (found[0].tableType, found[0].parameters, found[0].sd.inputFormat, found[0].sd.cols) == (None,) * 4
     assert found[0].sd.location.endswith("/a1")
-    assert [(column.name, column.type) for column in found[0].sd.cols] == [("id", None)]
+    assert found[0].createTime > 0
+    assert (found[0].lastAccessTime, found[0].retention) == (0, 0)
+
+
+@pytest.mark.parametrize("field", ["parameters", "sd.cols.name", "partitionKeys.type", "sd.serdeInfo.parameters"])
+def test_a_projection_of_a_field_with_many_values_sends_everything(wire: Any, database: str, field: str) -> None:
+    wire.create_table(table(database, "a"))
+    assert projected(wire, database, "owner", field) == [wire.get_table(database, "a")]
+
+
+def test_a_projection_chooses_parameters_beside_its_fields_alone(wire: Any, database: str) -> None:
+    wire.create_table(table(database, "b", parameters={"keep.x": "1", "keep.y": "2", "drop": "3"}))
     spec = ttypes.GetProjectionsSpec(["parameters"], "keep%", "%_y")
     request = ttypes.GetTablesRequest(dbName=database, tblNames=["b"], projectionSpec=spec)
     assert [each.parameters for each in some_tables(wire, request)] == [{"keep.x": "1"}]
-    bad = ttypes.GetTablesRequest(
-        dbName=database, tblNames=["b"], projectionSpec=ttypes.GetProjectionsSpec(["nope"], None, None)
-    )
+    for patterns in (("keep%", None), (None, "foo")):
+        request.projectionSpec = ttypes.GetProjectionsSpec(None, *patterns)
+        with pytest.raises(ttypes.InvalidOperationException, match="Include and Exclude Param key are not supported"):
+            wire.get_table_objects_by_name_req(request)
+
+
+@pytest.mark.parametrize("field", ["nope", "sd.nope", "sd.cols.nope"])
+def test_a_projection_of_an_unknown_field_is_refused(wire: Any, database: str, field: str) -> None:
+    wire.create_table(table(database, "a"))
     with pytest.raises(ttypes.MetaException, match="Invalid field name: nope"):
-        wire.get_table_objects_by_name_req(bad)
+        projected(wire, database, "parameters", field)
 
 
 def test_a_request_says_which_tables(wire: Any, database: str) -> None:
@@ -48,6 +70,19 @@ def test_a_request_says_which_tables(wire: Any, database: str) -> None:
         wire.get_table_objects_by_name_req(ttypes.GetTablesRequest(dbName="", tablesPattern="*"))
     assert len(some_tables(wire, ttypes.GetTablesRequest(dbName=database, tablesPattern="T|x"))) == 1
     assert some_tables(wire, ttypes.GetTablesRequest(dbName=database, tblNames=[])) == []
+
+
+def test_the_database_of_a_pattern_of_tables_is_a_pattern_too(wire: Any, database: str) -> None:
+    for name in ("t1", "t2"):
+        wire.create_table(table(database, name))
+    wire.create_table(table("default", "t3" + database))
+    for databases in (f"{database[:-1]}*", database.upper(), f"nowhere|{database}"):
+        request = ttypes.GetTablesRequest(dbName=databases, tablesPattern="t*")
+        assert {"t1", "t2"} <= {each.tableName for each in some_tables(wire, request)}
+    request = ttypes.GetTablesRequest(dbName=f"default|{database}", tablesPattern="t2|t3*")
+    assert [(each.dbName, each.tableName) for each in some_tables(wire, request)] == sorted(
+        [("default", "t3" + database), (database, "t2")]
+    )
 
 
 def test_tables_are_found_by_a_filter(wire: Any, database: str) -> None:
@@ -65,8 +100,9 @@ def test_tables_are_found_by_a_filter(wire: Any, database: str) -> None:
     assert wire.get_table_names_by_filter(database, 'hive_filter_field_owner__ like "user.*"', 2) == ["a", "b"]
     with pytest.raises(ttypes.MetaException, match="Invalid key name"):
         wire.get_table_names_by_filter(database, 'owner = "x"', -1)
-    with pytest.raises(ttypes.UnknownDBException):
-        wire.get_table_names_by_filter("nowhere", 'hive_filter_field_owner__ = "x"', -1)
+    assert wire.get_table_names_by_filter("nowhere", 'hive_filter_field_owner__ = "x"', -1) == []
+    with pytest.raises(ttypes.UnknownDBException, match="catalog is empty"):
+        wire.get_table_names_by_filter("@#default", 'hive_filter_field_owner__ = "x"', -1)
 
 
 def test_listings_with_capabilities(wire: Any, database: str) -> None:
@@ -290,3 +326,24 @@ def test_what_interbed_does_not_keep_is_answered_empty_or_refused(wire: Any, dat
     assert wire.get_type_all("x") == {}
     with pytest.raises(ttypes.NoSuchObjectException):
         wire.get_type("x")
+
+
+@pytest.mark.parametrize("kind", ["xyz", "intt", "<int>", "(int)", "?"])
+def test_a_column_of_an_unknown_type_is_refused(wire: Any, database: str, kind: str) -> None:
+    with pytest.raises(ttypes.InvalidObjectException, match="has the unknown type"):
+        wire.create_table(table(database, "bad", ("c", kind)))
+    with pytest.raises(ttypes.InvalidObjectException, match="has the unknown type"):
+        wire.create_table(table(database, "bad", partition_keys=(("p", kind),)))
+    wire.create_table(table(database, "t", ("c", "int")))
+    with pytest.raises(ttypes.InvalidOperationException, match="Column c of table t has the unknown type"):
+        wire.alter_table(database, "t", table(database, "t", ("c", kind)))
+    assert wire.get_all_tables(database) == ["t"]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["INT", "decimal(10,2)", "array<map<string,x>>", "timestamp with local time zone", "<derived from deserializer>"],
+)
+def test_a_type_is_known_by_its_first_word(wire: Any, database: str, kind: str) -> None:
+    wire.create_table(table(database, "t", ("c", kind)))
+    assert wire.get_table(database, "t").sd.cols[0].type == kind
