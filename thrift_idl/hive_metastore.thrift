@@ -99,10 +99,25 @@ enum PrincipalType {
   GROUP = 3,
 }
 
+enum QueryState {
+  INITED = 0,
+  EXECUTING = 1,
+  FAILED = 2,
+  FINISHED = 3,
+  TIMED_OUT = 4,
+  AUTO_DISABLED = 5,
+}
+
 enum ResourceType {
   JAR = 1,
   FILE = 2,
   ARCHIVE = 3,
+}
+
+enum ScheduledQueryMaintenanceRequestType {
+  CREATE = 1,
+  ALTER = 2,
+  DROP = 3,
 }
 
 enum SerdeType {
@@ -1406,6 +1421,27 @@ struct ScheduledQueryPollResponse {
   4: optional string user,
 }
 
+struct ScheduledQuery {
+  1: required ScheduledQueryKey scheduleKey,
+  2: optional bool enabled,
+  4: optional string schedule,
+  5: optional string user,
+  6: optional string query,
+  7: optional i32 nextExecution,
+}
+
+struct ScheduledQueryMaintenanceRequest {
+  1: required ScheduledQueryMaintenanceRequestType type,
+  2: required ScheduledQuery scheduledQuery,
+}
+
+struct ScheduledQueryProgressInfo {
+  1: required i64 scheduledExecutionId,
+  2: required QueryState state,
+  3: required string executorQueryId,
+  4: optional string errorMessage,
+}
+
 struct SetPartitionsStatsRequest {
   1: required list<ColumnStatistics> colStats,
   2: optional bool needMerge,
@@ -1853,7 +1889,7 @@ service ThriftHiveMetastore {
   GrantRevokePrivilegeResponse refresh_privileges(1: HiveObjectRef objToRefresh, 2: string authorizer, 3: GrantRevokePrivilegeRequest grantRequest)
       throws (1: MetaException o1),
 
-  // Materialized views, run-time statistics, scheduled queries (answered empty).
+  // Materialized views, run-time statistics, scheduled queries.
   list<Table> get_all_materialized_view_objects_for_rewriting() throws (1: MetaException o1),
   list<string> get_materialized_views_for_rewriting(1: string db_name) throws (1: MetaException o1),
   Materialization get_materialization_invalidation_info(1: CreationMetadata creation_metadata, 2: string validTxnList)
@@ -1863,5 +1899,11 @@ service ThriftHiveMetastore {
   void add_runtime_stats(1: RuntimeStat stat) throws (1: MetaException o1),
   list<RuntimeStat> get_runtime_stats(1: GetRuntimeStatsRequest rqst) throws (1: MetaException o1),
   ScheduledQueryPollResponse scheduled_query_poll(1: ScheduledQueryPollRequest request)
-      throws (1: MetaException o1)
+      throws (1: MetaException o1),
+  void scheduled_query_maintenance(1: ScheduledQueryMaintenanceRequest request)
+      throws (1: MetaException o1, 2: NoSuchObjectException o2, 3: AlreadyExistsException o3, 4: InvalidInputException o4),
+  void scheduled_query_progress(1: ScheduledQueryProgressInfo info)
+      throws (1: MetaException o1, 2: InvalidOperationException o2),
+  ScheduledQuery get_scheduled_query(1: ScheduledQueryKey scheduleKey)
+      throws (1: MetaException o1, 2: NoSuchObjectException o2)
 }

@@ -6,6 +6,7 @@
       AlreadyExistsError          the name is taken
       InvalidObjectError          the object sent cannot be stored: a bad name, no columns, unknown type
       InvalidOperationError       the object exists but the change is not allowed
+      InvalidArgumentError          an argument has no meaning, such as a schedule that is none
       InvalidPartitionError       a partition's name or values do not fit the table's keys
       BadFilterError              a partition filter does not parse, or names something that is not a partition key
       NoSuchTransactionError      a transaction was named; interbed has none
@@ -40,6 +41,10 @@ class InvalidObjectError(MetastoreError):
 
 class InvalidOperationError(MetastoreError):
     """The change is not allowed."""
+
+
+class InvalidArgumentError(MetastoreError):
+    """An argument has no meaning."""
 
 
 class InvalidPartitionError(MetastoreError):

@@ -10,6 +10,8 @@ from interbed.catalog.metastore.functions import FunctionService
 from interbed.catalog.metastore.locks import LEASE_SECONDS, LockService
 from interbed.catalog.metastore.notifications import NotificationService
 from interbed.catalog.metastore.partitions.changes import PartitionService
+from interbed.catalog.metastore.queries.runtime_stats import RuntimeStatisticsService
+from interbed.catalog.metastore.queries.scheduled import ScheduledQueryService
 from interbed.catalog.metastore.settings import ConfigValues
 from interbed.catalog.metastore.statistics import StatisticsService
 from interbed.catalog.metastore.store import Store
@@ -40,6 +42,8 @@ class Metastore:
         self.tables = TableService(store, self.warehouse, clock=clock)
         self.partitions = PartitionService(store, self.warehouse, clock=clock, request_max=partitions_max)
         self.statistics = StatisticsService(store, clock=clock)
+        self.queries = ScheduledQueryService(store, clock=clock)
+        self.run_statistics = RuntimeStatisticsService(store, clock=clock)
         self.functions = FunctionService(store, clock=clock)
         self.constraints = ConstraintService(store, clock=clock)
         self.notifications = NotificationService(store, clock=clock)

@@ -25,6 +25,7 @@ from interbed.catalog.metastore.model import (
     MetastoreTable,
     TableMeta,
 )
+from interbed.catalog.metastore.schedule.model import Queries, RunStatistics
 
 T = TypeVar("T")
 
@@ -399,6 +400,10 @@ class Transaction(Protocol):
     def properties(self) -> Properties: ...
     @property
     def statistics(self) -> Statistics: ...
+    @property
+    def queries(self) -> Queries: ...
+    @property
+    def run_statistics(self) -> RunStatistics: ...
 
 
 class Store(Protocol):

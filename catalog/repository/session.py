@@ -27,6 +27,8 @@ from interbed.catalog.repository.locks import SqlLocks
 from interbed.catalog.repository.moves import SqlMoves, SqlProperties
 from interbed.catalog.repository.partitions import SqlPartitions
 from interbed.catalog.repository.postgres import postgres_defaults
+from interbed.catalog.repository.queries.runtime_stats import SqlRunStatistics
+from interbed.catalog.repository.queries.scheduled import SqlQueries
 from interbed.catalog.repository.statistics import SqlStatistics
 from interbed.catalog.repository.tables import SqlTables
 from interbed.catalog.repository.units import MANAGED, LateError, Readers, Writer
@@ -77,6 +79,8 @@ class SqlTransaction:
         "moves",
         "partitions",
         "properties",
+        "queries",
+        "run_statistics",
         "statistics",
         "tables",
     )
@@ -92,6 +96,8 @@ class SqlTransaction:
         self.constraints = SqlConstraints(connection)
         self.moves = SqlMoves(connection)
         self.properties = SqlProperties(connection)
+        self.queries = SqlQueries(connection)
+        self.run_statistics = SqlRunStatistics(connection)
         self.statistics = SqlStatistics(connection)
 
 

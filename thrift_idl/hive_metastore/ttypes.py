@@ -262,6 +262,33 @@ class PrincipalType(object):
     }
 
 
+class QueryState(object):
+    INITED = 0
+    EXECUTING = 1
+    FAILED = 2
+    FINISHED = 3
+    TIMED_OUT = 4
+    AUTO_DISABLED = 5
+
+    _VALUES_TO_NAMES = {
+        0: "INITED",
+        1: "EXECUTING",
+        2: "FAILED",
+        3: "FINISHED",
+        4: "TIMED_OUT",
+        5: "AUTO_DISABLED",
+    }
+
+    _NAMES_TO_VALUES = {
+        "INITED": 0,
+        "EXECUTING": 1,
+        "FAILED": 2,
+        "FINISHED": 3,
+        "TIMED_OUT": 4,
+        "AUTO_DISABLED": 5,
+    }
+
+
 class ResourceType(object):
     JAR = 1
     FILE = 2
@@ -277,6 +304,24 @@ class ResourceType(object):
         "JAR": 1,
         "FILE": 2,
         "ARCHIVE": 3,
+    }
+
+
+class ScheduledQueryMaintenanceRequestType(object):
+    CREATE = 1
+    ALTER = 2
+    DROP = 3
+
+    _VALUES_TO_NAMES = {
+        1: "CREATE",
+        2: "ALTER",
+        3: "DROP",
+    }
+
+    _NAMES_TO_VALUES = {
+        "CREATE": 1,
+        "ALTER": 2,
+        "DROP": 3,
     }
 
 
@@ -21267,6 +21312,332 @@ class ScheduledQueryPollResponse(object):
         return not (self == other)
 
 
+class ScheduledQuery(object):
+    """
+    Attributes:
+     - scheduleKey
+     - enabled
+     - schedule
+     - user
+     - query
+     - nextExecution
+
+    """
+
+    __slots__ = (
+        'scheduleKey',
+        'enabled',
+        'schedule',
+        'user',
+        'query',
+        'nextExecution',
+    )
+
+
+    def __init__(self, scheduleKey=None, enabled=None, schedule=None, user=None, query=None, nextExecution=None,):
+        self.scheduleKey = scheduleKey
+        self.enabled = enabled
+        self.schedule = schedule
+        self.user = user
+        self.query = query
+        self.nextExecution = nextExecution
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.STRUCT:
+                    self.scheduleKey = ScheduledQueryKey()
+                    self.scheduleKey.read(iprot)
+                else:
+                    iprot.skip(ftype)
+            elif fid == 2:
+                if ftype == TType.BOOL:
+                    self.enabled = iprot.readBool()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 4:
+                if ftype == TType.STRING:
+                    self.schedule = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 5:
+                if ftype == TType.STRING:
+                    self.user = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 6:
+                if ftype == TType.STRING:
+                    self.query = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 7:
+                if ftype == TType.I32:
+                    self.nextExecution = iprot.readI32()
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('ScheduledQuery')
+        if self.scheduleKey is not None:
+            oprot.writeFieldBegin('scheduleKey', TType.STRUCT, 1)
+            self.scheduleKey.write(oprot)
+            oprot.writeFieldEnd()
+        if self.enabled is not None:
+            oprot.writeFieldBegin('enabled', TType.BOOL, 2)
+            oprot.writeBool(self.enabled)
+            oprot.writeFieldEnd()
+        if self.schedule is not None:
+            oprot.writeFieldBegin('schedule', TType.STRING, 4)
+            oprot.writeString(self.schedule.encode('utf-8') if sys.version_info[0] == 2 else self.schedule)
+            oprot.writeFieldEnd()
+        if self.user is not None:
+            oprot.writeFieldBegin('user', TType.STRING, 5)
+            oprot.writeString(self.user.encode('utf-8') if sys.version_info[0] == 2 else self.user)
+            oprot.writeFieldEnd()
+        if self.query is not None:
+            oprot.writeFieldBegin('query', TType.STRING, 6)
+            oprot.writeString(self.query.encode('utf-8') if sys.version_info[0] == 2 else self.query)
+            oprot.writeFieldEnd()
+        if self.nextExecution is not None:
+            oprot.writeFieldBegin('nextExecution', TType.I32, 7)
+            oprot.writeI32(self.nextExecution)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        if self.scheduleKey is None:
+            raise TProtocolException(message='Required field scheduleKey is unset!')
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, getattr(self, key))
+             for key in self.__slots__]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        if not isinstance(other, self.__class__):
+            return False
+        for attr in self.__slots__:
+            my_val = getattr(self, attr)
+            other_val = getattr(other, attr)
+            if my_val != other_val:
+                return False
+        return True
+
+    def __ne__(self, other):
+        return not (self == other)
+
+
+class ScheduledQueryMaintenanceRequest(object):
+    """
+    Attributes:
+     - type
+     - scheduledQuery
+
+    """
+
+    __slots__ = (
+        'type',
+        'scheduledQuery',
+    )
+
+
+    def __init__(self, type=None, scheduledQuery=None,):
+        self.type = type
+        self.scheduledQuery = scheduledQuery
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.I32:
+                    self.type = iprot.readI32()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 2:
+                if ftype == TType.STRUCT:
+                    self.scheduledQuery = ScheduledQuery()
+                    self.scheduledQuery.read(iprot)
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('ScheduledQueryMaintenanceRequest')
+        if self.type is not None:
+            oprot.writeFieldBegin('type', TType.I32, 1)
+            oprot.writeI32(self.type)
+            oprot.writeFieldEnd()
+        if self.scheduledQuery is not None:
+            oprot.writeFieldBegin('scheduledQuery', TType.STRUCT, 2)
+            self.scheduledQuery.write(oprot)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        if self.type is None:
+            raise TProtocolException(message='Required field type is unset!')
+        if self.scheduledQuery is None:
+            raise TProtocolException(message='Required field scheduledQuery is unset!')
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, getattr(self, key))
+             for key in self.__slots__]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        if not isinstance(other, self.__class__):
+            return False
+        for attr in self.__slots__:
+            my_val = getattr(self, attr)
+            other_val = getattr(other, attr)
+            if my_val != other_val:
+                return False
+        return True
+
+    def __ne__(self, other):
+        return not (self == other)
+
+
+class ScheduledQueryProgressInfo(object):
+    """
+    Attributes:
+     - scheduledExecutionId
+     - state
+     - executorQueryId
+     - errorMessage
+
+    """
+
+    __slots__ = (
+        'scheduledExecutionId',
+        'state',
+        'executorQueryId',
+        'errorMessage',
+    )
+
+
+    def __init__(self, scheduledExecutionId=None, state=None, executorQueryId=None, errorMessage=None,):
+        self.scheduledExecutionId = scheduledExecutionId
+        self.state = state
+        self.executorQueryId = executorQueryId
+        self.errorMessage = errorMessage
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.I64:
+                    self.scheduledExecutionId = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 2:
+                if ftype == TType.I32:
+                    self.state = iprot.readI32()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 3:
+                if ftype == TType.STRING:
+                    self.executorQueryId = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 4:
+                if ftype == TType.STRING:
+                    self.errorMessage = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('ScheduledQueryProgressInfo')
+        if self.scheduledExecutionId is not None:
+            oprot.writeFieldBegin('scheduledExecutionId', TType.I64, 1)
+            oprot.writeI64(self.scheduledExecutionId)
+            oprot.writeFieldEnd()
+        if self.state is not None:
+            oprot.writeFieldBegin('state', TType.I32, 2)
+            oprot.writeI32(self.state)
+            oprot.writeFieldEnd()
+        if self.executorQueryId is not None:
+            oprot.writeFieldBegin('executorQueryId', TType.STRING, 3)
+            oprot.writeString(self.executorQueryId.encode('utf-8') if sys.version_info[0] == 2 else self.executorQueryId)
+            oprot.writeFieldEnd()
+        if self.errorMessage is not None:
+            oprot.writeFieldBegin('errorMessage', TType.STRING, 4)
+            oprot.writeString(self.errorMessage.encode('utf-8') if sys.version_info[0] == 2 else self.errorMessage)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        if self.scheduledExecutionId is None:
+            raise TProtocolException(message='Required field scheduledExecutionId is unset!')
+        if self.state is None:
+            raise TProtocolException(message='Required field state is unset!')
+        if self.executorQueryId is None:
+            raise TProtocolException(message='Required field executorQueryId is unset!')
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, getattr(self, key))
+             for key in self.__slots__]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        if not isinstance(other, self.__class__):
+            return False
+        for attr in self.__slots__:
+            my_val = getattr(self, attr)
+            other_val = getattr(other, attr)
+            if my_val != other_val:
+                return False
+        return True
+
+    def __ne__(self, other):
+        return not (self == other)
+
+
 class SetPartitionsStatsRequest(object):
     """
     Attributes:
@@ -24358,6 +24729,31 @@ ScheduledQueryPollResponse.thrift_spec = (
     (2, TType.I64, 'executionId', None, None, ),  # 2
     (3, TType.STRING, 'query', 'UTF8', None, ),  # 3
     (4, TType.STRING, 'user', 'UTF8', None, ),  # 4
+)
+all_structs.append(ScheduledQuery)
+ScheduledQuery.thrift_spec = (
+    None,  # 0
+    (1, TType.STRUCT, 'scheduleKey', [ScheduledQueryKey, None], None, ),  # 1
+    (2, TType.BOOL, 'enabled', None, None, ),  # 2
+    None,  # 3
+    (4, TType.STRING, 'schedule', 'UTF8', None, ),  # 4
+    (5, TType.STRING, 'user', 'UTF8', None, ),  # 5
+    (6, TType.STRING, 'query', 'UTF8', None, ),  # 6
+    (7, TType.I32, 'nextExecution', None, None, ),  # 7
+)
+all_structs.append(ScheduledQueryMaintenanceRequest)
+ScheduledQueryMaintenanceRequest.thrift_spec = (
+    None,  # 0
+    (1, TType.I32, 'type', None, None, ),  # 1
+    (2, TType.STRUCT, 'scheduledQuery', [ScheduledQuery, None], None, ),  # 2
+)
+all_structs.append(ScheduledQueryProgressInfo)
+ScheduledQueryProgressInfo.thrift_spec = (
+    None,  # 0
+    (1, TType.I64, 'scheduledExecutionId', None, None, ),  # 1
+    (2, TType.I32, 'state', None, None, ),  # 2
+    (3, TType.STRING, 'executorQueryId', 'UTF8', None, ),  # 3
+    (4, TType.STRING, 'errorMessage', 'UTF8', None, ),  # 4
 )
 all_structs.append(SetPartitionsStatsRequest)
 SetPartitionsStatsRequest.thrift_spec = (

@@ -16,6 +16,7 @@ from interbed.catalog.repository.models.partitions import (
     PartitionSetRow,
     PartitionStorageRow,
 )
+from interbed.catalog.repository.models.queries import RuntimeStatisticsRow, ScheduledExecutionRow, ScheduledQueryRow
 from interbed.catalog.repository.models.statistics import PartitionStatisticsRow, TableStatisticsRow
 
 __all__ = [
@@ -33,6 +34,9 @@ __all__ = [
     "PartitionStatisticsRow",
     "PartitionStorageRow",
     "PropertyRow",
+    "RuntimeStatisticsRow",
+    "ScheduledExecutionRow",
+    "ScheduledQueryRow",
     "SequenceRow",
     "TableRow",
     "TableStatisticsRow",

@@ -9,6 +9,7 @@ from interbed.catalog.server.calls.functions import FunctionHandler
 from interbed.catalog.server.calls.locks import LockHandler
 from interbed.catalog.server.calls.partition_reads import PartitionReadHandler
 from interbed.catalog.server.calls.partitions import PartitionWriteHandler
+from interbed.catalog.server.calls.queries import QueryHandler
 from interbed.catalog.server.calls.service import EmptyHandler, ServiceHandler
 from interbed.catalog.server.calls.statistics import StatisticsHandler
 from interbed.catalog.server.calls.tables import TableHandler
@@ -26,6 +27,7 @@ def all_handlers(metastore: Metastore) -> list[object]:
         PartitionReadHandler(metastore),
         PartitionWriteHandler(metastore),
         StatisticsHandler(metastore),
+        QueryHandler(metastore),
         FunctionHandler(metastore),
         EventHandler(metastore),
         LockHandler(metastore),

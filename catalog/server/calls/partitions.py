@@ -239,10 +239,10 @@ def _check_table(struct: Any, database: str | None, table: str | None, *, exact:
     # A client may qualify the name in its request and leave it bare in the structure.
     _, own = split_catalog(struct.dbName)
     _, wanted = split_catalog(database)
-    names, targets = (own, struct.tableName), (wanted, table)
+    is_same = (own, struct.tableName) == (wanted, table)
     if not exact:
-        names, targets = tuple(map(normalized, names)), tuple(map(normalized, targets))
-    if names != targets:
+        is_same = (normalized(own), normalized(struct.tableName)) == (normalized(wanted), normalized(table))
+    if not is_same:
         raise MetastoreError(
             f"Partition does not belong to target table {shortened(database)}.{shortened(table)}: "
             f"{shortened(struct.tableName)}"

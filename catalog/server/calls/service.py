@@ -161,15 +161,6 @@ class EmptyHandler:
     def update_creation_metadata(self, catName: str, dbname: str, tbl_name: str, creation_metadata: Any) -> None:
         raise MetastoreError("what a materialized view was made of is not kept: make the view anew")
 
-    def add_runtime_stats(self, stat: Any) -> None:
-        return None
-
-    def get_runtime_stats(self, rqst: Any) -> list[Any]:
-        return []
-
-    def scheduled_query_poll(self, request: Any) -> Any:
-        return ttypes.ScheduledQueryPollResponse()
-
 
 def _nothing_in(privileges: Any) -> bool:
     """True for a bag without privileges: what is in one would be forgotten, so that it is refused."""

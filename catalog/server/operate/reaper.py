@@ -1,5 +1,6 @@
 """The reaper: a thread that removes what has run out: locks whose holder is silent, old notification events, the
-partitions of dropped tables, and what was in the trash for long enough. It also settles the moves of directories that
+partitions of dropped tables, what was in the trash for long enough, executions of scheduled queries that nobody speaks
+of, and old statistics of runs. It also settles the moves of directories that
 nobody finished, for instance because another server of the same database was killed.
 
 Locks expire also when somebody looks at them; the reaper is there for those that nobody looks at. Several servers on
@@ -16,6 +17,8 @@ from collections.abc import Callable
 from interbed.catalog.metastore.errors import MetastoreError
 from interbed.catalog.metastore.locks import LockService
 from interbed.catalog.metastore.moves import settle_all
+from interbed.catalog.metastore.queries.runtime_stats import RuntimeStatisticsService
+from interbed.catalog.metastore.queries.scheduled import ScheduledQueryService
 from interbed.catalog.metastore.store import Store
 from interbed.catalog.metastore.trash import Trash
 from interbed.catalog.server.threads import SupervisedThread, ThreadDeaths
@@ -41,6 +44,8 @@ class Reaper:
     ) -> None:
         self._store = store
         self._locks = locks
+        self._queries = ScheduledQueryService(store, clock=clock)
+        self._run_statistics = RuntimeStatisticsService(store, clock=clock)
         self._every_seconds = every_seconds
         self._events_ttl_seconds = events_ttl_seconds
         self._clock = clock
@@ -66,6 +71,10 @@ class Reaper:
         if events:
             logger.info("removed %d notification events older than %.0f s", events, self._events_ttl_seconds)
         self._purge()
+        silent, _ = self._queries.expire()
+        if silent:
+            logger.warning("%d executions of scheduled queries have timed out", silent)
+        self._run_statistics.expire()
         if self._trash is not None and (deleted := self._trash.expire()):
             logger.info("deleted %d checkpoints of the trash %s", deleted, self._trash.root)
         # Last, for a directory that can't be moved back now must not keep the rest from being removed.

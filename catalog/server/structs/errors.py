@@ -12,6 +12,7 @@ from typing import Any
 from interbed.catalog.metastore.errors import (
     AlreadyExistsError,
     ConfigValueError,
+    InvalidArgumentError,
     InvalidObjectError,
     InvalidOperationError,
     InvalidPartitionError,
@@ -39,6 +40,7 @@ _PREFERENCES: dict[type[MetastoreError], tuple[Any, ...]] = {
     AlreadyExistsError: (ttypes.AlreadyExistsException, ttypes.InvalidOperationException),
     InvalidObjectError: (ttypes.InvalidObjectException, ttypes.InvalidOperationException),
     InvalidOperationError: (ttypes.InvalidOperationException,),
+    InvalidArgumentError: (ttypes.InvalidInputException,),
     InvalidPartitionError: (ttypes.InvalidPartitionException,),
     NoSuchLockError: (ttypes.NoSuchLockException,),
     NoSuchTransactionError: (ttypes.NoSuchTxnException,),

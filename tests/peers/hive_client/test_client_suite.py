@@ -17,7 +17,6 @@ EACH_RUN = ("TestFunctions", "TestGetPartitions", "TestGetTableMeta")
 
 ACID = "the class makes a table with transactions, which is refused"
 NO_NULL_LIST = "a list of columns that was left out is kept as an empty one"
-NO_SCHEDULED_QUERIES = "scheduled queries are not kept; their calls are unknown to the server"
 NOT_YET = "not mended yet"
 OWN_DIRECTORY = "Java puts all partitions without a path into one directory `null`; ours get each its own"
 REFUSED = "what Java overlooks is refused: another name for a database, or values for keys that there are not"
@@ -55,21 +54,6 @@ KEPT: dict[str, dict[str, str]] = {
         ),
         ACID,
     ),
-    "TestMetastoreScheduledQueries": dict.fromkeys(
-        (
-            "testCreate",
-            "testCreateWithInvalidSchedule",
-            "testDeleteNonExistent",
-            "testDuplicateCreate",
-            "testExclusivePoll",
-            "testNonExistent",
-            "testNormalDelete",
-            "testNormalDeleteWithExec",
-            "testUpdate",
-        ),
-        NO_SCHEDULED_QUERIES,
-    ),
-    "TestRuntimeStats": {"testRuntimeStatHandling": "statistics of runs are not kept"},
     "TestTablesCreateDropAlterTruncate": {
         "tablesInOtherCatalogs": NOT_YET,
         "testAlterTableChangeCols": "the type of a partition key stays, since its values are compared by it",

@@ -95,7 +95,7 @@ def test_many_new_partitions_say_the_table_letter_by_letter(wire: Any, database:
         wire.add_partitions([partition(database, "t", "1"), upper])
     assert wire.add_partitions([upper]) == 1
     wire.add_partition(partition(database, "T", "3"))
-    assert wire.get_partition_names(database, "t", -1) == ["dt=2", "dt=3"]
+    assert wire.get_partition_names(database, "t", -1) == ["p=2", "p=3"]
 
 
 def test_a_changed_partition_says_the_table_that_it_is_of(wire: Any, database: str) -> None:

@@ -1,0 +1,182 @@
+"""Schedules as Hive has them: Quartz's cron expressions.
+
+    second minute hour day-of-month month day-of-week [year]
+
+A field is `*`, a number or a name (JAN, MON), a range `a-b`, a list `a,b`, or one of the first three with a step `/n`.
+Days of the week count from 1 for Sunday. One of the two fields of days is `?`, the other may have `L` (the last day,
+or with a number the last such day of the week), `L-n`, `W` after a number (the nearest weekday), `LW`, and `d#n` (the
+n-th such day of the week in the month). Times are those of the server's time zone, as in Hive.
+
+Specified by Quartz's CronTrigger tutorial, and by cron-utils, which Hive uses.
+"""
+
+import calendar
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+
+YEAR_MIN, YEAR_MAX = 1970, 2099
+
+_MONTHS = {
+    **{"JAN": 1, "FEB": 2, "MAR": 3, "APR": 4, "MAY": 5, "JUN": 6},
+    **{"JUL": 7, "AUG": 8, "SEP": 9, "OCT": 10, "NOV": 11, "DEC": 12},
+}
+_WEEKDAYS = {"SUN": 1, "MON": 2, "TUE": 3, "WED": 4, "THU": 5, "FRI": 6, "SAT": 7}
+
+_PART = re.compile(r"(\*|\w+)(?:-(\w+))?(?:/(\d+))?", re.ASCII)
+
+DayRule = Callable[[date], bool]
+
+
+class ScheduleError(ValueError):
+    """A text is no schedule; the message says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CronSchedule:
+    """A schedule that was read: sorted times of the day, and what days are chosen."""
+
+    seconds: tuple[int, ...]
+    minutes: tuple[int, ...]
+    hours: tuple[int, ...]
+    months: frozenset[int]
+    years: frozenset[int]
+    is_day: DayRule
+
+    def next_after(self, seconds: float) -> int | None:
+        """The first time after this one (both in seconds since the epoch); None if there is none."""
+        start = datetime.fromtimestamp(seconds, UTC).astimezone()
+        day = start.date()
+        while day.year <= YEAR_MAX:
+            if day.year not in self.years:
+                day = date(day.year + 1, 1, 1)
+            elif day.month not in self.months:
+                day = (day.replace(day=1) + timedelta(days=32)).replace(day=1)
+            else:
+                found = self._in_day(day, seconds) if self.is_day(day) else None
+                if found is not None:
+                    return found
+                day += timedelta(days=1)
+        return None
+
+    def _in_day(self, day: date, after: float) -> int | None:
+        for hour in self.hours:
+            # An hour that the clock goes through twice counts twice, one that it leaves out is the next.
+            for fold in (0, 1):
+                last = datetime(day.year, day.month, day.day, hour, 59, 59, fold=fold).timestamp()
+                if last <= after:
+                    continue
+                for minute in self.minutes:
+                    for second in self.seconds:
+                        found = datetime(day.year, day.month, day.day, hour, minute, second, fold=fold).timestamp()
+                        if found > after:
+                            return int(found)
+        return None
+
+
+def parse_schedule(text: str) -> CronSchedule:
+    """Read a schedule. ScheduleError."""
+    fields = text.upper().split()
+    if len(fields) not in (6, 7):
+        raise ScheduleError(f"a schedule has 6 or 7 fields, this one has {len(fields)}")
+    second, minute, hour, day, month, weekday = fields[:6]
+    if (day == "?") == (weekday == "?"):
+        raise ScheduleError("either the day of the month or the day of the week has to be ?")
+    return CronSchedule(
+        seconds=tuple(sorted(_numbers("second", second, 0, 59))),
+        minutes=tuple(sorted(_numbers("minute", minute, 0, 59))),
+        hours=tuple(sorted(_numbers("hour", hour, 0, 23))),
+        months=_numbers("month", month, 1, 12, _MONTHS),
+        years=_numbers("year", fields[6] if len(fields) == 7 else "*", YEAR_MIN, YEAR_MAX),
+        is_day=_any_of(weekday, _weekday_rule) if day == "?" else _any_of(day, _day_rule),
+    )
+
+
+def _numbers(
+    what: str, text: str, least: int, most: int, names: dict[str, int] | None = None, *, wraps: bool = False
+) -> frozenset[int]:
+    found: set[int] = set()
+    for part in text.split(","):
+        match = _PART.fullmatch(part)
+        if match is None:
+            raise ScheduleError(f"{part:.50} is no {what}")
+        begin, end, step = match.groups()
+        if begin == "*":
+            if end is not None:
+                raise ScheduleError(f"{part:.50} is no {what}")
+            first, last = least, most
+        else:
+            first = _number(what, begin, least, most, names)
+            last = first if step is None else most
+            if end is not None:
+                last = _number(what, end, least, most, names)
+        if step is not None and int(step) == 0:
+            raise ScheduleError(f"{part:.50} has the step 0")
+        if last < first:
+            if not wraps:
+                raise ScheduleError(f"{part:.50} ends before it begins")
+            last += most - least + 1
+        found.update((each - least) % (most - least + 1) + least for each in range(first, last + 1, int(step or 1)))
+    return frozenset(found)
+
+
+def _number(what: str, text: str, least: int, most: int, names: dict[str, int] | None) -> int:
+    if names is not None and text in names:
+        return names[text]
+    if not text.isdecimal() or not least <= int(text) <= most:
+        raise ScheduleError(f"{text:.50} is no {what}: one from {least} to {most} is wanted")
+    return int(text)
+
+
+def _any_of(text: str, rule_of: Callable[[str], DayRule]) -> DayRule:
+    rules = [rule_of(part) for part in text.split(",")]
+    return lambda day: any(rule(day) for rule in rules)
+
+
+def _day_rule(part: str) -> DayRule:
+    if part == "L":
+        return lambda day: day.day == _last_of_month(day)
+    if part == "LW":
+        return lambda day: day == _nearest_weekday(day, _last_of_month(day))
+    if match := re.fullmatch(r"L-(\d{1,2})", part, re.ASCII):
+        before = int(match[1])
+        return lambda day: day.day == _last_of_month(day) - before
+    if match := re.fullmatch(r"(\d{1,2})W", part, re.ASCII):
+        wanted = _number("day of the month", match[1], 1, 31, None)
+        return lambda day: wanted <= _last_of_month(day) and day == _nearest_weekday(day, wanted)
+    numbers = _numbers("day of the month", part, 1, 31)
+    return lambda day: day.day in numbers
+
+
+def _weekday_rule(part: str) -> DayRule:
+    if part == "L":
+        part = "7"
+    if match := re.fullmatch(r"(\w+)#(\d)", part, re.ASCII):
+        weekday = _number("day of the week", match[1], 1, 7, _WEEKDAYS)
+        place = _number("place in the month", match[2], 1, 5, None)
+        return lambda day: _weekday(day) == weekday and (day.day - 1) // 7 + 1 == place
+    if len(part) > 1 and part.endswith("L") and (part[:-1] in _WEEKDAYS or part[:-1].isdecimal()):
+        last = _number("day of the week", part[:-1], 1, 7, _WEEKDAYS)
+        return lambda day: _weekday(day) == last and day.day + 7 > _last_of_month(day)
+    numbers = _numbers("day of the week", part, 1, 7, _WEEKDAYS, wraps=True)
+    return lambda day: _weekday(day) in numbers
+
+
+def _weekday(day: date) -> int:
+    """1 for Sunday to 7 for Saturday."""
+    return day.isoweekday() % 7 + 1
+
+
+def _last_of_month(day: date) -> int:
+    return calendar.monthrange(day.year, day.month)[1]
+
+
+def _nearest_weekday(day: date, wanted: int) -> date:
+    """The day from Monday to Friday that is nearest to a day of the month, in the same month."""
+    found = day.replace(day=wanted)
+    if found.isoweekday() == 6:
+        return found - timedelta(days=1) if wanted > 1 else found + timedelta(days=2)
+    if found.isoweekday() == 7:
+        return found + timedelta(days=1) if wanted < _last_of_month(day) else found - timedelta(days=2)
+    return found

@@ -1,0 +1,1 @@
+"""Scheduled queries and statistics of runs in SQL."""
