@@ -19,7 +19,12 @@ NESTED_DEPTHS = 1024
 """Elements, keys and values have no ids of their own: theirs are made of the column's id and their depth in it."""
 VERSION = "_VERSION"
 
-_PRIMITIVES = {"int": pa.int32(), "long": pa.int64(), "string": pa.string(), "bytes": pa.binary()}
+_PRIMITIVES: dict[str, pa.DataType] = {
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "string": pa.string(),
+    "bytes": pa.binary(),
+}
 
 
 def parquet_schema(avro: dict[str, Any], tiny: Collection[str]) -> pa.Schema:
