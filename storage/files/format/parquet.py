@@ -161,7 +161,8 @@ def _row_groups(
 
 
 def _matching_groups(source: pa.NativeFile, file: pq.ParquetFile, predicate: Predicate | None) -> list[int] | None:
-    if predicate is None or isinstance(predicate, AlwaysTrue) or file.num_row_groups == 0:
+    if predicate is None or isinstance(predicate, AlwaysTrue) or file.num_row_groups < 2:
+        # A file of one group was chosen by its statistics in the manifest, and its pages will be.
         return None
     readable: Any = source
     fragment: Any = ds.ParquetFileFormat().make_fragment(readable)

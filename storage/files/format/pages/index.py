@@ -6,7 +6,7 @@ PageIndex.md and parquet.thrift.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
 from itertools import pairwise
@@ -61,6 +61,7 @@ class ColumnPages:
     kept: tuple[tuple[int, int, bytes], ...]
     offset_index: bytes
     column_index: bytes
+    _bounds: dict[pa.DataType, PageBounds | None] = field(default_factory=dict, compare=False, repr=False)
 
     @cached_property
     def _places(self) -> "np.ndarray[Any, np.dtype[np.int64]]":
@@ -93,6 +94,11 @@ class ColumnPages:
 
     def bounds(self, arrow: pa.DataType) -> PageBounds | None:
         """What is known of the values, as values of the column's Arrow type; None for nothing."""
+        if arrow not in self._bounds:
+            self._bounds[arrow] = self._decode_bounds(arrow)
+        return self._bounds[arrow]
+
+    def _decode_bounds(self, arrow: pa.DataType) -> PageBounds | None:
         if not self.column_index or len(self.path) > 1:
             return None
         index: Struct = CompactReader(self.column_index).struct()
@@ -170,11 +176,11 @@ class PageIndex:
         reader = CompactReader(self._footer, self._groups[number])
         chunks: list[tuple[Struct, list[tuple[int, int, bytes]]]] = []
         rows = 0
-        for field, kind in reader.fields():
-            if field == _COLUMNS and kind == LIST:
+        for number, kind in reader.fields():
+            if number == _COLUMNS and kind == LIST:
                 size, _ = reader.list_head()
                 chunks = [self._chunk(reader) for _ in range(size)]
-            elif field == _GROUP_ROWS:
+            elif number == _GROUP_ROWS:
                 rows = reader.integer()
             else:
                 reader.skip(kind)
@@ -203,23 +209,23 @@ class PageIndex:
     def _chunk(self, reader: CompactReader) -> tuple[Struct, list[tuple[int, int, bytes]]]:
         found: Struct = {}
         kept: list[tuple[int, int, bytes]] = []
-        for field, kind in reader.fields():
-            if field == _META and kind == STRUCT:
+        for number, kind in reader.fields():
+            if number == _META and kind == STRUCT:
                 found[_META] = self._meta(reader, kept)
             else:
-                found[field] = reader.value(kind)
+                found[number] = reader.value(kind)
         return found, kept
 
     def _meta(self, reader: CompactReader, kept: list[tuple[int, int, bytes]]) -> Struct:
         found: Struct = {}
-        for field, kind in reader.fields():
+        for number, kind in reader.fields():
             start = reader.position
-            if field in (_TYPE, _PATH, _TOTAL_SIZE, _DATA_PAGE, _DICTIONARY_PAGE):
-                found[field] = reader.value(kind)
+            if number in (_TYPE, _PATH, _TOTAL_SIZE, _DATA_PAGE, _DICTIONARY_PAGE):
+                found[number] = reader.value(kind)
             else:
                 reader.skip(kind)
-            if field in _KEPT:
-                kept.append((field, kind, self._footer[start : reader.position]))
+            if number in _KEPT:
+                kept.append((number, kind, self._footer[start : reader.position]))
         return found
 
 

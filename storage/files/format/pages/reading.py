@@ -1,8 +1,9 @@
 """Reading some rows of a row group: of each column only the pages that hold them.
 
-Arrow reads row groups as a whole. So the pages are put together as a small Parquet file of one row group, which Arrow
-decodes: their bytes as they are, behind them a footer that says what is there, made from the file's own. Columns whose
-pages begin at the same rows share one such file.
+Arrow reads row groups as a whole. So it is given another footer, made from the file's own, in which the pages are all
+that there is: a row group whose columns begin and end with them. Pages that need a dictionary do not follow it then,
+and are put together with it as a small Parquet file, their bytes as they are. Columns whose pages begin at the same
+rows are read at once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,18 +37,25 @@ def read_rows(
     The pages of the leaves of a column must begin at the same rows (GroupPages.is_even). `verify` compares the pages'
     checksums. Raises ValueError, LookupError and what Arrow raises for damaged bytes.
     """
-    together: dict[tuple[int, int], list[str]] = {}
+    together: dict[tuple[int, int, bool], list[str]] = {}
     for name in names:
-        leaf = group.by_name[name][0]
-        low, high = leaf.holding(start, end)
-        together.setdefault((int(leaf.rows[low]), int(leaf.rows[high])), []).append(name)
+        leaves = group.by_name[name]
+        low, high = leaves[0].holding(start, end)
+        in_place = all(leaf.begin == leaf.starts[0] for leaf in leaves)
+        together.setdefault((int(leaves[0].rows[low]), int(leaves[0].rows[high]), in_place), []).append(name)
     found: dict[str, pa.Array[Any]] = {}
     fields: dict[str, pa.Field[Any]] = {}
-    for (first, last), columns in together.items():
-        content = _small_file(source, index, group, frozenset(columns), first, last)
-        reader: Any = pq.ParquetFile
-        with reader(pa.BufferReader(content), pre_buffer=False, page_checksum_verification=verify) as file:
+    for (first, last, in_place), columns in together.items():
+        chosen = frozenset(columns)
+        if in_place:
+            footer = _footer_in_place(source, index, group, chosen, first, last)
+            metadata = pq.read_metadata(pa.BufferReader(_MAGIC + footer + len(footer).to_bytes(4, "little") + _MAGIC))
+            file = pq.ParquetFile(source, metadata=metadata, pre_buffer=False, page_checksum_verification=verify)
             table = file.read(columns=columns, use_threads=use_threads)
+        else:
+            content = pa.BufferReader(_small_file(source, index, group, chosen, first, last))
+            with pq.ParquetFile(content, pre_buffer=False, page_checksum_verification=verify) as file:
+                table = file.read(columns=columns, use_threads=use_threads)
         if table.num_rows != last - first:
             raise ValueError(f"its pages have {table.num_rows} rows instead of {last - first}")
         for name in columns:
@@ -56,6 +64,21 @@ def read_rows(
             found[name] = column.slice(start - first, end - start)
             fields[name] = table.schema.field(name)
     return pa.RecordBatch.from_arrays([found[n] for n in names], schema=pa.schema([fields[n] for n in names]))
+
+
+def _footer_in_place(
+    source: Any, index: PageIndex, group: GroupPages, names: frozenset[str], first: int, last: int
+) -> bytes:
+    chunks: list[_Chunk] = []
+    for leaf in group.leaves:
+        if leaf.path[0] not in names:
+            chunks.append(_Chunk(leaf, len(_MAGIC)))
+            continue
+        low, high = leaf.holding(first, last)
+        start, end = int(leaf.starts[low]), int(leaf.starts[high - 1] + leaf.sizes[high - 1])
+        values = last - first if len(leaf.path) == 1 else _count_values(leaf, _bytes_of(source, start, end), low, high)
+        chunks.append(_Chunk(leaf, start, pages=end - start, values=values))
+    return _footer(index.members, chunks, last - first)
 
 
 def _small_file(
