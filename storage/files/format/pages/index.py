@@ -172,8 +172,8 @@ class PageIndex:
             self._known[number] = self._decode(number, source)
         return self._known[number]
 
-    def _decode(self, number: int, source: Any) -> GroupPages | None:
-        reader = CompactReader(self._footer, self._groups[number])
+    def _decode(self, group: int, source: Any) -> GroupPages | None:
+        reader = CompactReader(self._footer, self._groups[group])
         chunks: list[tuple[Struct, list[tuple[int, int, bytes]]]] = []
         rows = 0
         for number, kind in reader.fields():
