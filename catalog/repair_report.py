@@ -13,6 +13,8 @@ class RepairKind(StrEnum):
     CREATE_TABLE = "create table"
     ALTER_TABLE = "alter table"
     ADD_PARTITIONS = "add partitions"
+    DROP_TABLE = "drop table"
+    UNFINISHED = "unfinished"
     FAILED = "failed"
 
 

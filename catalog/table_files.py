@@ -42,16 +42,25 @@ def drop_directory(file_io: FileIO, location: str) -> bool:
     # A writer that is still at work may make the directory anew; it finds no table there.
     if file_io.rename(location, moved):
         _delete_all(file_io, moved)
+    remove_dropped(file_io, location)
+    return True
+
+
+def remove_dropped(file_io: FileIO, location: str) -> list[str]:
+    """Delete what killed processes took out of sight beside a table's directory, as far as that goes; what it was."""
+    hidden = f"{location.rpartition('/')[0]}/{_DROPPED}"
+    removed: list[str] = []
     if not file_io.exists(hidden):
-        return True
+        return removed
     try:
         for entry in file_io.list(hidden):
             file_io.delete(entry.path, recursive=True)
+            removed.append(entry.path)
         file_io.delete(hidden)
     except (StorageAccessError, FileNotFoundError) as error:
         # Another process is at it, or drops a table of its own.
         _log.debug("Left %s: %s", hidden, error)
-    return True
+    return removed
 
 
 def check_no_remains(file_io: FileIO, location: str) -> None:

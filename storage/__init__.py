@@ -84,6 +84,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "meta.schema.replacement",
         "meta.schema.outline",
         "meta.schema.table_schema",
+        "meta.snapshot.manager",
         "meta.snapshot.publish",
         "meta.snapshot.snapshot",
         "meta.snapshot.tag",

@@ -102,8 +102,8 @@ def show_configuration(chosen: CatalogChoice, as_json: bool) -> None:
 def repair(context: click.Context, name: str | None, dry_run: bool, as_json: bool) -> None:
     """Register what lies in the warehouse of a Hive catalog, and bring what is registered up to date.
 
-    All databases of the warehouse, one database, or one table. Nothing is ever removed. Exits with 1 when something
-    could not be repaired.
+    All databases of the warehouse, one database, or one table. Nothing is removed but what a drop that was killed has
+    left. Exits with 1 when something could not be repaired.
     """
     with context.ensure_object(CatalogChoice).catalog(name) as opened:
         if name is None:

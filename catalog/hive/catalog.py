@@ -21,20 +21,21 @@ from interbed.catalog.hive.entries import Entries
 from interbed.catalog.hive.partitions import MetastorePartitions
 from interbed.catalog.hive.publisher import LockSettings
 from interbed.catalog.hive.registration import is_partitioned_in_metastore
+from interbed.catalog.hive.renames import HiveRenames
 from interbed.catalog.hive.repair import MetastoreRepair
 from interbed.catalog.hive.settings import hive_settings
 from interbed.catalog.hive.tables import HiveTables
 from interbed.catalog.hive.views import HiveViews
 from interbed.catalog.identifier import Identifier, branch_to_alter
 from interbed.catalog.options import CatalogOptions
-from interbed.catalog.partition import PartitionSpecs, PartitionStatistics, partition_specs
+from interbed.catalog.partition import PartitionSpecs, PartitionStatistics, partition_specs, partitions_of
 from interbed.catalog.repair_report import RepairReport
-from interbed.catalog.staging import Fill
+from interbed.catalog.staging import Fill, StagedTable
 from interbed.catalog.views import View
-from interbed.storage.base.errors import InterbedError, InvalidInputError
+from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.meta.schema.change import SchemaChange
-from interbed.storage.meta.schema.table_schema import TableSchema
+from interbed.storage.meta.schema.table_schema import Schema, TableSchema
 from interbed.storage.meta.store import TableStore
 from interbed.storage.table.table import Table
 
@@ -114,6 +115,14 @@ class HiveCatalog(Catalog):
     def _replace_table(self, identifier: Identifier, schema: TableSchema, fill: Fill) -> None:
         self._tables.replace(identifier, schema, fill)
 
+    def stage_table(
+        self, identifier: "str | Identifier", schema: Schema, *, replace: bool = False, create: bool = True
+    ) -> StagedTable:
+        name = parse_table_name(identifier)
+        if create and "path" not in schema.options:
+            self._tables.make_room(name)
+        return super().stage_table(name, schema, replace=replace, create=create)
+
     def _new_location(self, identifier: Identifier, path: str | None) -> tuple[FileIO, str]:
         location = self._entries.new_table_location(identifier) if path is None else self._entries.uri(path)
         return self._entries.file_io, self._entries.path(location)
@@ -131,7 +140,7 @@ class HiveCatalog(Catalog):
         old, new = parse_table_name(source), parse_table_name(target)
         if ignore_if_not_exists and not self._entries.has_table(old):
             return
-        self._tables.rename(old, new)
+        HiveRenames(self._entries).rename(old, new)
 
     def alter_table(
         self,
@@ -219,15 +228,13 @@ class HiveCatalog(Catalog):
         specs = wanted
         if any(len(spec) < len(store.schema.partition_keys) for spec in wanted):
             specs = [s for s in registered.specs() if any(spec.items() <= s.items() for spec in wanted)]
-        # The entries first, as in Paimon: a writer that comes in between registers its partition anew, and what it
-        # registered is not taken away after it.
-        dropped = registered.drop(specs)
-        try:
-            super().drop_partitions(name, partitions)
-        except InterbedError:
-            # Their rows are still there, so they are as well.
-            registered.create(entry, dropped)
-            raise
+        # The rows first: what a process that dies has not taken away is an entry of a partition without rows, and not
+        # rows that other engines do not find.
+        super().drop_partitions(name, partitions)
+        with self._entries.lock.hold(self.client, name):
+            # A writer that came in between has registered its partition anew, and that stays.
+            filled = [p.spec for p in partitions_of(self.get_table(name))]
+            registered.drop([spec for spec in specs if spec not in filled])
 
     # -- repair ----------------------------------------------------------------------------------------------------
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from interbed.catalog.errors import DatabaseNotFoundError, NotAnInterbedTableError, TableNotFoundError
+from interbed.catalog.hive.change_mark import ChangeMark, read_mark
 from interbed.catalog.hive.client import HiveMetastoreClient
 from interbed.catalog.hive.location import Locations
 from interbed.catalog.hive.publisher import HivePublisher, LockSettings
@@ -15,6 +16,9 @@ from interbed.storage.base.fileio.resolve import file_io_for
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.store import StoreEnvironment, TableStore
 from interbed.storage.table.opening import open_store, schema_manager
+
+MOVED_FROM = "interbed.moved-from"
+"""Parameter of an entry whose directory may still be where it was (renames.py)."""
 
 
 class Entries:
@@ -98,6 +102,9 @@ class Entries:
         """The store of a table, whose commits go by the metastore. TableNotFoundError when its files are gone."""
         location = self.path(self.locations.of(entry))
         schema = schema_manager(location, self.file_io).latest()
+        if schema is None and (mark := self.mark_of_rename(identifier, entry)) is not None:
+            location = self.path(mark.source or "")
+            schema = schema_manager(location, self.file_io).latest()
         if schema is None:
             raise TableNotFoundError(
                 f"The table '{identifier}' stands in the metastore {self.client.uri}, but {location} has no schema; "
@@ -105,6 +112,17 @@ class Entries:
             )
         environment = self._environment(identifier, entry, schema)
         return open_store(location, self.file_io, schema=schema, environment=environment)
+
+    def mark_of_rename(self, identifier: Identifier, entry: Any) -> ChangeMark | None:
+        """The mark of a rename that did not end; None when the entry says where the table's directory is."""
+        source = (entry.parameters or {}).get(MOVED_FROM)
+        if source is None:
+            return None
+        for location in (source, self.locations.of(entry)):
+            mark = read_mark(self.file_io, self.path(location))
+            if mark is not None and mark.is_of(identifier) and mark.source == source:
+                return mark
+        return None
 
     def uri(self, path: str) -> str:
         """A location as the metastore's other clients need it: absolute, and with its scheme."""
@@ -120,7 +138,14 @@ class Entries:
         known = int(pointer) if pointer.isdigit() else None
         return StoreEnvironment(
             publisher=lambda file_io, paths: HivePublisher(
-                self.client, identifier, file_io, paths, self.lock, schema=schema, locations=self.locations
+                self.client,
+                identifier,
+                file_io,
+                paths,
+                self.lock,
+                schema=schema,
+                locations=self.locations,
+                sync_properties=self.options.sync_all_properties,
             ),
             known_latest=lambda: known,
         )

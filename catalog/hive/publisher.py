@@ -3,22 +3,29 @@
 The snapshot file decides, because foreign writers of Paimon's format move no pointer. The pointer spares readers the
 look-ups and is shown to people who look into the metastore; it is verified on reading and only ever moved forward.
 
-After the lock is given back, partitions that are new to the metastore are registered, as Paimon does after a commit. By
-then the snapshot stands: what fails is logged, and the next commit to the partition or a repair makes up for it.
+Between the two, partitions that are new to the metastore are registered, so that the pointer says up to where they
+are. By then the snapshot stands: what fails is logged, and the next commit or a repair makes up for it.
 """
 
 import logging
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 from interbed.catalog.errors import CatalogError, TableNotFoundError
+from interbed.catalog.hive.change_mark import read_mark
 from interbed.catalog.hive.client import HiveMetastoreClient, TableModifiedError
 from interbed.catalog.hive.connection import CallStateUnknownError
 from interbed.catalog.hive.location import Locations, same_location
 from interbed.catalog.hive.lock import HiveCatalogLock
 from interbed.catalog.hive.partitions import MetastorePartitions
-from interbed.catalog.hive.registration import CURRENT_SNAPSHOT, is_partitioned_in_metastore, plain_columns
+from interbed.catalog.hive.registration import (
+    CURRENT_SNAPSHOT,
+    is_partitioned_in_metastore,
+    plain_columns,
+    synced_properties,
+)
 from interbed.catalog.identifier import Identifier
 from interbed.storage.base.errors import CommitConflictError, InterbedError, NotSupportedError
 from interbed.storage.base.fileio.api import FileIO
@@ -26,6 +33,7 @@ from interbed.storage.meta.manifest.entry import FileKind
 from interbed.storage.meta.paths import TablePaths
 from interbed.storage.meta.schema.manager import SchemaManager
 from interbed.storage.meta.schema.table_schema import TableSchema
+from interbed.storage.meta.snapshot.manager import SnapshotManager
 from interbed.storage.meta.snapshot.publish import create_snapshot
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.scan.manifest_reader import ManifestReader
@@ -34,6 +42,8 @@ from interbed.storage.table.option_rules import check_options
 _log = logging.getLogger(__name__)
 
 _POINTER_TRIES = 5
+_CATCH_UP_MAX = 100
+"""Snapshots whose partitions one commit registers; beyond that the lock would be held too long."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +86,7 @@ class HivePublisher:
         *,
         schema: TableSchema,
         locations: Locations,
+        sync_properties: bool,
     ) -> None:
         self._client = client
         self._identifier = identifier
@@ -84,6 +95,7 @@ class HivePublisher:
         self._lock = lock
         self._schema = schema
         self._locations = locations
+        self._sync_properties = sync_properties
         self._schemas = SchemaManager(file_io, paths, check_options)
 
     def publish(self, snapshot: Snapshot) -> bool:
@@ -98,10 +110,8 @@ class HivePublisher:
             if held is not None:
                 held.ensure_held()
             created = create_snapshot(self._file_io, self._paths.snapshot(snapshot.id), snapshot)
-            if created:
+            if created and self._are_partitions_registered(snapshot, entry):
                 self._move_pointer(snapshot, entry)
-        if created and entry.partitionKeys and is_partitioned_in_metastore(self._schema):
-            self._register_partitions(snapshot, entry)
         return created
 
     def _entry_still_there(self) -> Any:
@@ -111,9 +121,16 @@ class HivePublisher:
         except TableNotFoundError as error:
             raise CommitConflictError(f"The table '{self._identifier}' was dropped or renamed meanwhile.") from error
         location = self._locations.of(entry)
-        if not same_location(location, self._paths.location):
+        if not same_location(location, self._paths.location) and not self._is_to_move_to(location):
             raise CommitConflictError(f"The table '{self._identifier}' moved to {location} meanwhile; open it anew.")
         return entry
+
+    def _is_to_move_to(self, location: str) -> bool:
+        """Whether a rename was killed before the directory has followed it."""
+        mark = read_mark(self._file_io, self._paths.location)
+        if mark is None or mark.source is None or mark.target is None or not mark.is_of(self._identifier):
+            return False
+        return same_location(mark.source, self._paths.location) and same_location(mark.target, location)
 
     def _check_schemas_still_there(self, snapshot: Snapshot) -> None:
         """Of a table made anew in the same place, and of a schema that was taken back, no snapshot may speak."""
@@ -139,7 +156,7 @@ class HivePublisher:
                     return
                 table.parameters[CURRENT_SNAPSHOT] = str(snapshot.id)
                 properties = {"DO_NOT_UPDATE_STATS": "true"}
-                if self._bring_columns(table):
+                if self._bring_schema(table):
                     properties["CASCADE"] = "true"
                 expected = None if current is None else (CURRENT_SNAPSHOT, current)
                 try:
@@ -159,27 +176,57 @@ class HivePublisher:
                 "Snapshot %d of %s is made, but its pointer was not moved: %s", snapshot.id, self._identifier, error
             )
 
-    def _bring_columns(self, table: Any) -> bool:
-        """Give the entry the columns of the newest schema if it lacks one or has one too many."""
+    def _bring_schema(self, table: Any) -> bool:
+        """Give the entry the properties of the newest schema, and its columns if it lacks one or has one too many.
+
+        Whether it got columns.
+        """
         schema = self._schemas.latest() or self._schema
+        table.parameters.update(synced_properties(schema, everything=self._sync_properties))
         columns = plain_columns(schema, {key.name.lower() for key in table.partitionKeys or ()})
         if [c.name.lower() for c in columns] == [c.name.lower() for c in table.sd.cols]:
             return False
         table.sd.cols = columns
         return True
 
-    def _register_partitions(self, snapshot: Snapshot, entry: Any) -> None:
-        reader = ManifestReader(self._file_io, self._paths)
+    def _are_partitions_registered(self, snapshot: Snapshot, entry: Any) -> bool:
+        """Register what the snapshots after the pointer have added, also those of a process that died before it could.
+
+        Where that fails the pointer stays, so that the next commit makes up for it.
+        """
+        if not entry.partitionKeys or not is_partitioned_in_metastore(self._schema):
+            return True
+        pointer = (entry.parameters or {}).get(CURRENT_SNAPSHOT, "")
+        first = int(pointer) + 1 if pointer.isdigit() else snapshot.id
+        if snapshot.id - first >= _CATCH_UP_MAX:
+            _log.warning(
+                "Snapshots %d to %d of %s were not registered; a repair of the table registers their partitions.",
+                first,
+                snapshot.id - 1,
+                self._identifier,
+            )
+            first = snapshot.id
         try:
-            added = {e.partition for e in reader.entries(reader.delta(snapshot)) if e.kind is FileKind.ADD}
-            if added:
-                specs = [self._paths.partition_spec(partition) for partition in sorted(added)]
-                MetastorePartitions(self._client, self._identifier, self._paths, self._locations).create(entry, specs)
+            self._register_partitions([*self._snapshots(first, snapshot.id), snapshot], entry)
         except InterbedError as error:
             _log.warning(
-                "Snapshot %d of %s is made, but its partitions are not all registered: %s. A repair of the table "
-                "registers them.",
+                "Snapshot %d of %s is made, but its partitions are not all registered: %s. The next commit or a repair "
+                "of the table registers them.",
                 snapshot.id,
                 self._identifier,
                 error,
             )
+            return False
+        return True
+
+    def _snapshots(self, first: int, end: int) -> list[Snapshot]:
+        """The snapshots of these ids that have not expired."""
+        snapshots = SnapshotManager(self._file_io, self._paths)
+        return [snapshots.snapshot(number) for number in range(first, end) if snapshots.exists(number)]
+
+    def _register_partitions(self, snapshots: Sequence[Snapshot], entry: Any) -> None:
+        reader = ManifestReader(self._file_io, self._paths)
+        added = {e.partition for s in snapshots for e in reader.entries(reader.delta(s)) if e.kind is FileKind.ADD}
+        if added:
+            specs = [self._paths.partition_spec(partition) for partition in sorted(added)]
+            MetastorePartitions(self._client, self._identifier, self._paths, self._locations).create(entry, specs)

@@ -165,6 +165,19 @@ def same_columns(left: Iterable[Any], right: Iterable[Any]) -> bool:
     return [_identity(c) for c in left] == [_identity(c) for c in right]
 
 
+def differences(entry: Any, schema: TableSchema, *, everything: bool) -> list[str]:
+    """What of the metastore's entry is not as the schema has it; `everything` as in synced_properties."""
+    parameters: Mapping[str, str] = entry.parameters or {}
+    keys = {key.name.lower() for key in entry.partitionKeys or ()}
+    wanted = synced_properties(schema, everything=everything)
+    differing = [f"property {k}" for k, v in sorted(wanted.items()) if parameters.get(k) != v]
+    if not same_columns(plain_columns(schema, keys), entry.sd.cols):
+        differing.insert(0, "columns")
+    if parameters.get("comment") != schema.comment:
+        differing.append("comment")
+    return differing
+
+
 def synced_properties(schema: TableSchema, *, everything: bool) -> Mapping[str, str]:
     """The parameters that the table's options become: all of them and the keys with `sync-all-properties`.
 

@@ -2,14 +2,21 @@
 
 Databases are directories `<warehouse>/<name>.db`, tables directories with a schema file. What the metastore does not
 know is registered; of what it knows, columns, properties, a wrong pointer to the current snapshot and missing
-partitions are brought up to date. Nothing is ever taken away, neither entries without files nor partitions without
-rows. Where one table fails, the others are repaired all the same.
+partitions are brought up to date. What a killed drop or rename has begun is finished. Nothing else is ever taken away,
+neither entries without files nor partitions without rows. Where one table fails, the others are repaired all the same.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 from interbed.catalog.errors import DatabaseNotFoundError, TableNotFoundError
+from interbed.catalog.hive.change_mark import (
+    ASIDE,
+    MarkedChange,
+    newest_snapshot,
+    read_mark,
+    remove_mark,
+    was_dropped,
+)
 from interbed.catalog.hive.databases import HiveDatabases
 from interbed.catalog.hive.entries import Entries
 from interbed.catalog.hive.location import same_location
@@ -17,15 +24,15 @@ from interbed.catalog.hive.partitions import MetastorePartitions
 from interbed.catalog.hive.registration import (
     CURRENT_SNAPSHOT,
     check_columns,
+    differences,
     is_partitioned_in_metastore,
-    plain_columns,
-    same_columns,
-    synced_properties,
 )
+from interbed.catalog.hive.renames import HiveRenames
 from interbed.catalog.hive.tables import HiveTables
-from interbed.catalog.identifier import DB_SUFFIX, Identifier
+from interbed.catalog.identifier import DB_SUFFIX, Identifier, parse_table_name
 from interbed.catalog.partition import partition_name, partitions_of
 from interbed.catalog.repair_report import RepairAction, RepairKind, RepairReport
+from interbed.catalog.table_files import remove_dropped
 from interbed.storage.base.errors import InterbedError
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.store import TableStore
@@ -42,6 +49,7 @@ class MetastoreRepair:
         self._entries = entries
         self._databases = databases
         self._tables = tables
+        self._renames = HiveRenames(entries)
         self._dry_run = dry_run
         self._looked_at = 0
         self._actions: list[RepairAction] = []
@@ -83,6 +91,11 @@ class MetastoreRepair:
                     self.table(identifier)
                 except InterbedError as error:
                     self._note(RepairKind.FAILED, str(identifier), str(error))
+        if not self._dry_run:
+            for path in remove_dropped(self._entries.file_io, f"{self._entries.path(location)}/any"):
+                self._note(RepairKind.DROP_TABLE, name, f"{path} is what a drop has left")
+        for status in self._entries.file_io.list(f"{self._entries.path(location)}/{ASIDE}"):
+            self._note(RepairKind.UNFINISHED, name, f"{status.path} was never a table; delete it if nobody misses it")
 
     def table(self, identifier: Identifier) -> None:
         """Repair one table; TableNotFoundError when neither the metastore's place nor the default one has files."""
@@ -97,6 +110,9 @@ class MetastoreRepair:
         entry = self._entry(identifier)
         locations = self._entries.locations
         location = locations.of(entry) if entry is not None else self._default_location(identifier)
+        if self._finish(identifier, entry, self._entries.path(location)):
+            return
+        location = locations.of(entry) if entry is not None else location
         schema = schema_manager(self._entries.path(location), self._entries.file_io).latest()
         if schema is None:
             raise TableNotFoundError(f"There is no table '{identifier}' to repair: {location} has no schema.")
@@ -113,6 +129,40 @@ class MetastoreRepair:
         if entry is not None:
             self._point(identifier, entry, store)
         self._add_partitions(identifier, entry, store)
+
+    def _finish(self, identifier: Identifier, entry: Any | None, directory: str) -> bool:
+        """Finish what a killed process has begun with a table; whether it is no table of this name."""
+        file_io = self._entries.file_io
+        mark = read_mark(file_io, directory)
+        if entry is not None:
+            self._finish_rename(identifier, entry)
+            if mark is not None and mark.change is not MarkedChange.RENAME and not self._dry_run:
+                # It was never begun, or is done.
+                remove_mark(file_io, directory)
+            return False
+        if was_dropped(file_io, directory, identifier):
+            self._note(RepairKind.DROP_TABLE, str(identifier), f"{directory} is what a drop has left")
+            if not self._dry_run:
+                self._tables.remove_dropped(identifier, directory)
+            return True
+        if mark is not None and mark.change is MarkedChange.CREATE and newest_snapshot(file_io, directory) is None:
+            self._note(RepairKind.UNFINISHED, str(identifier), f"{directory} has no rows yet; create the table again")
+            return True
+        if mark is not None and mark.change is MarkedChange.RENAME:
+            new = parse_table_name(mark.table)
+            renamed = self._entry(new)
+            if renamed is not None and self._entries.mark_of_rename(new, renamed) == mark:
+                # It is repaired under its new name.
+                return True
+        return False
+
+    def _finish_rename(self, identifier: Identifier, entry: Any) -> None:
+        mark = self._entries.mark_of_rename(identifier, entry)
+        if mark is None:
+            return
+        self._note(RepairKind.ALTER_TABLE, str(identifier), f"moved to {mark.target}")
+        if not self._dry_run:
+            self._renames.finish(identifier, entry)
 
     def _entry(self, identifier: Identifier) -> Any | None:
         try:
@@ -140,22 +190,11 @@ class MetastoreRepair:
                 f"but its files want ({', '.join(wanted_keys)}), which can't be altered; "
                 "drop the entry without its data and repair again",
             )
-        differing = self._differences(entry, schema)
+        differing = differences(entry, schema, everything=self._entries.options.sync_all_properties)
         if differing:
             self._note(RepairKind.ALTER_TABLE, str(identifier), ", ".join(differing))
             if not self._dry_run:
                 self._tables.update(identifier, schema, previous=None)
-
-    def _differences(self, entry: Any, schema: TableSchema) -> list[str]:
-        parameters: Mapping[str, str] = entry.parameters or {}
-        keys = {key.name.lower() for key in entry.partitionKeys or ()}
-        wanted = synced_properties(schema, everything=self._entries.options.sync_all_properties)
-        differing = [f"property {k}" for k, v in sorted(wanted.items()) if parameters.get(k) != v]
-        if not same_columns(plain_columns(schema, keys), entry.sd.cols):
-            differing.insert(0, "columns")
-        if parameters.get("comment") != schema.comment:
-            differing.append("comment")
-        return differing
 
     def _point(self, identifier: Identifier, entry: Any, store: TableStore) -> None:
         """Set a pointer right that is wrong; tables that no interbed has written have none, and get none here."""

@@ -1,4 +1,4 @@
-"""Creating, changing, renaming and dropping tables: schema files first, then the metastore's copy of them.
+"""Creating, changing and dropping tables: schema files first, then the metastore's copy of them.
 
 A metastore that fails at the second step leaves two ways. If it refused, the first step is taken back, as Paimon does.
 If it is not known what it did, that is found out; where even this fails the schema file stands, the error says so,
@@ -7,25 +7,32 @@ and `repair_table` brings the metastore up to date.
 
 import logging
 from collections.abc import Sequence
-from contextlib import ExitStack
 from typing import Any
 
 from interbed.catalog.errors import (
-    UNREADABLE,
     CatalogError,
     DatabaseNotFoundError,
     TableExistsError,
     TableNotFoundError,
 )
+from interbed.catalog.hive.change_mark import (
+    ChangeMark,
+    MarkedChange,
+    aside_of,
+    newest_snapshot,
+    read_mark,
+    remove_mark,
+    was_dropped,
+)
 from interbed.catalog.hive.client import TableModifiedError
 from interbed.catalog.hive.connection import CallStateUnknownError
 from interbed.catalog.hive.entries import Entries
 from interbed.catalog.hive.location import same_location
-from interbed.catalog.hive.partitions import MetastorePartitions
 from interbed.catalog.hive.registration import (
     CURRENT_SNAPSHOT,
     PARTITIONED_IN_METASTORE,
     check_columns,
+    differences,
     is_external,
     is_ours,
     is_partitioned_in_metastore,
@@ -33,9 +40,10 @@ from interbed.catalog.hive.registration import (
     wants_external,
     with_schema,
 )
+from interbed.catalog.hive.renames import HiveRenames
 from interbed.catalog.identifier import Identifier
 from interbed.catalog.staging import Fill, publish_replacement
-from interbed.catalog.table_files import check_no_remains, delete_table_files, take_back_schema
+from interbed.catalog.table_files import check_no_remains, delete_table_files, remove_dropped, take_back_schema
 from interbed.storage.base.errors import CommitStateUnknownError, InterbedError, InvalidOptionError
 from interbed.storage.meta.schema.change import SchemaChange
 from interbed.storage.meta.schema.table_schema import TableSchema
@@ -55,6 +63,7 @@ class HiveTables:
         self._entries = entries
         self._client = entries.client
         self._options = entries.options
+        self._renames = HiveRenames(entries)
 
     # -- create ----------------------------------------------------------------------------------------------------
 
@@ -67,45 +76,94 @@ class HiveTables:
         external = path is not None or self.is_external_by_default(schema)
         entries = self._entries
         location = entries.new_table_location(identifier) if path is None else entries.uri(path)
-        with entries.lock.hold(self._client, identifier):
+        with entries.lock.hold(self._client, identifier) as held:
             directory = entries.path(location)
             schemas = schema_manager(directory, entries.file_io)
-            existing = schemas.latest()
             # With rows the call is repeated when its outcome is unknown; the schema shows whether the table is its own.
-            repeated = fill is not None and existing is not None and not schemas.is_gone(schema)
+            repeated = fill is not None and bool(schemas.ids()) and not schemas.is_gone(schema)
             if entries.has_table(identifier):
                 if repeated:
                     return
                 raise TableExistsError(f"There is a table '{identifier}' in the metastore {self._client.uri} already.")
+            if fill is None and not external:
+                self._clear(identifier, directory, locked=held is not None)
+            existing = schemas.latest()
             if existing is not None and not repeated:
                 if fill is not None:
                     raise TableExistsError(f"{location} holds a table already, which a new one does not replace.")
-                if not external:
+                if external:
+                    schema = _checked_against(existing, schema, location)
+                else:
                     raise TableExistsError(
                         f"{location} holds a table that the metastore does not know. Register it by a repair of the "
                         "table, or as an external table by the option 'path', or remove the directory."
                     )
-                schema = _checked_against(existing, schema, location)
             elif not repeated:
                 check_no_remains(entries.file_io, directory)
+                if not external:
+                    ChangeMark(change=MarkedChange.CREATE, table=str(identifier)).write(entries.file_io, directory)
                 if not schemas.commit(schema):
                     raise TableExistsError(f"Another writer creates a table in {location} right now.")
-            try:
-                if fill is not None:
-                    # Nobody else knows the table yet, so that its first snapshot needs no lock.
-                    fill(Table(str(identifier), open_store(directory, entries.file_io, schema=schema)))
-                self.register(identifier, schema, location, external=external)
-            except (CallStateUnknownError, CommitStateUnknownError):
-                # The table may yet appear, so its schema stays.
-                raise
-            except (InterbedError, OSError):
-                # Nobody knows the table yet; a schema file left behind would only be in the way. Only that file goes,
-                # and the rows under it: the directory may be somebody's who had it before.
-                if fill is not None and not external:
-                    delete_table_files(entries.file_io, directory)
-                elif existing is None:
-                    take_back_schema(entries.file_io, directory, table_paths(directory, schema).schema(schema.id))
-                raise
+            self._fill_and_register(identifier, schema, location, fill, external=external, is_new=existing is None)
+
+    def make_room(self, identifier: Identifier) -> None:
+        """Take out of the way what killed processes have left where a new table's rows are to be written."""
+        with self._entries.lock.hold(self._client, identifier) as held:
+            if not self._entries.has_table(identifier):
+                directory = self._entries.path(self._entries.new_table_location(identifier))
+                self._clear(identifier, directory, locked=held is not None)
+
+    def _fill_and_register(
+        self,
+        identifier: Identifier,
+        schema: TableSchema,
+        location: str,
+        fill: Fill | None,
+        *,
+        external: bool,
+        is_new: bool,
+    ) -> None:
+        """Make a table of a schema file; the file is taken back if that fails and it is new."""
+        file_io, directory = self._entries.file_io, self._entries.path(location)
+        try:
+            if fill is not None:
+                # Nobody else knows the table yet, so that its first snapshot needs no lock.
+                fill(Table(str(identifier), open_store(directory, file_io, schema=schema)))
+            self.register(identifier, schema, location, external=external)
+            if not external:
+                remove_mark(file_io, directory)
+        except (CallStateUnknownError, CommitStateUnknownError):
+            # The table may yet appear, so its schema stays.
+            raise
+        except (InterbedError, OSError):
+            # Nobody knows the table yet; a schema file left behind would only be in the way. Only that file goes,
+            # and the rows under it: the directory may be somebody's who had it before.
+            if fill is not None and not external:
+                delete_table_files(file_io, directory)
+            elif is_new:
+                remove_mark(file_io, directory)
+                take_back_schema(file_io, directory, table_paths(directory, schema).schema(schema.id))
+            raise
+
+    def _clear(self, identifier: Identifier, directory: str, *, locked: bool) -> None:
+        """Take out of the way what a killed process has left where a new table is to be.
+
+        That is a table that was dropped, or has another name and place, or was never made: the last one is kept aside.
+        """
+        file_io = self._entries.file_io
+        if self.remove_dropped(identifier, directory) or self._renames.finish_from(directory):
+            return
+        mark = read_mark(file_io, directory)
+        if mark is None or mark.change is not MarkedChange.CREATE or not mark.is_of(identifier) or not locked:
+            # Without the lock somebody may be at it.
+            return
+        if newest_snapshot(file_io, directory) is None:
+            # No rows were ever committed here.
+            delete_table_files(file_io, directory)
+            return
+        aside = aside_of(directory)
+        if file_io.scheme == "file" and file_io.rename(directory, aside):
+            _log.warning("What a creation of '%s' that did not end has left is now in %s.", identifier, aside)
 
     def is_external_by_default(self, schema: TableSchema) -> bool:
         """Whether a table of this schema is external without having been given a path."""
@@ -136,14 +194,44 @@ class HiveTables:
 
     def drop(self, identifier: Identifier) -> None:
         """Drop a table and, unless it is external, its files; TableNotFoundError, DatabaseNotFoundError."""
+        entries = self._entries
         # No commit may be between its last look at the table and its snapshot when the table goes.
-        with self._entries.lock.hold(self._client, identifier):
-            found = self._entries.table(identifier)
-            external = is_external(found)
-            self._drop(identifier, found, delete_data=not external)
-            if not external:
-                # A metastore on another machine can't reach every file system that its clients can.
-                delete_table_files(self._entries.file_io, self._entries.path(self._entries.locations.of(found)))
+        with entries.lock.hold(self._client, identifier):
+            try:
+                found = entries.table(identifier)
+            except TableNotFoundError:
+                # The one who dropped it may have been killed.
+                directory = entries.path(entries.new_table_location(identifier))
+                self.remove_dropped(identifier, directory)
+                remove_dropped(entries.file_io, directory)
+                raise
+            if is_external(found):
+                self._drop(identifier, found, delete_data=False)
+                return
+            self._renames.finish(identifier, found)
+            directory = entries.path(entries.locations.of(found))
+            newest = newest_snapshot(entries.file_io, directory)
+            ChangeMark(change=MarkedChange.DROP, table=str(identifier), snapshot=newest).write(
+                entries.file_io, directory
+            )
+            try:
+                # Where a directory can be taken away in one step, that is better than what a metastore does.
+                self._drop(identifier, found, delete_data=entries.file_io.scheme != "file")
+            except CallStateUnknownError:
+                raise
+            except (InterbedError, OSError):
+                remove_mark(entries.file_io, directory)
+                raise
+            # A metastore on another machine can't reach every file system that its clients can.
+            delete_table_files(entries.file_io, directory)
+
+    def remove_dropped(self, identifier: Identifier, directory: str) -> bool:
+        """Under the table's lock: delete what a drop that was killed has left of a table; whether there was any."""
+        if not was_dropped(self._entries.file_io, directory, identifier):
+            return False
+        _log.info("Deleting what the drop of '%s' has left in %s.", identifier, directory)
+        delete_table_files(self._entries.file_io, directory)
+        return True
 
     def _drop(self, identifier: Identifier, found: Any, *, delete_data: bool) -> None:
         for attempt in range(1, _TRIES + 1):
@@ -167,63 +255,6 @@ class HiveTables:
         # With locks off somebody may have made another one meanwhile.
         return bool(found.createTime != entry.createTime)
 
-    # -- rename ----------------------------------------------------------------------------------------------------
-
-    def rename(self, old: Identifier, new: Identifier) -> None:
-        """Give a table another name; a managed one moves. TableNotFoundError, TableExistsError."""
-        with ExitStack() as locks:
-            # In the order of their names, so that two renames never wait for each other.
-            for name in sorted({old, new}, key=str):
-                locks.enter_context(self._entries.lock.hold(self._client, name))
-            found = self._entries.table(old)
-            if self._entries.has_table(new):
-                raise TableExistsError(f"There is a table '{new}' in the metastore {self._client.uri} already.")
-            self._entries.database(new.database)
-            self._rename(old, new, found)
-
-    def _rename(self, old: Identifier, new: Identifier, found: Any) -> None:
-        locations = self._entries.locations
-        before = locations.of(found)
-        found.dbName, found.tableName = new.database, new.table
-        try:
-            self._client.alter_table(old.database, old.table, found)
-        except CallStateUnknownError:
-            if self._entries.has_table(old):
-                self._client.alter_table(old.database, old.table, found)
-            elif not self._entries.has_table(new):
-                raise
-        if is_external(found):
-            return
-        # Metastores move the directory of a managed table in its default place; where they did not, it is done here.
-        after = self._client.get_table(new.database, new.table)
-        wanted = self._entries.new_table_location(new)
-        file_io, path = self._entries.file_io, self._entries.path
-        if not same_location(locations.of(after), before) or not file_io.rename(path(before), path(wanted)):
-            return
-        locations.set(after, wanted)
-        try:
-            self._replace(new, after)
-        except CallStateUnknownError:
-            raise
-        except CatalogError:
-            # The entry still names the old place.
-            file_io.rename(path(wanted), path(before))
-            raise
-        if after.partitionKeys:
-            try:
-                paths = self._entries.open(new, after).paths
-            except UNREADABLE as error:
-                _log.warning("Partitions of '%s' in the metastore still name its old place %s: %s", new, before, error)
-                return
-            MetastorePartitions(self._client, new, paths, locations).move(before, wanted)
-
-    def _replace(self, identifier: Identifier, entry: Any) -> None:
-        """Replace an entry under its lock; with a lost reply it is simply done again."""
-        try:
-            self._client.alter_table(identifier.database, identifier.table, entry)
-        except CallStateUnknownError:
-            self._client.alter_table(identifier.database, identifier.table, entry)
-
     # -- replace ---------------------------------------------------------------------------------------------------
 
     def replace(self, identifier: Identifier, schema: TableSchema, fill: Fill) -> None:
@@ -245,7 +276,10 @@ class HiveTables:
         # The metastore replaces whole entries: without the lock, a commit that moves the pointer at the same time would
         # put the old columns back.
         with self._entries.lock.hold(self._client, identifier) as held:
-            store = self._entries.open(identifier, self._entries.table(identifier))
+            entry = self._entries.table(identifier)
+            self._renames.finish(identifier, entry)
+            store = self._entries.open(identifier, entry)
+            self._bring_up_to_date(identifier, entry, store.schema)
             changed = store.schemas.change(changes, check=_check_change)
             try:
                 self.update(identifier, changed, previous=store.schemas.schema(changed.id - 1))
@@ -260,6 +294,16 @@ class HiveTables:
                     self._entries.file_io.delete(store.paths.schema(changed.id))
                     error.add_note(f"The schema {changed.id} of '{identifier}' was taken back; nothing has changed.")
                 raise
+
+    def _bring_up_to_date(self, identifier: Identifier, entry: Any, schema: TableSchema) -> None:
+        """Tell the metastore of a schema that a killed process has made and not told of."""
+        if not differences(entry, schema, everything=self._options.sync_all_properties):
+            return
+        try:
+            self.update(identifier, schema, previous=None)
+        except CatalogError as error:
+            # It is no part of what was asked for.
+            _log.warning("The metastore's copy of '%s' is older than its schema %d: %s", identifier, schema.id, error)
 
     def update(self, identifier: Identifier, schema: TableSchema, *, previous: TableSchema | None) -> None:
         """Bring the metastore's copy to the schema; redone when a commit without a lock moves the pointer meanwhile."""

@@ -1,6 +1,7 @@
 """Repairs of a metastore: what lies in the warehouse gets registered, what is registered is brought up to date."""
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 import interbed
-from interbed.catalog.errors import DatabaseNotFoundError, NotAnInterbedTableError, TableNotFoundError
+from interbed.catalog.errors import DatabaseNotFoundError, NotAnInterbedTableError, TableExistsError, TableNotFoundError
 from interbed.catalog.hive.catalog import HiveCatalog
 from interbed.catalog.hive.registration import CURRENT_SNAPSHOT
 from interbed.catalog.repair_report import RepairKind, RepairReport
@@ -204,3 +205,57 @@ def test_the_command_line_repairs(catalog: HiveCatalog, lake: interbed.Catalog, 
     failed = CliRunner().invoke(main, base)
     assert failed.exit_code == 1
     assert "failed" in failed.output
+
+
+def test_what_killed_processes_have_left_is_named_and_finished(catalog: HiveCatalog, tmp_path: Path) -> None:
+    shop = tmp_path / "lake" / "shop.db"
+    for name in ("dropped", "written", "unfinished", "empty"):
+        create(catalog, f"shop.{name}").upsert(ROWS)
+        catalog.client.drop_table("shop", name, delete_data=False)
+    for name, change, snapshot in (("dropped", "drop", 1), ("written", "drop", 0), ("unfinished", "create", None)):
+        mark = {"change": change, "table": f"shop.{name}", "snapshot": snapshot}
+        (shop / name / ".metastore-change").write_text(json.dumps(mark))
+    shutil.rmtree(shop / "empty" / "snapshot")
+    (shop / "empty" / ".metastore-change").write_text(json.dumps({"change": "create", "table": "shop.empty"}))
+    (shop / ".dropped" / "some").mkdir(parents=True)
+    dry = catalog.repair_database("shop", dry_run=True)
+    assert (shop / "dropped" / "schema").exists()
+    expected = [
+        ("drop table", "shop.dropped"),
+        ("unfinished", "shop.empty"),
+        ("create table", "shop.unfinished"),
+        # It has rows that its drop did not know of.
+        ("create table", "shop.written"),
+    ]
+    assert done(dry) == expected
+    assert done(catalog.repair_database("shop")) == expected
+    assert sorted(p.name for p in shop.iterdir()) == ["empty", "unfinished", "written"]
+    assert catalog.list_tables("shop") == ["unfinished", "written"]
+    create(catalog, "shop.empty").upsert(ROWS)
+    assert done(catalog.repair_database("shop")) == []
+    assert not list(shop.glob("*/.metastore-change"))
+
+
+def test_rows_that_a_killed_creation_left_are_put_aside_and_named(catalog: HiveCatalog, tmp_path: Path) -> None:
+    shop = tmp_path / "lake" / "shop.db"
+    create(catalog).upsert(ROWS)
+    catalog.client.drop_table("shop", "t", delete_data=False)
+    (shop / "t" / ".metastore-change").write_text(json.dumps({"change": "create", "table": "shop.t"}))
+    assert create(catalog).snapshots() == []
+    [action] = catalog.repair_database("shop").actions
+    assert action.kind is RepairKind.UNFINISHED
+    [aside] = (shop / ".unfinished").iterdir()
+    assert str(aside) in action.detail
+    assert interbed.load_table(str(aside)).scan().count() == 2
+
+
+def test_a_mark_that_says_nothing_about_a_table_keeps_it(catalog: HiveCatalog, tmp_path: Path) -> None:
+    mark = tmp_path / "lake" / "shop.db" / "t" / ".metastore-change"
+    create(catalog).upsert(ROWS)
+    for content in ("", "{", "[]", '{"change": "other", "table": "shop.t"}', '{"change": "drop", "table": "shop.u"}'):
+        mark.write_text(content)
+        catalog.client.drop_table("shop", "t", delete_data=False)
+        with pytest.raises(TableExistsError, match="does not know"):
+            create(catalog)
+        assert done(catalog.repair_table("shop.t")) == [("create table", "shop.t")]
+        assert catalog.get_table("shop.t").scan().count() == 2
