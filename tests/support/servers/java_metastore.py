@@ -1,6 +1,6 @@
 """Hive's own metastore, in Java: the peer that the catalog server is compared with.
 
-Version 2.3.10 runs from the jars that PySpark brings, version 4.0.1 from Maven's; both keep their data in an embedded
+Version 2.3.10 runs from the jars that PySpark brings, 3.1.3 and 4.0.1 from Maven's; all keep their data in an embedded
 Derby. A Derby database with all tables takes many seconds to make, so it is made once, kept in the tests' cache and
 copied for every server; a server is up in two to three seconds then. It serves on a free port that it binds itself.
 """
@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -73,7 +73,10 @@ class _Version:
     logging: str
     """The name of its logging configuration."""
     settings: Mapping[str, str] = field(default_factory=dict)
-    has_locks: bool
+    makes_lock_tables: bool
+    """Whether it makes its tables of locks by itself when it is told that this is a test."""
+    lock_tables: tuple[str, ...] = ()
+    """Statements that make them otherwise."""
     first_objects: tuple[str, ...]
     """The tables with the objects that are made at the first start, in the order in which rows can be deleted."""
 
@@ -97,7 +100,7 @@ def running_java_metastore(
     events: bool = False,
     java_options: tuple[str, ...] = (),
 ) -> Iterator[JavaMetastore]:
-    """A running Java metastore of this version (2.3.10 or 4.0.1), empty.
+    """A running Java metastore of this version (2.3.10, 3.1.3 or 4.0.1), empty.
 
     `directory` gets the database and the warehouse; without it they are temporary. `settings` are further values of
     hive-site.xml. `events` lets 2.3.10 write its notification log. RuntimeError if the server does not come up.
@@ -114,8 +117,8 @@ def _prepared_database(version: str) -> Path:
     """A directory with an empty Derby database in which all tables are made."""
 
     def build(directory: Path) -> None:
-        # The lock tables of 2.3.10 are made in this mode alone; nothing else may run in it.
-        settings = {"hive.in.test": "true"} if _VERSIONS[version].has_locks else {}
+        # The lock tables are made in this mode alone; nothing else may run in it.
+        settings = {"hive.in.test": "true"} if _VERSIONS[version].makes_lock_tables else {}
         with (
             tempfile.TemporaryDirectory(prefix="interbed-java-metastore-") as temporary,
             _server(version, Path(temporary), settings, events=False, java_options=QUICK_START) as running,
@@ -126,25 +129,26 @@ def _prepared_database(version: str) -> Path:
             running.process.terminate()
             running.process.wait(timeout=STOP_SECONDS_MAX)
             shutil.copytree(Path(temporary) / "derby", directory / "derby")
-        _forget_the_warehouse(directory / "derby", _VERSIONS[version].first_objects)
+        # What a metastore makes at its first start holds the place of its warehouse.
+        forget = [f"DELETE FROM APP.{table}" for table in _VERSIONS[version].first_objects]
+        _run_sql(directory / "derby", [*forget, *_VERSIONS[version].lock_tables])
         for lock in (directory / "derby").glob("*.lck"):
             lock.unlink()
 
     return built_once(f"java-metastore-derby-{version}-{fingerprint(Path(__file__))}", build)
 
 
-def _forget_the_warehouse(derby: Path, objects: tuple[str, ...]) -> None:
-    """Delete the rows of what a metastore makes at its first start, because they hold the place of the warehouse."""
-    script = derby.parent / "forget.sql"
-    statements = [f"CONNECT 'jdbc:derby:{derby}';", *(f"DELETE FROM APP.{table};" for table in objects)]
-    script.write_text("\n".join(statements))
+def _run_sql(derby: Path, statements: Sequence[str]) -> None:
+    """Run statements in a Derby database that no server has open."""
+    script = derby.parent / "statements.sql"
+    script.write_text("\n".join(f"{each};" for each in [f"CONNECT 'jdbc:derby:{derby}'", *statements]))
     log = f"-Dderby.stream.error.file={derby.parent / 'derby.log'}"
     run("java", *QUICK_START, log, "-cp", _pyspark_jars()[0], "org.apache.derby.tools.ij", script)
 
 
 def _touch_everything(client: Client, version: str, warehouse: Path) -> None:
     """Use each kind of object once, because its tables are made when it is first used, and leave nothing behind."""
-    if _VERSIONS[version].has_locks:
+    if _VERSIONS[version].makes_lock_tables:
         client.show_locks(ttypes.ShowLocksRequest())
         client.get_current_notificationEventId()
     database, name = "prepared", "prepared"
@@ -288,20 +292,58 @@ def _pyspark_jars() -> list[Path]:
     return [Path(pyspark.__file__).parent / "jars" / "*"]
 
 
+_NAMES = "{0}_DATABASE VARCHAR(128) NOT NULL, {0}_TABLE VARCHAR(256), {0}_PARTITION VARCHAR(767)"
+
+_LOCK_TABLES = (
+    "CREATE TABLE TXNS (TXN_ID BIGINT PRIMARY KEY GENERATED BY DEFAULT AS IDENTITY, TXN_STATE CHAR(1) NOT NULL, "
+    "TXN_STARTED BIGINT NOT NULL, TXN_LAST_HEARTBEAT BIGINT NOT NULL, TXN_USER VARCHAR(128) NOT NULL, "
+    "TXN_HOST VARCHAR(128) NOT NULL, TXN_AGENT_INFO VARCHAR(128), TXN_META_INFO VARCHAR(128), "
+    "TXN_HEARTBEAT_COUNT INTEGER, TXN_TYPE INTEGER)",
+    f"CREATE TABLE TXN_COMPONENTS (TC_TXNID BIGINT NOT NULL, {_NAMES.format('TC')}, "
+    "TC_OPERATION_TYPE CHAR(1) NOT NULL, TC_WRITEID BIGINT)",
+    "CREATE TABLE HIVE_LOCKS (HL_LOCK_EXT_ID BIGINT NOT NULL, HL_LOCK_INT_ID BIGINT NOT NULL, "
+    "HL_TXNID BIGINT NOT NULL, HL_DB VARCHAR(128) NOT NULL, "
+    "HL_TABLE VARCHAR(256), HL_PARTITION VARCHAR(767), HL_LOCK_STATE CHAR(1) NOT NULL, "
+    "HL_LOCK_TYPE CHAR(1) NOT NULL, HL_LAST_HEARTBEAT BIGINT NOT NULL, HL_ACQUIRED_AT BIGINT, "
+    "HL_USER VARCHAR(128) NOT NULL, HL_HOST VARCHAR(128) NOT NULL, HL_HEARTBEAT_COUNT INTEGER, "
+    "HL_AGENT_INFO VARCHAR(128), HL_BLOCKEDBY_EXT_ID BIGINT, HL_BLOCKEDBY_INT_ID BIGINT, HL_ERROR_MESSAGE CLOB, "
+    "PRIMARY KEY (HL_LOCK_EXT_ID, HL_LOCK_INT_ID))",
+    "CREATE TABLE NEXT_LOCK_ID (NL_NEXT BIGINT NOT NULL)",
+    "INSERT INTO NEXT_LOCK_ID VALUES (1)",
+    "CREATE TABLE TXN_LOCK_TBL (TXN_LOCK BIGINT NOT NULL)",
+    "INSERT INTO TXN_LOCK_TBL VALUES (1)",
+)
+"""What locks need in Hive 4, whose own script is in no jar."""
+
 _VERSIONS: Mapping[str, _Version] = {
     "2.3.10": _Version(
         jars=_pyspark_jars,
         site="hive-site.xml",
         logging="hive-log4j2.properties",
-        has_locks=True,
+        makes_lock_tables=True,
         first_objects=("DATABASE_PARAMS", "DBS"),
+    ),
+    "3.1.3": _Version(
+        jars=lambda: [_maven_jars("metastore-3.1.3") / "*"],
+        site="metastore-site.xml",
+        logging="metastore-log4j2.properties",
+        settings={
+            "metastore.client.capability.check": "false",
+            # The defaults are classes of Hive itself.
+            "metastore.expression.proxy": "org.apache.hadoop.hive.metastore.DefaultPartitionExpressionProxy",
+            "metastore.task.threads.always": "org.apache.hadoop.hive.metastore.events.EventCleanerTask",
+            "metastore.metastore.event.db.notification.api.auth": "false",
+        },
+        makes_lock_tables=True,
+        first_objects=("DATABASE_PARAMS", "DBS", "CTLGS"),
     ),
     "4.0.1": _Version(
         jars=lambda: [_maven_jars("metastore-4.0.1") / "*"],
         site="metastore-site.xml",
         logging="metastore-log4j2.properties",
         settings={"metastore.client.capability.check": "false"},
-        has_locks=False,
+        makes_lock_tables=False,
+        lock_tables=_LOCK_TABLES,
         first_objects=("DATABASE_PARAMS", "DBS", "CTLGS"),
     ),
 }
