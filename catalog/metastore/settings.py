@@ -34,6 +34,16 @@ _VALUES: Mapping[str, str] = {
     "metastore.expression.proxy": _EXPRESSION_PROXY,
 }
 
+_WITHOUT_EFFECT = (
+    "try.direct.sql",
+    "try.direct.sql.ddl",
+    "integral.jdo.pushdown",
+    "client.socket.timeout",
+    "client.capability.check",
+    "expression.proxy",
+)
+"""What a session may set to any value, because it is about how Java's server works, or about the client itself."""
+
 
 class ConfigValues:
     """The configuration as clients see it: the values above, and those in effect."""
@@ -55,3 +65,12 @@ class ConfigValues:
         if name is None or name not in _VALUES:
             raise MetastoreError(f"Invalid configuration key {shortened(name)}")
         return self._values[name]
+
+    def check_settable(self, name: str | None, value: str | None) -> None:
+        """MetastoreError for a key that a session may not set, or a value that would not be heeded."""
+        own = self.of_session(name)
+        plain = (name or "").removeprefix("hive.").removeprefix("metastore.")
+        if plain not in _WITHOUT_EFFECT and (value or "").lower() != own.lower():
+            raise MetastoreError(
+                f"{name} is '{own}' on this server and can't be changed for a session to '{shortened(value)}'"
+            )

@@ -9,6 +9,8 @@ from typing import Any
 
 from interbed.catalog.metastore.errors import MetastoreError, NoSuchObjectError
 from interbed.catalog.metastore.settings import ConfigValues
+from interbed.catalog.server.session import session_settings
+from interbed.catalog.server.structs.privileges import NO_PRIVILEGES
 from interbed.thrift_idl.hive_metastore import ttypes
 
 SERVICE_VERSION = "3.0"
@@ -16,7 +18,6 @@ SERVICE_VERSION = "3.0"
 
 
 _NO_ROLES = "roles are not kept: everybody may do everything, access is limited by who may connect"
-_NO_PRIVILEGES = "privileges are not kept: everybody may do everything, access is limited by who may connect"
 
 
 class ServiceHandler:
@@ -72,10 +73,14 @@ class ServiceHandler:
         return None
 
     def getMetaConf(self, key: str) -> str:
-        return self._config.of_session(key)
+        own = self._config.of_session(key)
+        return (session_settings.get() or {}).get(key, own)
 
     def setMetaConf(self, key: str, value: str) -> None:
-        self._config.of_session(key)
+        self._config.check_settable(key, value)
+        settings = session_settings.get()
+        if settings is not None:
+            settings[key] = value or ""
 
     def get_config_value(self, name: str, defaultValue: str) -> str:
         return self._config.value(name, defaultValue)
@@ -165,5 +170,5 @@ class EmptyHandler:
 def _nothing_in(privileges: Any) -> bool:
     """True for a bag without privileges: what is in one would be forgotten, so that it is refused."""
     if privileges is not None and privileges.privileges:
-        raise MetastoreError(_NO_PRIVILEGES)
+        raise MetastoreError(NO_PRIVILEGES)
     return True

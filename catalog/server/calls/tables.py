@@ -12,6 +12,7 @@ from interbed.catalog.server.structs import convert
 from interbed.catalog.server.structs.constraints import constraints_from_thrift
 from interbed.catalog.server.structs.context import context_properties, is_purge
 from interbed.catalog.server.structs.convert import split_catalog
+from interbed.catalog.server.structs.privileges import check_only_the_owners
 from interbed.catalog.server.structs.projection import table_projection
 from interbed.thrift_idl.hive_metastore import ttypes
 
@@ -182,6 +183,7 @@ class TableHandler:
         return ttypes.GetSchemaResponse(fields=convert.columns_to_thrift([*_columns(table), *table.partition_keys]))
 
     def _create(self, table: Any, rows: Mapping[ConstraintKind, Any] | None = None) -> None:
+        check_only_the_owners(table)
         constraints = [
             constraint for kind, some in (rows or {}).items() for constraint in constraints_from_thrift(kind, some)
         ]

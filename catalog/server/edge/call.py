@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -22,12 +22,14 @@ class CallOutcome(StrEnum):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSession:
     """A connection: who is on the other side. `user` is what set_ugi said, None before; nobody has checked it.
-    `certificate` is the subject of the client's TLS certificate, which was checked.
+    `certificate` is the subject of the client's TLS certificate, which was checked. `settings` is what setMetaConf has
+    set; it goes with the connection.
     """
 
     peer: str
     user: str | None = None
     certificate: str | None = None
+    settings: dict[str, str] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,7 @@ from interbed.catalog.server.edge.call import (
     notify,
 )
 from interbed.catalog.server.edge.codec import Codec, IncompleteMessageError, MemorySource
+from interbed.catalog.server.session import session_settings
 from interbed.catalog.server.structs.errors import UndeclaredError, declared_exception
 from interbed.thrift_idl.hive_metastore import ThriftHiveMetastore
 
@@ -162,7 +163,12 @@ class Dispatcher:
         started = time.monotonic()
         request_id = self.next_request_id()
         name, method = request.name, request.method
-        tokens = _set((current_request, request_id), (current_method, name), (current_session, session))
+        tokens = _set(
+            (current_request, request_id),
+            (current_method, name),
+            (current_session, session),
+            (session_settings, session.settings),
+        )
         try:
             if method is None:
                 error: str | None = f"unknown method {name:.100}"
