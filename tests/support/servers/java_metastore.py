@@ -288,6 +288,11 @@ def _maven_jars(peer: str) -> Path:
     return built_once(f"{peer}-{fingerprint(pom)}", build)
 
 
+def jars_of_3_1_3() -> Path:
+    """The directory with the jars of Hive's metastore 3.1.3, which has the client, too."""
+    return _maven_jars("metastore-3.1.3")
+
+
 def _pyspark_jars() -> list[Path]:
     return [Path(pyspark.__file__).parent / "jars" / "*"]
 
@@ -324,7 +329,7 @@ _VERSIONS: Mapping[str, _Version] = {
         first_objects=("DATABASE_PARAMS", "DBS"),
     ),
     "3.1.3": _Version(
-        jars=lambda: [_maven_jars("metastore-3.1.3") / "*"],
+        jars=lambda: [jars_of_3_1_3() / "*"],
         site="metastore-site.xml",
         logging="metastore-log4j2.properties",
         settings={
