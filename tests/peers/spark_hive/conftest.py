@@ -1,11 +1,11 @@
-"""Catalog servers on both kinds of database, and Spark sessions with Hive's client of both families on them."""
+"""Catalog servers on both kinds of database, and Spark sessions with Hive's clients of three families on them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
 
-from tests.support.peers.spark import BUNDLED_CLIENT, HIVE_4_CLIENT, Rows, SparkPeer, hive_settings
+from tests.support.peers.spark import BUNDLED_CLIENT, HIVE_3_CLIENT, HIVE_4_CLIENT, Rows, SparkPeer, hive_settings
 from tests.support.servers.metastore import MetastoreUnderTest, metastore_under_test, new_database
 from tests.support.servers.postgres import postgres_server
 from tests.support.shares import each_run
@@ -62,11 +62,11 @@ def database(spark: SparkOnMetastore, request: pytest.FixtureRequest) -> Iterato
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Every test with both clients, each on another kind of database; a module takes one pair in each run."""
+    """Every test with each client, the newest two on different kinds of databases; a module takes one in each run."""
     if "spark" in metafunc.fixturenames:
-        pairs = [(HIVE_4_CLIENT, "sqlite"), (BUNDLED_CLIENT, "postgresql")]
+        pairs = [(HIVE_4_CLIENT, "sqlite"), (BUNDLED_CLIENT, "postgresql"), (HIVE_3_CLIENT, "sqlite")]
         partitions = metafunc.module.__name__.endswith("partitions")
-        marked = each_run(pairs, lambda pair: (pair[0] == BUNDLED_CLIENT) == partitions)
+        marked = each_run(pairs, lambda pair: pair[0] == (BUNDLED_CLIENT if partitions else HIVE_4_CLIENT))
         metafunc.parametrize(
             ("spark", "metastore"), marked, ids=["-".join(pair) for pair in pairs], indirect=True, scope="module"
         )

@@ -16,6 +16,7 @@ PEERS = Path(__file__).resolve().parents[2] / "peers"
 PROGRAM = Path(__file__).resolve().parents[1] / "spark" / "spark_program.py"
 
 BUNDLED_CLIENT = "2.3.10"
+HIVE_3_CLIENT = "3.1.3"
 HIVE_4_CLIENT = "4.0.1"
 
 Rows = list[list[str | None]]
@@ -81,7 +82,7 @@ def hive_settings(uri: str, warehouse: Path, client: str = BUNDLED_CLIENT) -> di
         settings |= {
             "spark.sql.hive.metastore.version": client,
             "spark.sql.hive.metastore.jars": "path",
-            "spark.sql.hive.metastore.jars.path": f"file://{maven_jars('spark_hive', f'spark-hive-{client}')}/*",
+            "spark.sql.hive.metastore.jars.path": f"file://{hive_jars(client)}/*",
         }
     return settings
 
@@ -100,12 +101,17 @@ def iceberg_settings(uri: str, warehouse: Path, catalog: str = "ice") -> dict[st
     }
 
 
-def maven_jars(peer: str, name: str) -> Path:
-    """A directory with the jars that the pom.xml of this peer lists."""
+def hive_jars(version: str) -> Path:
+    """A directory with what Spark loads as Hive's client of this version."""
+    return maven_jars("spark_hive", f"spark-hive-{version}", f"-Dhive.version={version}")
+
+
+def maven_jars(peer: str, name: str, *more: str) -> Path:
+    """A directory with the jars that the pom.xml of this peer lists; `more` are arguments for Maven."""
     pom = PEERS / peer / "pom.xml"
 
     def build(directory: Path) -> None:
-        run("mvn", "-q", "-B", "-f", pom, "dependency:copy-dependencies", f"-DoutputDirectory={directory}")
+        run("mvn", "-q", "-B", *more, "-f", pom, "dependency:copy-dependencies", f"-DoutputDirectory={directory}")
 
     return built_once(f"{name}-{fingerprint(pom)}", build)
 
