@@ -100,6 +100,8 @@ class StorageDescriptor:
     parameters: Mapping[str, str] | None = None
     skew: Skew | None = None
     stored_as_sub_directories: bool | None = None
+    has_columns: bool = True
+    """False if a client left the list of columns out, as it may of a partition: it gets none back, either."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -180,6 +180,7 @@ def _storage_json(storage: StorageDescriptor | None) -> dict[str, Any] | None:
             "locations": [[list(values), location] for values, location in skew.locations],
         },
         stored_as_sub_directories=storage.stored_as_sub_directories,
+        has_columns=None if storage.has_columns else False,
     )
 
 
@@ -214,6 +215,7 @@ def _storage_from(fields: Mapping[str, Any] | None) -> StorageDescriptor | None:
             locations=tuple((tuple(values), location) for values, location in skew["locations"]),
         ),
         stored_as_sub_directories=fields.get("stored_as_sub_directories"),
+        has_columns=fields.get("has_columns", True),
     )
 
 

@@ -140,4 +140,5 @@ def with_location(storage: StorageDescriptor, location: str | None) -> StorageDe
         parameters=storage.parameters,
         skew=storage.skew,
         stored_as_sub_directories=storage.stored_as_sub_directories,
+        has_columns=storage.has_columns,
     )

@@ -219,7 +219,9 @@ class SqlPartitions:
         for row in rows:
             storage = partition_from(row.document).storage
             assert storage is not None
-            changed = self._storage_id(set_id, dataclasses.replace(storage, columns=tuple(columns)), known)
+            changed = self._storage_id(
+                set_id, dataclasses.replace(storage, columns=tuple(columns), has_columns=True), known
+            )
             if changed != row.id:
                 parameters = {"set_id": set_id, "old": row.id, "new": changed}
                 self._connection.execute(text(_SHARE), parameters)

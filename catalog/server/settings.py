@@ -155,7 +155,8 @@ class ServerSettings:
         default=86400.0, metadata=_about("How long notification events are kept.", SECONDS)
     )
     reaper_seconds: float = field(
-        default=30.0, metadata=_about("Time between two looks for expired locks and old notification events.", SECONDS)
+        default=30.0,
+        metadata=_about("Time between two looks for what has run out: locks, events, executions, the trash.", SECONDS),
     )
 
 

@@ -211,6 +211,7 @@ def storage_from_thrift(thrift: Any) -> StorageDescriptor | None:
             locations=tuple((tuple(key), value) for key, value in (skew.skewedColValueLocationMaps or {}).items()),
         ),
         stored_as_sub_directories=thrift.storedAsSubDirectories,
+        has_columns=thrift.cols is not None,
     )
 
 
@@ -219,7 +220,7 @@ def storage_to_thrift(storage: StorageDescriptor) -> Any:
     serde = storage.serde if storage.serde is not None else SerDe()
     skew = storage.skew if storage.skew is not None else Skew()
     return ttypes.StorageDescriptor(
-        cols=_columns_to_thrift(storage.columns),
+        cols=_columns_to_thrift(storage.columns) if storage.has_columns else None,
         location=storage.location,
         inputFormat=storage.input_format,
         outputFormat=storage.output_format,

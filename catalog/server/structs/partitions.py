@@ -92,6 +92,7 @@ def shares_all_but_location(left: StorageDescriptor, right: StorageDescriptor) -
     """Whether two partitions read together were stored with the same descriptor; then they have the same objects."""
     return (
         left.columns is right.columns
+        and left.has_columns == right.has_columns
         and left.serde is right.serde
         and left.parameters is right.parameters
         and left.bucket_columns is right.bucket_columns

@@ -98,6 +98,24 @@ def test_many_new_partitions_say_the_table_letter_by_letter(wire: Any, database:
     assert wire.get_partition_names(database, "t", -1) == ["p=2", "p=3"]
 
 
+def test_a_partition_without_a_list_of_columns_is_returned_without_one(wire: Any, database: str) -> None:
+    wire.create_table(table(database, "t", partition_keys=KEY))
+    bare = partition(database, "t", "1")
+    bare.sd.cols = None
+    wire.add_partitions([bare, partition(database, "t", "2")])
+    empty = partition(database, "t", "3")
+    empty.sd.cols = []
+    wire.add_partition(empty)
+    found = [wire.get_partition(database, "t", [value]).sd.cols for value in "123"]
+    assert (found[0], len(found[1]), found[2]) == (None, 1, [])
+    listed = wire.get_partitions(database, "t", -1)
+    assert [each.sd.cols for each in listed] == found
+    assert [names for spec in wire.get_partitions_pspec(database, "t", -1) for names in spec.partitionList.partitions]
+    changed = table(database, "t", ("id", "int"), ("more", "int"), partition_keys=KEY)
+    wire.alter_table_with_cascade(database, "t", changed, True)
+    assert [len(each.sd.cols) for each in wire.get_partitions(database, "t", -1)] == [2, 2, 2]
+
+
 def test_a_changed_partition_says_the_table_that_it_is_of(wire: Any, database: str) -> None:
     wire.create_table(table(database, "t", partition_keys=KEY))
     wire.add_partition(partition(database, "t", "1"))
