@@ -1,13 +1,11 @@
 """Parquet and ORC files of records of metadata: manifests, manifest lists and index manifests (`manifest.format`).
 
 Those that interbed writes have checksums: Parquet's of each page and of the footer
-(`interbed.storage.base.columnar.parquet_checks`), ORC's of all that stands before it, in the postscript. Readers pass
-over fields of the postscript that they do not know. Files of other writers are taken as they are. Source: ORC
-specification v1, file tail; Protocol Buffers encoding.
+(`interbed.storage.base.columnar.parquet_checks`), ORC's of the whole file
+(`interbed.storage.base.columnar.orc_checks`). Files of other writers are taken as they are.
 """
 
 import io
-import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import orc
 
+from interbed.storage.base.columnar.orc_checks import SealingSink, check_orc
 from interbed.storage.base.columnar.parquet_checks import MAGIC, open_parquet, seal_footer
 from interbed.storage.base.errors import InvalidOptionError
 
@@ -28,11 +27,6 @@ CODECS: Mapping[str, Mapping[str, str]] = {
 UNCOMPRESSED = ("none", "uncompressed", "null")
 
 _ORC_MAGIC = b"ORC"
-_SEAL = b"\xfd\xff\x07"
-"""The key of field 16383 with four bytes, in Protocol Buffers; a little-endian CRC-32 follows."""
-_SEAL_BYTES = len(_SEAL) + 4
-_MOST_POSTSCRIPT = 255
-"""The file's last byte is the length of the postscript."""
 
 
 def format_of(content: bytes) -> str | None:
@@ -67,9 +61,11 @@ def write_columns(
         return _sealed_parquet(target.getvalue())
     # The stubs of pyarrow lag behind what the writer takes.
     make: Any = orc.ORCWriter
-    with make(target, compression=codec or "uncompressed") as writer:
+    sink = SealingSink(target)
+    with make(sink, compression=codec or "uncompressed") as writer:
         writer.write(table)
-    return _sealed_orc(target.getvalue())
+    sink.seal()
+    return target.getvalue()
 
 
 def read_columns(content: bytes) -> pa.Table:
@@ -78,7 +74,7 @@ def read_columns(content: bytes) -> pa.Table:
     Raises ValueError and what Arrow raises for bytes that are no such file.
     """
     if format_of(content) == ORC:
-        _check_orc(content)
+        check_orc(pa.BufferReader(content))
         stripes = orc.ORCFile(pa.BufferReader(content))
         found, expected = stripes.read(), stripes.nrows
     else:
@@ -143,27 +139,3 @@ def _sealed_parquet(content: bytes) -> bytes:
     length = int.from_bytes(content[-8:-4], "little")
     footer = seal_footer(content[-8 - length : -8], b"")
     return b"".join((content[: -8 - length], footer, len(footer).to_bytes(4, "little"), MAGIC))
-
-
-def _sealed_orc(content: bytes) -> bytes:
-    length = content[-1] + _SEAL_BYTES
-    if length > _MOST_POSTSCRIPT:
-        return content
-    head = content[:-1]
-    return b"".join((head, _SEAL, _orc_sum(head, length), bytes([length])))
-
-
-def _check_orc(content: bytes) -> None:
-    """Raise ValueError for a damaged file of ours."""
-    head, seal, value = content[: -1 - _SEAL_BYTES], content[-1 - _SEAL_BYTES : -5], content[-5:-1]
-    if not head:
-        raise ValueError("it does not end as an ORC file does")
-    right = _orc_sum(head, content[-1]) == value
-    # What stands before the checksum may be damaged as well.
-    ours = right or sum(a == b for a, b in zip(seal, _SEAL, strict=True)) >= len(_SEAL) - 1
-    if ours and not (right and seal == _SEAL):
-        raise ValueError("its checksum is wrong")
-
-
-def _orc_sum(head: bytes, length: int) -> bytes:
-    return zlib.crc32(bytes([length]), zlib.crc32(head)).to_bytes(4, "little")

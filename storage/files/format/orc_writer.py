@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import orc
 
+from interbed.storage.base.columnar.orc_checks import SealingSink
 from interbed.storage.base.columnar.schema import ORC_ID
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.types.arrow import FIELD_ID
@@ -36,7 +37,8 @@ class OrcFileWriter:
     """One ORC file, whose stripes liborc cuts. `schema` carries field ids as Parquet's does."""
 
     def __init__(self, sink: Any, schema: pa.Schema, options: CoreOptions, *, codec: str | None) -> None:
-        self._sink = QuietSink(sink)
+        self._sealing = SealingSink(sink)
+        self._sink = QuietSink(self._sealing)
         self._schema = schema
         self._physical = pa.schema([_orc_field(f) for f in schema])
         self._timestamps = [i for i, f in enumerate(schema) if _has_timestamps(f.type)]
@@ -80,7 +82,7 @@ class OrcFileWriter:
         """Write the last stripe and the footer; the size of the file."""
         self._writer.close()
         self._sink.check()
-        return self._sink.tell()
+        return self._sink.tell() + self._sealing.seal()
 
     def _to_physical(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         for index in self._timestamps:

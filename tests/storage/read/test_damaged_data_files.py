@@ -69,6 +69,8 @@ def create(warehouse: Path, file_format: str, compression: str = "zstd", *, flat
     [
         ("parquet", False, "zstd"),
         ("parquet", False, "none"),
+        ("orc", False, "zstd"),
+        ("orc", True, "none"),
         ("avro", False, "zstd"),
         ("avro", True, "zstd"),
         ("avro", True, "snappy"),
