@@ -16,7 +16,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from interbed.catalog.metastore import warehouse as files
-from interbed.catalog.metastore.errors import MetastoreError
+from interbed.catalog.metastore.errors import InvalidOperationError, MetastoreError
 
 logger = logging.getLogger(__name__)
 
@@ -81,7 +81,11 @@ class Trash:
             files.delete_directory(files.child(self.root, name))
         if CURRENT in names and len(expired) == len(checkpoints):
             stamp = datetime.fromtimestamp(self._clock(), UTC).strftime(_CHECKPOINT_FORMAT)
-            files.rename_directory(files.child(self.root, CURRENT), files.child(self.root, stamp))
+            try:
+                files.rename_directory(files.child(self.root, CURRENT), files.child(self.root, stamp))
+            except InvalidOperationError:
+                # Another server was quicker in this very second; what is thrown away now goes with the next one.
+                logger.debug("the checkpoint %s of the trash is there already", stamp)
         return len(expired)
 
     def _target(self, location: str, attempt: int) -> str:

@@ -71,8 +71,8 @@ class QueryHandler:
 
 
 def _query_from(thrift: Any) -> ScheduledQuery:
-    key = thrift.scheduleKey if thrift is not None else None
-    if key is None or not key.scheduleName or not key.clusterNamespace:
+    key = getattr(thrift, "scheduleKey", None)
+    if thrift is None or key is None or not key.scheduleName or not key.clusterNamespace:
         raise InvalidArgumentError("a scheduled query needs a name and a namespace")
     if len(key.scheduleName) > 256 or len(key.clusterNamespace) > 256:
         raise InvalidArgumentError("the name and the namespace of a scheduled query have 256 characters at most")

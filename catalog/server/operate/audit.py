@@ -36,6 +36,7 @@ _CHANGES = (
     "grant_",
     "rename_",
     "revoke_",
+    "scheduled_query_maintenance",
     "set_aggr_",
     "truncate_",
     "update_",
@@ -59,8 +60,13 @@ _KEYS = {
     "funcname": "function",
     "destdb": "to_database",
     "desttablename": "to_table",
+    "schedulename": "scheduled_query",
+    "clusternamespace": "namespace",
 }
 """What a field is called, without case and underscores, and what it stands for."""
+
+_OTHER_SUBJECTS = ("table", "function", "scheduled_query", "namespace")
+"""What a call can be about besides catalogs and databases."""
 
 _NAME_OF = {"database": "database", "table": "table", "function": "function", "catalog": "catalog"}
 """What a plain `name` stands for, by what the method is about."""
@@ -158,7 +164,7 @@ def _told(found: dict[str, str], renamed: dict[str, str], partitions: list[str],
         target = {"catalog": catalog, "database": database}
     elif "catalog" in found:
         target = {"catalog": found["catalog"]}
-    target |= {key: found[key] for key in ("table", "function") if key in found}
+    target |= {key: found[key] for key in _OTHER_SUBJECTS if key in found}
     other = [found.get("to_database", ""), found.get("to_table", "")]
     if not any(other):
         changed = {key: value for key, value in renamed.items() if value.lower() != str(target.get(key, "")).lower()}

@@ -75,13 +75,23 @@ class Reaper:
         if silent:
             logger.warning("%d executions of scheduled queries have timed out", silent)
         self._run_statistics.expire()
-        if self._trash is not None and (deleted := self._trash.expire()):
-            logger.info("deleted %d checkpoints of the trash %s", deleted, self._trash.root)
+        if self._trash is not None:
+            self._empty(self._trash)
         # Last, for a directory that can't be moved back now must not keep the rest from being removed.
         settled = settle_all(self._store)
         if settled:
             logger.info("settled %d moves of directories that were not finished", settled)
         return locks, events
+
+    def _empty(self, trash: Trash) -> None:
+        """Delete what was in the trash for long enough. A trash that can't be looked at keeps nothing else waiting."""
+        try:
+            deleted = trash.expire()
+        except MetastoreError as error:
+            logger.warning("could not look at the trash, will try again: %s", error)
+            return
+        if deleted:
+            logger.info("deleted %d checkpoints of the trash %s", deleted, trash.root)
 
     def _purge(self) -> None:
         """Remove what dropped tables left of their partitions: in many short writes, so that nobody waits for long."""

@@ -43,6 +43,15 @@ def about(database: str = "d", **more: object) -> dict[str, object]:
             {"req": ttypes.DropDatabaseRequest(name="d", catalogName="c")},
             about() | {"catalog": "c"},
         ),
+        (
+            "scheduled_query_maintenance",
+            {
+                "request": ttypes.ScheduledQueryMaintenanceRequest(
+                    1, ttypes.ScheduledQuery(scheduleKey=ttypes.ScheduledQueryKey("q", "n"))
+                )
+            },
+            {"scheduled_query": "q", "namespace": "n"},
+        ),
         ("create_table", {"tbl": table("d", "t")}, about(table="t")),
         ("create_table_req", {"request": ttypes.CreateTableRequest(table=table("d", "t"))}, about(table="t")),
         ("drop_table", {"dbname": "d", "name": "t"}, about(table="t")),
