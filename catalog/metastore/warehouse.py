@@ -58,6 +58,8 @@ class Warehouse:
             empty_directory(location)
             return
         if not directory_exists(location):
+            # Whoever was killed between the two steps below has left none.
+            make_directory(location)
             return
         mode = directory_mode(location)
         if not self._trash.take(location):

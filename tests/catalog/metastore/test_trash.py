@@ -1,11 +1,14 @@
 """The trash as a directory: what goes there, under which names, and when it goes for good."""
 
 import logging
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from interbed.catalog.metastore.trash import Trash
+from interbed.catalog.metastore.warehouse import Warehouse
 
 START = 1_700_000_000.25
 KEPT = 3600.0
@@ -55,6 +58,32 @@ def test_a_name_that_is_taken_gets_the_time_at_its_end(trash: Trash, tmp_path: P
     assert found["t"] == "first"
     assert found[f"t{int(START * 1000)}"] == "second"
     assert sorted(found.values()) == ["first", "second", "third"]
+
+
+@pytest.mark.parametrize("call", ["makedirs", "rename"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_process_that_is_killed_leaves_the_data_in_one_of_the_two_places(
+    trash: Trash, tmp_path: Path, call: str, when: str
+) -> None:
+    location = directory(tmp_path / "t")
+    killed = f"""
+import os
+from interbed.catalog.metastore.trash import Trash
+from interbed.catalog.metastore.warehouse import Warehouse
+
+def dies(*arguments, real=os.{call}, **options):
+    if {when == "after"}:
+        real(*arguments, **options)
+    os._exit(9)
+
+os.{call} = dies
+Warehouse("file:{tmp_path}", Trash({trash.root!r}, keep_seconds=1)).empty({location!r}, purge=False)
+"""
+    assert subprocess.run([sys.executable, "-c", killed], check=False).returncode == 9
+    places = [tmp_path / "t" / "f", Path(f"{tmp_path}/.Trash/Current{tmp_path}/t/f")]
+    assert [place.read_text() for place in places if place.exists()] == ["data"]
+    Warehouse(f"file:{tmp_path}", trash).empty(location, purge=False)
+    assert (list((tmp_path / "t").iterdir()), places[1].read_text()) == ([], "data")
 
 
 def test_what_cannot_be_moved_stays_and_is_named(
