@@ -17,23 +17,28 @@ _CLOCK_MARGIN_MILLIS = 16 * 3_600_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartIdentity:
-    """What a snapshot to be made is recognised by: its facts, and the files that it adds."""
+    """What a snapshot to be made is recognised by: its facts, and the files that it adds, or else tells changes by."""
 
     facts: SnapshotFacts
     added: frozenset[FileIdentifier]
+    told: frozenset[FileIdentifier]
     oldest_millis: int | None
     records: int | None
     """What the snapshot's delta record count must be; None where that depends on the predecessor."""
 
     @staticmethod
-    def of(facts: SnapshotFacts, entries: Iterable[ManifestEntry]) -> "PartIdentity":
+    def of(
+        facts: SnapshotFacts, entries: Iterable[ManifestEntry], changelog: Sequence[ManifestEntry] = ()
+    ) -> "PartIdentity":
         """The identity of a snapshot with these entries."""
         entries = list(entries)
         added = [e for e in entries if e.kind is FileKind.ADD]
+        told = changelog if not added else ()
         return PartIdentity(
             facts=facts,
             added=frozenset(e.identifier for e in added),
-            oldest_millis=min((e.file.creation_time_millis for e in added), default=None),
+            told=frozenset(e.identifier for e in told),
+            oldest_millis=min((e.file.creation_time_millis for e in (*added, *told)), default=None),
             records=None if facts.kind is CommitKind.OVERWRITE else record_delta(entries),
         )
 
@@ -118,7 +123,10 @@ class CommittedParts:
         if facts.identifier != BATCH_COMMIT_IDENTIFIER:
             return True
         # Batch commits of one user share their identifier, so the files decide.
-        if not part.added or part.records not in (None, snapshot.delta_record_count):
+        if part.records not in (None, snapshot.delta_record_count):
             return False
+        if not part.added:
+            manifests = self._reader.changelog(snapshot) if part.told else []
+            return bool(part.told) and part.told <= {e.identifier for e in self._reader.entries(manifests)}
         entries = self._reader.entries(self._reader.delta(snapshot))
         return part.added <= {e.identifier for e in entries if e.kind is FileKind.ADD}

@@ -281,7 +281,7 @@ class FileStoreCommit:
         partitions = changed_partitions(changes.files) | {e.partition for e in changes.indexes}
         touched = PartitionSet(partitions, self._store.schema.partition_fields)
         return PendingSnapshot(
-            identity=PartIdentity.of(facts, changes.files),
+            identity=PartIdentity.of(facts, changes.files, changes.changelog),
             against=lambda latest: changes.files,
             base=BaseFiles(self._reader, self._store.snapshots, touched),
             check=check,

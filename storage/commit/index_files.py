@@ -29,8 +29,8 @@ class IndexFiles:
     """The index manifest of the snapshots of one commit; a new one is written at most once for each predecessor.
 
     `overwritten` are partitions whose index files all go; `changes` come and go by themselves. `bucketed` says whether
-    rows have a bucket each. `compacted` names the data files of an append table whose rows were written anew, but
-    for those that were deleted by then.
+    rows have a bucket each. `compacted` names the data files whose rows were written anew, but for those that were
+    deleted by then.
     """
 
     def __init__(
@@ -109,6 +109,7 @@ def _combined(records: list[_Record], changes: Sequence[IndexManifestEntry], *, 
             )
     names = {e.file.file_name for e in removed}
     places = {_place(e) for e in added if _one_a_bucket(e.file.index_type, bucketed)}
+    _check_vectors_known(records, names, places)
     kept = [
         r
         for r in records
@@ -118,6 +119,19 @@ def _combined(records: list[_Record], changes: Sequence[IndexManifestEntry], *, 
     if not bucketed:
         _check_vectors_once(kept, added)
     return [*kept, *(index_record(e) for e in added)]
+
+
+def _check_vectors_known(
+    records: Iterable[_Record], removed: Collection[str], places: Collection[tuple[bytes, int, str]]
+) -> None:
+    """Raise CommitConflictError when vectors would take the place of others that they do not follow from."""
+    for record in records:
+        place = (record["_PARTITION"], record["_BUCKET"], record["_INDEX_TYPE"])
+        if record["_INDEX_TYPE"] == DELETION_VECTORS and place in places and record["_FILE_NAME"] not in removed:
+            raise CommitConflictError(
+                f"Another writer marked rows of bucket {record['_BUCKET']} as deleted at the same time. Read the table "
+                "again and redo the work."
+            )
 
 
 def _check_vectors_once(kept: Iterable[_Record], added: Iterable[IndexManifestEntry]) -> None:

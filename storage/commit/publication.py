@@ -135,8 +135,7 @@ class Publication:
             part.overwritten,
             part.indexes,
             bucketed=store.options.bucket > 0 or store.schema.has_primary_key,
-            # With a primary key vectors come from compactions alone, which conflict by their files.
-            compacted=() if store.schema.has_primary_key else part.compacted,
+            compacted=part.compacted,
         )
         check = BasisCheck(self._reader, store.snapshots, self._user, part.basis)
         retries = self._retry.start()
@@ -236,8 +235,7 @@ class Publication:
                 key_types=self._store.schema.key_types if self._store.schema.has_primary_key else (),
                 place=self.place,
             )
-            if not self._store.schema.has_primary_key:
-                check_vectors(part.base.at(latest), delta, part.indexes)
+            check_vectors(part.base.at(latest), delta, part.indexes)
         elif latest is None and part.facts.kind is not CommitKind.APPEND:
             check_conflicts((), delta, kind=part.facts.kind, key_types=(), place=self.place)
         return delta

@@ -1,12 +1,18 @@
 """Writing to a table as its methods: rows, changes, deletions, whole partitions, and changes of its schema."""
 
+import logging
 import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
 
-from interbed.storage.base.errors import InvalidInputError, NotSupportedError
+from interbed.storage.base.errors import (
+    CommitConflictError,
+    CommitFailedError,
+    InvalidInputError,
+    NotSupportedError,
+)
 from interbed.storage.base.incoming import ArrowRows, IncomingRows, arrow_rows
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.base.predicate.parse import bound_filter
@@ -24,10 +30,14 @@ from interbed.storage.scan.partition_filter import Partitions, partition_choice,
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.table.schema_update import SchemaUpdate
 from interbed.storage.upkeep.append_delete import delete_rows
+from interbed.storage.upkeep.compact_table import compact_table
 from interbed.storage.write.bucket_strategy import batch_strategy_of
+from interbed.storage.write.commit_message import CommitMessage
 from interbed.storage.write.replacing import overwriting
 from interbed.storage.write.row_kinds import kinds_of
 from interbed.storage.write.table_write import TableWrite
+
+_log = logging.getLogger(__name__)
 
 
 class TableWrites:
@@ -186,10 +196,7 @@ class TableWrites:
                     rows, kinds = split_kinds(batch, kind_column)
                     write.write_arrow(rows, kinds)
             messages = write.prepare_commit()
-        if not messages:
-            return None
-        ids = FileStoreCommit(self.store, user, new_user=True).commit(messages)
-        return ids[-1] if ids else None
+        return self._commit(user, messages) if messages else None
 
     def _without_fallback(self) -> TableStore:
         # What is read from another branch is not this one's to delete.
@@ -206,9 +213,22 @@ class TableWrites:
                 rows += batch.num_rows
                 write.write_arrow(batch, pa.repeat(pa.scalar(int(RowKind.DELETE), pa.int8()), batch.num_rows))
             messages = write.prepare_commit()
-        if not rows:
-            return None
+        return self._commit(user, messages) if rows else None
+
+    def _commit(self, user: str, messages: Sequence[CommitMessage]) -> int | None:
+        """Commit new rows; where they are seen when they were compacted, see to that, too."""
         ids = FileStoreCommit(self.store, user, new_user=True).commit(messages)
+        hidden = self.store.schema.has_primary_key and self.store.options.scans_skip_level_0
+        if hidden and len(ids) == 1 and any(m.compaction for m in messages):
+            # Another writer was faster, and the compaction of these rows was given up.
+            try:
+                RetryPolicy.of(self.store.options).redo(
+                    lambda: compact_table(self.store, _new_commit_user(), full=False)
+                )
+            except (CommitConflictError, CommitFailedError) as error:
+                _log.warning(
+                    "The rows of snapshot %d of %s are seen after the next compaction: %s", ids[0], self.name, error
+                )
         return ids[-1] if ids else None
 
 

@@ -99,13 +99,15 @@ def test_a_changelog_alone_makes_a_snapshot(tmp_path: Path) -> None:
 def test_a_buckets_index_file_takes_the_place_of_its_predecessor(tmp_path: Path) -> None:
     store = primary_key_table(tmp_path)
     commit = FileStoreCommit(store, "u")
+    marked = data_file()
+    vectors = index_file("v1", DELETION_VECTORS, marked.file_name)
     commit.commit([with_data(message(data_file()), new_index_files=(index_file("h1"),))])
     commit.commit([with_data(message(data_file(), bucket=1), new_index_files=(index_file("h2"),))])
-    commit.commit([with_data(message(data_file()), new_index_files=(index_file("v1", DELETION_VECTORS, "x"),))])
+    commit.commit([with_data(message(marked), new_index_files=(vectors,))])
     commit.commit([with_data(message(data_file()), new_index_files=(index_file("h3"),))])
     assert {e.file.file_name for e in indexes(store, 4)} == {"h2", "h3", "v1"}
     assert store.snapshots.read(3).commit_kind is CommitKind.OVERWRITE
-    commit.commit([with_data(message(data_file()), deleted_index_files=(index_file("v1", DELETION_VECTORS, "x"),))])
+    commit.commit([with_data(message(data_file()), deleted_index_files=(vectors,))])
     assert [(e.partition, e.bucket, e.file.file_name) for e in indexes(store, 5)] == [
         (partition("d1"), 1, "h2"),
         (partition("d1"), 0, "h3"),

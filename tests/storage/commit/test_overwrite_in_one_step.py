@@ -6,7 +6,9 @@ import pyarrow as pa
 import pytest
 
 import interbed
+from interbed.storage.base.fileio.faults import Fault, FaultyFileIO
 from interbed.storage.meta.snapshot.snapshot import CommitKind
+from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table
 
 SCHEMA = pa.schema(
@@ -53,6 +55,31 @@ def test_no_snapshot_of_an_overwrite_has_neither_the_old_nor_the_new_rows(
     named = {name for s in made for name in _files(table, s.id)}
     on_disk = {path.name for path in (Path(table.location) / "p=a" / "bucket-0").iterdir() if "data-" in path.name}
     assert on_disk - named == {name for name in _files(table, before.id) if name in on_disk} - named
+
+
+def test_the_changelog_of_an_overwrite_that_was_in_doubt_is_committed_once(tmp_path: Path) -> None:
+    catalog = interbed.load_catalog("lake", warehouse=str(tmp_path))
+    catalog.create_database("d")
+    options = {"bucket": "1", "deletion-vectors.enabled": "true", "changelog-producer": "lookup"}
+    table = catalog.create_table("d.t", SCHEMA, primary_keys=["id"], options=options)
+    with table.new_write("u", overwrite=True) as write:
+        write.write_arrow(rows([1, 2], "a", 1))
+        messages = write.prepare_commit()
+    # The changelog's snapshot is made, and the store answers neither that nor what is there.
+    doubt = [
+        Fault.parse("create_exclusive:*/snapshot-2:fail-after"),
+        Fault.parse("read_bytes:*/snapshot-2:fail-before"),
+    ]
+    faulty = Table("t", open_store(table.location, FaultyFileIO(table.store.file_io, doubt)))
+    commit = faulty.new_commit("u")
+    with pytest.raises(interbed.CommitStateUnknownError):
+        commit.overwrite(messages)
+    assert [s.id for s in table.snapshots()] == [1, 2]
+    assert commit.overwrite(messages) == [1, 2]
+    assert table.new_commit("u").overwrite(messages) == [1, 2]
+    assert [s.id for s in table.snapshots()] == [1, 2]
+    assert seen_in(table, 2) == {(1, "a", 1), (2, "a", 1)}
+    assert table.changes().to_arrow()["id"].to_pylist() == [1, 2]
 
 
 def _files(table: Table, snapshot: int) -> set[str]:

@@ -177,7 +177,7 @@ VERSIONS: dict[str, Operation] = {
     "replace_tag": of(lambda t: t.replace_tag("early")),
     "create_automatic_tags": of(
         lambda t: t.create_automatic_tags(),
-        prepare=_set(**{"write-only": "true", "tag.automatic-creation": "batch", "tag.batch.customized-name": "early"}),
+        prepare=_set(**{"tag.automatic-creation": "batch", "tag.batch.customized-name": "early"}),
     ),
     "expire_tags": of(lambda t: t.expire_tags(older_than=LATER * 1000)),
     "create_branch": of(lambda t: t.create_branch("new", "early")),

@@ -1,0 +1,258 @@
+"""Processes that work on one table and are killed by SIGKILL, again and again: what was acknowledged is there, nothing
+that was removed returns, every tag and branch has its rows, and no table needs a hand.
+
+Each process writes keys of its own, so that the rows of a key follow from what one process has said: of an operation
+that it did not live to acknowledge all is there or nothing. What has to do with all keys (compactions, expiry, tags,
+branches, columns) is everybody's. After each round of processes the table is read and compared, and orphan files are
+removed; now and then a process that is alone goes back to an older version, or forward to a branch.
+"""
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+import interbed
+from interbed.storage.table.table import Table
+from interbed.storage.version.orphans import remove_orphan_files
+from tests.storage.table.crashes.nursery import SCHEMA, SPACE
+
+ROOT = Path(__file__).resolve().parents[4]
+LATER = 4_102_444_800
+Rows = dict[int, int]
+KINDS = {
+    "key": {"bucket": "2", "num-sorted-run.compaction-trigger": "3"},
+    "dynamic buckets": {"bucket": "-1"},
+    "lookup changelog": {"bucket": "1", "changelog-producer": "lookup"},
+    "vectors": {"bucket": "1", "deletion-vectors.enabled": "true"},
+    "append": {"bucket": "-1", "compaction.min.file-num": "3"},
+    "append with vectors": {"bucket": "-1", "deletion-vectors.enabled": "true"},
+}
+
+
+def rows_of(table: Table) -> Rows:
+    read = table.scan(["id", "v"]).to_arrow()
+    keys: list[Any] = read["id"].to_pylist()
+    values: list[Any] = read["v"].to_pylist()
+    found = dict(zip(keys, values, strict=True))
+    assert len(found) == len(keys), "a row is there twice"
+    return found
+
+
+def own(rows: Rows, worker: int) -> Rows:
+    return {key: value for key, value in rows.items() if key // SPACE == worker}
+
+
+class Life:
+    """One table, the processes at work on it, and what they have acknowledged."""
+
+    def __init__(self, directory: Path, kind: str, seed: int) -> None:
+        catalog = interbed.load_catalog("lake", warehouse=str(directory))
+        catalog.create_database("d")
+        keys = [] if kind.startswith("append") else ["id"]
+        options = {"snapshot.num-retained.min": "3", "snapshot.num-retained.max": "12", **KINDS[kind]}
+        # What a killed process has written stays.
+        options["commit.sync"] = "none"
+        self.location = catalog.create_table("d.t", SCHEMA, primary_keys=keys, options=options).location
+        self.shows_when_compacted = kind == "vectors"
+        self.random = Random(seed)
+        self.numbers = itertools.count(1)
+        self.rows: Rows = {}
+        self.tags: dict[str, Rows | None] = {}
+        """The rows of each tag, None until it was read; branches likewise."""
+        self.branches: dict[str, Rows | None] = {}
+        self.doubtful: set[str] = set()
+        """Tags and branches whose making or dropping was not acknowledged."""
+        self.own_of_tags: dict[str, tuple[int, Rows]] = {}
+        self.begun: dict[int, dict[str, Any]] = {}
+        """The last operation that each process has begun."""
+        self.counts: Counter[str] = Counter()
+
+    @property
+    def table(self) -> Table:
+        return interbed.load_table(self.location)
+
+    def round(self, nursery: "subprocess.Popen[str]", workers: int, operations: int) -> None:
+        """Let so many processes work at once, kill some of them, and look at the table."""
+        jobs = [self.job(number, operations) for number in range(1, workers + 1)]
+        may: dict[int, list[Rows]] = {number: [own(self.rows, number)] for number in range(1, workers + 1)}
+        for message in self.run(nursery, jobs):
+            self.hear(message, may)
+        self.check_rows(may)
+        self.check_versions()
+        # Where new rows are seen when they were compacted, the rows of a snapshot are not all that it has.
+        if self.random.random() < 0.3 and not self.shows_when_compacted:
+            self.go_back(nursery)
+
+    def job(self, number: int, operations: int) -> dict[str, Any]:
+        kill = self.random.choice(["calls", "calls", "calls", "millis", "millis", "none"])
+        ends = {"calls": {"calls": self.random.randint(0, 60)}, "millis": {"millis": self.random.randint(1, 400)}}
+        rows = {str(key): value for key, value in own(self.rows, number).items()}
+        first = next(self.numbers) * 1000
+        return {
+            "worker": number,
+            "seed": self.random.random(),
+            "rows": rows,
+            "next": first,
+            "operations": operations,
+            **ends.get(kill, {}),
+        }
+
+    def run(self, nursery: "subprocess.Popen[str]", jobs: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        assert nursery.stdin is not None
+        assert nursery.stdout is not None
+        nursery.stdin.write(f"{json.dumps(jobs)}\n")
+        nursery.stdin.flush()
+        for line in nursery.stdout:
+            message: dict[str, Any] = json.loads(line)
+            if "over" in message:
+                self.counts["killed"] += message["over"].count(-9)
+                assert set(message["over"]) <= {0, -9}, message
+                return
+            yield message
+        raise AssertionError("the nursery has ended")
+
+    # -- what they say ---------------------------------------------------------------------------------------------
+
+    def hear(self, message: dict[str, Any], may: dict[int, list[Rows]]) -> None:
+        """Take what a process says into account; `may` are the rows that its keys may have."""
+        worker, event, what = message["worker"], message["event"], message.get("what", "")
+        assert event != "failed", message
+        if event == "begin":
+            self.begun[worker] = message
+            self.begin(message, may[worker])
+            return
+        begun = self.begun[worker]
+        self.counts[f"{what} {event}"] += 1
+        if event == "refused":
+            assert "Corrupt" not in message["error"], message
+        if "rows" in begun and event != "unknown":
+            may[worker][:] = [may[worker][-1] if event == "done" else may[worker][0]]
+        name = begun.get("name", "")
+        if event == "done":
+            self.doubtful.discard(name)
+            if what == "tag":
+                self.tags[name], self.own_of_tags[name] = None, (worker, may[worker][0])
+            elif what == "branch":
+                self.branches[name] = None
+            elif what == "drop tag":
+                self.tags.pop(name, None)
+            elif what == "drop branch":
+                self.branches.pop(name, None)
+
+    def begin(self, message: dict[str, Any], may: list[Rows]) -> None:
+        if "rows" in message:
+            may.append({int(key): value for key, value in message["rows"].items()})
+        if message["what"] in ("tag", "branch", "drop tag", "drop branch"):
+            self.doubtful.add(message["name"])
+
+    # -- what there is ---------------------------------------------------------------------------------------------
+
+    def check_rows(self, may: dict[int, list[Rows]]) -> None:
+        if self.shows_when_compacted:
+            self.table.compact(full=True)
+        found = rows_of(self.table)
+        for worker, allowed in may.items():
+            assert own(found, worker) in allowed, f"worker {worker} has {own(found, worker)}, not one of {allowed}"
+        self.rows = found
+
+    def check_versions(self) -> None:
+        """Read every version; remove orphan files; read every version again."""
+        table = self.table
+        findings = table.fsck(repair=True).findings
+        assert all(f.mended for f in findings if not f.what.startswith("branch")), findings
+        for attempt in range(2):
+            tags = {tag.name: rows_of(table.copy({"scan.tag-name": tag.name})) for tag in table.tags()}
+            branches = {name: rows_of(table.branch(name)) for name in table.branches()}
+            self.compare("tags", self.tags, tags)
+            self.compare("branches", self.branches, branches)
+            for snapshot in table.snapshots():
+                rows_of(table.copy({"scan.snapshot-id": str(snapshot.id)}))
+            assert rows_of(table) == self.rows
+            if attempt == 0:
+                remove_orphan_files(table.store, older_than_millis=(LATER - 1) * 1000, clock=lambda: LATER)
+        self.doubtful.clear()
+        self.counts["rounds"] += 1
+
+    def compare(self, what: str, known: dict[str, Rows | None], found: dict[str, Rows]) -> None:
+        lost = set(known) - set(found) - self.doubtful
+        strange = set(found) - set(known) - self.doubtful
+        assert (lost, strange) == (set(), set()), f"{what} lost: {lost}, {what} that nobody made: {strange}"
+        for name, rows in found.items():
+            before = known.get(name)
+            assert before is None or before == rows, f"{what} {name}: {rows}, not {before}"
+            if name in self.own_of_tags and not self.shows_when_compacted:
+                worker, expected = self.own_of_tags[name]
+                assert own(rows, worker) == expected, f"{what} {name}: {own(rows, worker)}, not {expected}"
+        known.clear()
+        known.update(found)
+
+    def go_back(self, nursery: "subprocess.Popen[str]") -> None:
+        """Let a process go back or forward, and perhaps not live to end it."""
+        table = self.table
+        versions = {str(s.id): rows_of(table.copy({"scan.snapshot-id": str(s.id)})) for s in table.snapshots()[-4:]}
+        versions.update({f"branch {name}": rows or {} for name, rows in self.branches.items()})
+        if not versions:
+            return
+        version = self.random.choice(sorted(versions))
+        job = {**self.job(1, 1), "lone": version}
+        for message in self.run(nursery, [job]):
+            assert message["event"] != "failed", message
+            self.counts[f"go back {message['event']}"] += 1
+        found = rows_of(self.table)
+        assert found in (self.rows, versions[version]), f"{found}, not {self.rows} nor {versions[version]}"
+        table = self.table
+        self.rows = found
+        # What a branch is includes its tags.
+        left = {tag.name for tag in table.tags()}
+        assert left <= set(self.tags) or version.startswith("branch ")
+        self.tags = {name: self.tags.get(name) for name in left}
+        self.check_versions()
+
+
+@contextmanager
+def started(location: str) -> "Iterator[subprocess.Popen[str]]":
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.storage.table.crashes.nursery", location],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": ":".join(p for p in sys.path if p)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def live(directory: Path, kind: str, seed: int, *, workers: int, rounds: int, operations: int) -> Counter[str]:
+    life = Life(directory, kind, seed)
+    with started(life.location) as nursery:
+        for _ in range(rounds):
+            life.round(nursery, workers, operations)
+    assert life.counts["killed"]
+    return life.counts
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_what_killed_processes_acknowledged_is_there(tmp_path: Path, workers: int) -> None:
+    live(tmp_path, "key", seed=workers, workers=workers, rounds=4, operations=5)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("workers", [1, 4])
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_is_lost_however_often_processes_are_killed(tmp_path: Path, kind: str, workers: int) -> None:
+    counts = live(tmp_path, kind, seed=workers, workers=workers, rounds=40, operations=8)
+    print(f"{kind}, {workers} processes: {dict(sorted(counts.items()))}")
