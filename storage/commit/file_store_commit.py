@@ -37,6 +37,7 @@ from interbed.storage.meta.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER, Com
 from interbed.storage.meta.store import TableStore
 from interbed.storage.scan.manifest_reader import ManifestReader
 from interbed.storage.scan.partition_filter import (
+    AllPartitions,
     PartitionChoice,
     PartitionFilter,
     PartitionSet,
@@ -116,16 +117,21 @@ class FileStoreCommit:
         identifier: int = BATCH_COMMIT_IDENTIFIER,
         properties: Mapping[str, str] | None = None,
         watermark: int | None = None,
+        read_at: int | None = None,
     ) -> list[int]:
         """Replace whole partitions by the messages' files; the ids of the snapshots made.
 
         Which ones: with `dynamic` those that the new files are in; else those that `partition` (specifications, or a
         predicate over partition columns; nothing means the whole table) selects. Messages that delete what they
-        replace are appended. Raises InvalidInputError for new files outside of them, and as `commit` does.
+        replace are appended. Rows that were worked out from those of snapshot `read_at` (0: an empty table) conflict
+        with who changed these since. Raises InvalidInputError for new files outside of them, and as `commit` does.
         """
         check_writable(self._store)
         if any(m.replaces for m in messages):
-            return self.commit(messages, identifier=identifier, properties=properties, watermark=watermark)
+            rows = None if read_at is None else RowsRead(snapshot_id=read_at, partitions=AllPartitions())
+            return self.commit(
+                messages, identifier=identifier, properties=properties, watermark=watermark, follows_from=rows
+            )
         schema = self._store.schema
         changes = collect_changes(messages)
         if any(e.kind is FileKind.DELETE for e in changes.append.files):
@@ -152,25 +158,31 @@ class FileStoreCommit:
                 self._publication.delete(messages)
                 raise
         facts = self._facts(CommitKind.OVERWRITE, identifier, watermark, properties)
+        basis = CommitBasis(rows_as_of=read_at, partitions=target)
         whole = in_one_step(changes) if changes.compact and self._store.options.scans_skip_level_0 else None
         if whole is not None:
-            return self._overwrite_at_once(facts, target, whole, messages)
+            return self._overwrite_at_once(facts, target, whole, messages, basis)
         if schema.has_primary_key and not changes.compact and self._store.options.boolean("overwrite-upgrade", True):
             new_files = upgrade_to_level(new_files, schema.key_types, self._store.options.num_levels - 1)
         # What an overwrite changes follows from the files that it replaces, so it has no changelog, as in Paimon.
-        parts = [self._overwrite_part(facts, target, new_files, changes.append.indexes)]
+        parts = [replace(self._overwrite_part(facts, target, new_files, changes.append.indexes), basis=basis)]
         parts += self._compact_part(changes, identifier, watermark, properties)
         ids = self._publication.make(parts, messages)
         self._publication.delete([m.changelog_only() for m in messages if m.data.changelog_files])
         return ids
 
     def _overwrite_at_once(
-        self, facts: SnapshotFacts, target: PartitionFilter, whole: OneStep, messages: Sequence[CommitMessage]
+        self,
+        facts: SnapshotFacts,
+        target: PartitionFilter,
+        whole: OneStep,
+        messages: Sequence[CommitMessage],
+        basis: CommitBasis,
     ) -> list[int]:
         """Overwrite by what is left after the compaction of the new files: until that, readers would see neither the
         old rows nor the new ones. The changelog of the compaction follows by itself.
         """
-        part = self._overwrite_part(facts, target, whole.files, whole.indexes)
+        part = replace(self._overwrite_part(facts, target, whole.files, whole.indexes), basis=basis)
         ids = self._publication.make([part], messages)
         if whole.changelog:
             compaction = replace(facts, kind=CommitKind.COMPACT)

@@ -12,6 +12,7 @@ from interbed.storage.base.errors import (
     CommitFailedError,
     InvalidInputError,
     NotSupportedError,
+    SnapshotNotFoundError,
 )
 from interbed.storage.base.incoming import ArrowRows, IncomingRows, arrow_rows
 from interbed.storage.base.predicate.expr import Predicate
@@ -94,15 +95,32 @@ class TableWrites:
         self.store = merge_into(self.store, arrow_fields(self.store.schema, rows, rules), rules)
 
     def overwrite(
-        self, data: IncomingRows, partitions: Partitions | None = None, *, merge_schema: bool | None = None
+        self,
+        data: IncomingRows,
+        partitions: Partitions | None = None,
+        *,
+        merge_schema: bool | None = None,
+        read_at: int | None = None,
     ) -> int | None:
         """Replace rows by the data; `data` and `merge_schema` as in upsert.
 
         With `partitions` ({} for the whole table) exactly those are replaced, and no row may be of another. Without,
         the partitions that occur in the data are (the whole table, when it has no partitions or its option
         `dynamic-partition-overwrite` is false).
+
+        For data that were worked out from the table, `read_at` is the id of the snapshot that they were read from (0: a
+        table without one). When another writer has changed the rows to be replaced since, CommitConflictError is raised
+        and nothing is changed; without it the last overwrite wins. Raises SnapshotNotFoundError for an id to come.
         """
         rows = self._incoming(data, merge_schema)
+        if read_at is not None:
+            newest = self.store.snapshots.latest_id() or 0
+            if not 0 <= read_at <= newest:
+                raise SnapshotNotFoundError(
+                    f"The table '{self.name}' has no snapshot {read_at} to have been read; the newest is {newest}."
+                )
+            # What follows from an older snapshot is worked out again by the caller alone.
+            return self._overwrite_once(rows, partitions, read_at)
         if isinstance(rows, pa.RecordBatchReader):
             return self._overwrite_once(rows, partitions)
         return self._redone(lambda: self._overwrite_once(rows, partitions))
@@ -159,7 +177,7 @@ class TableWrites:
             self.merge_schema(pa.schema([f for f in rows.schema if f.name != kind_column]))
         return rows
 
-    def _overwrite_once(self, data: ArrowRows, partitions: Partitions | None) -> int | None:
+    def _overwrite_once(self, data: ArrowRows, partitions: Partitions | None, read_at: int | None = None) -> int | None:
         user = _new_commit_user()
         chosen = partition_choice({} if partitions is None else partitions, self.store.schema.fields)
         dynamic = (
@@ -171,7 +189,8 @@ class TableWrites:
             for batch in _batches(data):
                 write.write_arrow(batch)
             messages = write.prepare_commit()
-        ids = FileStoreCommit(self.store, user, new_user=True).overwrite(messages, partition=chosen, dynamic=dynamic)
+        commit = FileStoreCommit(self.store, user, new_user=True)
+        ids = commit.overwrite(messages, partition=chosen, dynamic=dynamic, read_at=read_at)
         return ids[-1] if ids else None
 
     def _write(self, data: ArrowRows, kind_column: str | None = None) -> int | None:

@@ -1,0 +1,71 @@
+"""Overwriting with rows that were worked out from the table: what came meanwhile is not lost unseen."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import interbed
+from interbed.storage.base.errors import CommitConflictError, SnapshotNotFoundError
+from interbed.storage.table.table import Table
+
+SCHEMA = pa.schema(
+    (pa.field("p", pa.int32(), nullable=False), pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.int64()))
+)
+KINDS: dict[str, dict[str, Any]] = {
+    "append": {"options": {"bucket": "-1"}},
+    "key": {"primary_keys": ["p", "id"], "options": {"bucket": "1"}},
+    "vectors": {"primary_keys": ["p", "id"], "options": {"bucket": "1", "deletion-vectors.enabled": "true"}},
+    "dynamic buckets": {"primary_keys": ["p", "id"], "options": {"bucket": "-1"}},
+}
+
+
+@pytest.fixture(params=KINDS)
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
+    catalog = interbed.load_catalog("lake", warehouse=str(tmp_path))
+    catalog.create_database("d")
+    made = catalog.create_table("d.t", SCHEMA, partition_keys=["p"], **KINDS[request.param])
+    made.append(batch((1, 1, 1), (2, 2, 2)))
+    return made
+
+
+def batch(*rows: tuple[int, int, int]) -> pa.Table:
+    return pa.table([list(column) for column in zip(*rows, strict=True)], schema=SCHEMA)
+
+
+def rows_of(table: Table) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row.values()) for row in table.to_arrow().to_pylist())
+
+
+def newest(table: Table) -> int:
+    latest = table.latest_snapshot()
+    assert latest is not None
+    return latest.id
+
+
+@pytest.mark.parametrize("partitions", [None, {}, {"p": 1}])
+def test_rows_that_came_after_the_read_are_a_conflict(table: Table, partitions: dict[str, int] | None) -> None:
+    read_at = newest(table)
+    table.append(batch((1, 3, 3)))
+    before = rows_of(table)
+    files = sorted(Path(table.location).rglob("data-*"))
+    with pytest.raises(CommitConflictError, match=rf"Snapshot {read_at + 1} changed rows meanwhile"):
+        table.overwrite(batch((1, 1, 9)), partitions, read_at=read_at)
+    assert (rows_of(table), sorted(Path(table.location).rglob("data-*"))) == (before, files)
+    table.overwrite(batch((1, 1, 9), (1, 3, 9)), {"p": 1}, read_at=newest(table))
+    assert rows_of(table) == [(1, 1, 9), (1, 3, 9), (2, 2, 2)]
+
+
+def test_rows_of_other_partitions_and_compactions_are_none(table: Table) -> None:
+    read_at = newest(table)
+    table.append(batch((2, 3, 3)))
+    table.compact(full=True)
+    table.overwrite(batch((1, 1, 9)), {"p": 1}, read_at=read_at)
+    assert rows_of(table) == [(1, 1, 9), (2, 2, 2), (2, 3, 3)]
+
+
+def test_a_snapshot_that_is_yet_to_come_was_not_read(table: Table) -> None:
+    with pytest.raises(SnapshotNotFoundError, match="no snapshot 99"):
+        table.overwrite(batch((1, 1, 9)), read_at=99)
+    assert rows_of(table) == [(1, 1, 1), (2, 2, 2)]
