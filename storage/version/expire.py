@@ -204,11 +204,12 @@ class SnapshotExpiry:
                 consumed = self._consumed()
                 end = mark.end if consumed is None else min(mark.end, consumed)
                 made = self._plan(mark.begin, end, keeps_changelog=keeps_changelog)
+                plan = marks.decide(mark, made)
             except (InterbedError, OSError):
-                # Nothing is decided, and so nothing is gone.
-                marks.remove(mark)
+                # Nothing is decided, and so nothing is gone; unless the plan is there whatever was said of it.
+                if marks.plan(mark) is None:
+                    marks.remove(mark)
                 raise
-            plan = marks.decide(mark, made)
         result = _result(plan)
         store = self.store
         if keeps_changelog:

@@ -1,8 +1,8 @@
 """A process that works on a table: `lsm_process.py <location> <work> <number> [--limit bytes] [fault…]`.
 
 `upsert` writes KEYS keys with values that tell the number, `spill` does the same a fifth at a time through a tiny
-buffer, `compact` merges the table fully. With `--limit` no file may become larger, as on a disk that is full; the error
-is printed. Faults are those of fileio.faults.
+buffer, `compact` merges the table fully, `expire` leaves one snapshot, `tag` names the newest. With `--limit` no file
+may become larger, as on a disk that is full; the error is printed. Faults are those of fileio.faults.
 """
 
 import argparse
@@ -19,6 +19,8 @@ from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table
 
 KEYS = 1_000
+LATER = 4_102_444_800
+"""Seconds since the epoch: long after every snapshot was made."""
 
 
 def rows(number: int, keys: int = KEYS, *, step: int = 1) -> pa.Table:
@@ -31,7 +33,7 @@ def main() -> int:
     """Work as the arguments say."""
     parser = argparse.ArgumentParser()
     parser.add_argument("location")
-    parser.add_argument("work", choices=["upsert", "spill", "compact"])
+    parser.add_argument("work", choices=["upsert", "spill", "compact", "expire", "tag"])
     parser.add_argument("number", type=int)
     parser.add_argument("--limit", type=int)
     parser.add_argument("faults", nargs="*")
@@ -45,6 +47,10 @@ def main() -> int:
     try:
         if arguments.work == "compact":
             print(table.compact(full=True).snapshot_id)
+        elif arguments.work == "expire":
+            print(table.expire_snapshots(retain_max=1, retain_min=1, clock=lambda: LATER))
+        elif arguments.work == "tag":
+            print(table.create_tag("new").name)
         else:
             with table.new_write("victim") as write:
                 data = rows(arguments.number)

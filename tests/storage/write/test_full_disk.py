@@ -6,6 +6,8 @@ The system itself refuses, because the process may not make a file larger than a
 import re
 from pathlib import Path
 
+import pytest
+
 from interbed.storage.table.table import Table
 from tests.storage.write.lsm_process import rows
 from tests.support.lsm_tables import LOOKUP, create, files_of, finish, reopened, sorted_runs, start, state, written
@@ -80,3 +82,22 @@ def test_in_the_middle_of_a_manifest(tmp_path: Path) -> None:
     for number in range(2):
         table.upsert(rows(number, 10))
     assert "/manifest/manifest-" in refused(table, "compact", 2_000, tmp_path)
+
+
+@pytest.mark.parametrize(("work", "limit"), [("expire", 20), ("expire", 150), ("tag", 150)])
+def test_in_a_change_of_versions(tmp_path: Path, work: str, limit: int) -> None:
+    table = create(tmp_path / "lake", **{"write-only": "true"})
+    for number in range(4):
+        table.upsert(rows(number, 10))
+    there, versions = hidden_and_other_files(table), [s.id for s in table.snapshots()]
+    code, output = finish(start(table, work, 0, "--limit", str(limit), temporary=tmp_path / "tmp"))
+    assert re.fullmatch(r"StorageAccessError Can't create \S+: File too large\.\n", output), output
+    assert (code, hidden_and_other_files(table)) == (1, there)
+    again = reopened(table)
+    assert ([s.id for s in again.snapshots()], again.tags(), again.fsck().findings) == (versions, [], ())
+    assert finish(start(table, work, 0, temporary=tmp_path / "tmp"))[0] == 0
+    assert state(reopened(table)) == state(table)
+
+
+def hidden_and_other_files(table: Table) -> set[Path]:
+    return {p for p in Path(table.location).rglob("*") if p.is_file()}
