@@ -15,6 +15,7 @@ from interbed.catalog.errors import (
     TableExistsError,
     TableNotFoundError,
 )
+from interbed.catalog.files_outside import delete_files_outside, files_outside
 from interbed.catalog.identifier import DB_SUFFIX, Identifier, branch_to_alter, check_database_name
 from interbed.catalog.options import CatalogOptions
 from interbed.catalog.staging import Fill, publish_replacement
@@ -84,8 +85,12 @@ class FileSystemCatalog(Catalog):
             raise DatabaseNotEmptyError(
                 f"The database '{name}' still holds {len(tables)} tables, such as '{tables[0]}'; drop it with cascade."
             )
-        if not drop_directory(self._file_io, self._database_path(name)):
-            self._file_io.delete(self._database_path(name), recursive=True)
+        path = self._database_path(name)
+        outside = [files_outside(self._file_io, f"{path}/{table}") for table in tables]
+        if not drop_directory(self._file_io, path):
+            self._file_io.delete(path, recursive=True)
+        for files in outside:
+            delete_files_outside(self._file_io, files)
 
     def _alter_database(self, name: str, set_properties: Mapping[str, str], remove_properties: Sequence[str]) -> None:
         location = self.get_database(name).location
@@ -147,7 +152,10 @@ class FileSystemCatalog(Catalog):
             if ignore_if_not_exists:
                 return
             raise TableNotFoundError(f"There is no table '{name}' in the catalog '{self.name}'.")
-        delete_table_files(self._file_io, self._table_path(name))
+        location = self._table_path(name)
+        outside = files_outside(self._file_io, location)
+        delete_table_files(self._file_io, location)
+        delete_files_outside(self._file_io, outside)
 
     def rename_table(
         self, source: "str | Identifier", target: "str | Identifier", ignore_if_not_exists: bool = False

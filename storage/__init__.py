@@ -125,6 +125,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "upkeep.compact_tasks",
         "upkeep.rewrite_indexes",
         "version.orphans",
+        "version.outside",
         "version.partition_expiry",
         "version.tag_success",
     ),

@@ -15,6 +15,7 @@ from interbed.catalog.errors import (
     TableExistsError,
     TableNotFoundError,
 )
+from interbed.catalog.files_outside import delete_files_outside, files_outside
 from interbed.catalog.hive.change_mark import (
     ChangeMark,
     MarkedChange,
@@ -211,6 +212,7 @@ class HiveTables:
             self._renames.finish(identifier, found)
             directory = entries.path(entries.locations.of(found))
             newest = newest_snapshot(entries.file_io, directory)
+            outside = files_outside(entries.file_io, directory)
             ChangeMark(change=MarkedChange.DROP, table=str(identifier), snapshot=newest).write(
                 entries.file_io, directory
             )
@@ -224,13 +226,16 @@ class HiveTables:
                 raise
             # A metastore on another machine can't reach every file system that its clients can.
             delete_table_files(entries.file_io, directory)
+            delete_files_outside(entries.file_io, outside)
 
     def remove_dropped(self, identifier: Identifier, directory: str) -> bool:
         """Under the table's lock: delete what a drop that was killed has left of a table; whether there was any."""
         if not was_dropped(self._entries.file_io, directory, identifier):
             return False
         _log.info("Deleting what the drop of '%s' has left in %s.", identifier, directory)
+        outside = files_outside(self._entries.file_io, directory)
         delete_table_files(self._entries.file_io, directory)
+        delete_files_outside(self._entries.file_io, outside)
         return True
 
     def _drop(self, identifier: Identifier, found: Any, *, delete_data: bool) -> None:

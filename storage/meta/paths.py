@@ -125,9 +125,13 @@ class TablePaths:
 
     def bucket_directory(self, bucket_id: BucketId) -> str:
         """The directory that holds the data files of a bucket."""
+        return self._under(self.relative_bucket(bucket_id))
+
+    def relative_bucket(self, bucket_id: BucketId) -> str:
+        """The directory of a bucket relative to the table's, or to an external path."""
         name = "postpone" if bucket_id.bucket == POSTPONE_BUCKET else str(bucket_id.bucket)
         parts = [self.data_directory, self.partition_directory(bucket_id.partition), f"bucket-{name}"]
-        return self._under("/".join(p for p in parts if p))
+        return "/".join(p for p in parts if p)
 
     def parse_partition_spec(self, spec: Mapping[str, object]) -> bytes:
         """The partition of a complete specification, whose values are Python values or the text of directories.

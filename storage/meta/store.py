@@ -10,8 +10,10 @@ from interbed.storage.base.errors import BranchNotFoundError, InvalidInputError,
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.base.fileio.resolve import file_io_for, normalize_path
+from interbed.storage.meta.data_file_place import DataFilePlace, NewFile
 from interbed.storage.meta.manifest.index_file import IndexFileMeta
 from interbed.storage.meta.options.core import BUCKET, DATA_FILE_PREFIX, CoreOptions
+from interbed.storage.meta.options.external_paths import EXTERNAL_PATHS
 from interbed.storage.meta.options.write import COMMIT_SYNC, CommitSync
 from interbed.storage.meta.paths import MAIN_BRANCH, TablePaths
 from interbed.storage.meta.schema.change import SchemaChange
@@ -105,13 +107,39 @@ class TableStore:
         """Where an index file of a bucket lives."""
         if file.external_path is not None:
             return normalize_path(file.external_path)
-        return self.new_index_path(bucket_id, file.file_name)
+        if self._indexes_beside_data:
+            return f"{self.paths.bucket_directory(bucket_id)}/{file.file_name}"
+        return self.paths.index(file.file_name)
 
-    def new_index_path(self, bucket_id: BucketId, name: str) -> str:
-        """Where an index file of that name belongs: beside the data files with `index-file-in-data-file-dir`."""
-        if self.options.boolean("index-file-in-data-file-dir", False):
-            return f"{self.paths.bucket_directory(bucket_id)}/{name}"
-        return self.paths.index(name)
+    def new_index_file(self, bucket_id: BucketId) -> NewFile:
+        """Where a new index file goes: beside the data files with `index-file-in-data-file-dir`.
+
+        Raises what `new_files` raises.
+        """
+        name = self.new_index_name()
+        if self._indexes_beside_data:
+            return self.new_files(bucket_id).take(name)
+        return NewFile(path=self.paths.index(name))
+
+    def new_files(self, bucket_id: BucketId) -> DataFilePlace:
+        """Where new data files of a bucket go: below one of `data-file.external-paths`, if there are such.
+
+        Raises InvalidOptionError, and NotSupportedError for external paths in another store than the table.
+        """
+        external = self.options.external_paths
+        for root in () if external is None else external.roots:
+            scheme = normalize_path(root).partition("://")[0] if "://" in normalize_path(root) else "file"
+            if scheme != self.file_io.scheme:
+                raise NotSupportedError(
+                    f"Option '{EXTERNAL_PATHS}' names {root}, which is in another store than the table at "
+                    f"{self.location}; interbed writes both to the same store only."
+                )
+        relative = self.paths.relative_bucket(bucket_id)
+        return DataFilePlace(self.paths.bucket_directory(bucket_id), external, relative)
+
+    @property
+    def _indexes_beside_data(self) -> bool:
+        return self.options.boolean("index-file-in-data-file-dir", False)
 
     def on_branch(self, name: str) -> "TableStore":
         """A branch of the same table, `main` for the table itself; raises BranchNotFoundError."""

@@ -10,6 +10,7 @@ from interbed.storage.files.format.layout import DataFileLayout, DataFileNames
 from interbed.storage.files.format.writer import RollingFileWriter
 from interbed.storage.lsm.compact.increment import CompactIncrement
 from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows
+from interbed.storage.meta.data_file_place import DataFilePlace
 from interbed.storage.meta.manifest.data_file import DataFileMeta, FileSource
 from interbed.storage.meta.manifest.index_file import IndexFileMeta
 from interbed.storage.meta.store import TableStore
@@ -70,15 +71,15 @@ class FileConcatenator:
 
         On an error all files written are deleted.
         """
-        directory = self._store.paths.bucket_directory(bucket_id)
+        place = self._store.new_files(bucket_id)
         deletions = BucketDeletions.restore(self._store, bucket_id, index_files)
         after: list[DataFileMeta] = []
         try:
             for group in groups:
-                after.extend(self._concatenate(group, directory, deletions))
+                after.extend(self._concatenate(group, place, deletions))
             new_index_files, deleted_index_files = deletions.finish()
         except BaseException:
-            self._store.file_io.delete_quietly([f"{directory}/{name}" for f in after for name in f.names])
+            self._store.file_io.delete_quietly([path for f in after for path in f.paths_in(place.directory)])
             raise
         compaction = CompactIncrement(
             before=tuple(f for group in groups for f in group),
@@ -88,10 +89,10 @@ class FileConcatenator:
         )
         return CommitMessage.of_compaction(bucket_id, total_buckets, compaction)
 
-    def _concatenate(self, group: FileGroup, directory: str, deletions: BucketDeletions) -> list[DataFileMeta]:
+    def _concatenate(self, group: FileGroup, place: DataFilePlace, deletions: BucketDeletions) -> list[DataFileMeta]:
         with RollingFileWriter(
             self._store.file_io,
-            directory,
+            place,
             self._names,
             self._layout,
             level=0,
@@ -100,7 +101,7 @@ class FileConcatenator:
         ) as writer:
             rows = block_rows(group)
             for file in group:
-                path = file.path_in(directory)
+                path = file.path_in(place.directory)
                 gone = deletions.of(file.file_name)
                 for batch in self._read.batches(file, path, ReadOptions(batch_rows=rows, deleted=gone)):
                     writer.write(pa.RecordBatch.from_arrays(batch.columns, schema=self._layout.arrow))

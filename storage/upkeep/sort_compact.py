@@ -158,7 +158,7 @@ def new_files(store: TableStore, unit: SortUnit, layout: DataFileLayout) -> Roll
     """The writer of the files that take the place of the unit's."""
     return RollingFileWriter(
         store.file_io,
-        store.paths.bucket_directory(unit.bucket_id),
+        store.new_files(unit.bucket_id),
         DataFileNames(store.options.data_file_prefix),
         layout,
         level=0,

@@ -15,6 +15,7 @@ from interbed.storage.lsm.compact.compacted import CompactedFiles
 from interbed.storage.lsm.compact.increment import CompactIncrement
 from interbed.storage.lsm.compact.manager import CompactManager
 from interbed.storage.lsm.write_buffer import Run, Spill, WriteBuffer, concatenate, with_kinds
+from interbed.storage.meta.data_file_place import DataFilePlace
 from interbed.storage.meta.manifest.data_file import DataFileMeta, FileSource
 from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER
 from interbed.storage.write.append.writer import write_in_order
@@ -44,7 +45,7 @@ class BucketWriter:
     def __init__(
         self,
         file_io: FileIO,
-        directory: str,
+        place: DataFilePlace,
         names: DataFileNames,
         layout: DataFileLayout,
         *,
@@ -66,7 +67,7 @@ class BucketWriter:
         self.next_sequence = first_sequence
         self._first_unflushed = first_sequence
         self._file_io = file_io
-        self._directory = directory
+        self._place = place
         self._names = names
         self._layout = layout
         self._changelog_names = changelog_names
@@ -176,7 +177,7 @@ class BucketWriter:
     def _file_writer(self, names: DataFileNames, first_sequence: int | None = None) -> RollingFileWriter:
         return RollingFileWriter(
             self._file_io,
-            self._directory,
+            self._place,
             names,
             self._layout,
             level=0,
@@ -205,7 +206,7 @@ class BucketWriter:
         if changes.compaction:
             self._discard(changes.compaction)
         files = (*changes.data.new_files, *changes.data.changelog_files)
-        self._file_io.delete_quietly([f"{self._directory}/{name}" for f in files for name in f.names])
+        self._file_io.delete_quietly([path for f in files for path in f.paths_in(self._place.directory)])
 
     def _take_over(self, compaction: CompactManager, *, wait: bool) -> None:
         outcome = compaction.take(wait=wait)

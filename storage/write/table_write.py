@@ -15,12 +15,11 @@ from typing import Any, Self
 import pyarrow as pa
 
 from interbed.storage.base.bucket_id import BucketId
-from interbed.storage.base.errors import InvalidInputError, NotSupportedError
+from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.files.format.layout import DataFileNames
 from interbed.storage.lsm.compact.run import discard
 from interbed.storage.lsm.spill import SpillFiles
 from interbed.storage.lsm.write_buffer import WriteBufferPool
-from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.lsm import ChangelogProducer
 from interbed.storage.meta.snapshot.snapshot import CommitKind
 from interbed.storage.meta.store import TableStore
@@ -63,7 +62,6 @@ class TableWrite:
         strategy: MakeStrategy = strategy_of,
     ) -> None:
         check_writable(store)
-        _check_rows_writable(store.options)
         self.commit_user = commit_user
         self._store = store
         self._schema = store.schema
@@ -205,7 +203,7 @@ class TableWrite:
         files, compactions = self._files, self._compactions
         writer = BucketWriter(
             self._store.file_io,
-            self._store.paths.bucket_directory(bucket_id),
+            self._store.new_files(bucket_id),
             files.names,
             files.layout,
             first_sequence=self._buckets.first_sequence(bucket_id, self._next_sequences.get(bucket_id, 0)),
@@ -272,9 +270,3 @@ class TableWrite:
             except BaseException:
                 pool.shutdown(cancel_futures=True)
                 raise
-
-
-def _check_rows_writable(options: CoreOptions) -> None:
-    """Raise NotSupportedError, naming the option, for what routing and flushing do not know yet."""
-    if options.text("data-file.external-paths", ""):
-        raise NotSupportedError("interbed does not write tables with option 'data-file.external-paths' yet.")

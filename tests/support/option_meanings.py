@@ -53,6 +53,12 @@ READ_ELSEWHERE: dict[str, Meaning] = {
     "file-index.<kind>.columns": Meaning(
         "list of names", "", "The columns with an index of the kind: `bloom-filter`, `bitmap`, `bsi` or `range-bitmap`."
     ),
+    "data-file.external-paths.specific-fs": Meaning(
+        "text", "", "The scheme of the paths that the strategy `specific-fs` takes."
+    ),
+    "data-file.external-paths.weights": Meaning(
+        "list of numbers", "", "Weights of the paths for the strategy `weight-robin`, in their order."
+    ),
     "index-file-in-data-file-dir": Meaning("boolean", "false", "Whether index files lie beside the data files."),
     "manifest.format": Meaning(
         "text", "avro", "Format of manifests: `avro`, `parquet` or `orc`; fixed once the table has files."

@@ -1,6 +1,7 @@
 """The deletion vectors of one bucket of a primary-key table while it is compacted."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy.typing as npt
 
@@ -63,9 +64,10 @@ class BucketDeletions:
             return (), ()
         replaced, new = self._files, []
         if self._vectors:
-            path = self._store.new_index_path(self._bucket_id, self._store.new_index_name())
+            file = self._store.new_index_file(self._bucket_id)
             bitmap64 = self._store.options.deletion_vectors_bitmap64
-            new = [write_vectors(self._store.file_io, path, self._vectors, bitmap64=bitmap64)]
+            written = write_vectors(self._store.file_io, file.path, self._vectors, bitmap64=bitmap64)
+            new = [replace(written, external_path=file.external_path)]
         self._files = tuple(new)
         self._changed = False
         return self._files, replaced

@@ -19,6 +19,7 @@ from interbed.storage.files.format.file_kind import DataFileKind
 from interbed.storage.files.format.layout import DataFileLayout
 from interbed.storage.files.format.stats import StatsCollector
 from interbed.storage.files.format.writers import open_writer
+from interbed.storage.meta.data_file_place import NewFile
 from interbed.storage.meta.manifest.data_file import DataFileMeta, FileSource
 from interbed.storage.meta.manifest.stats import EMPTY_ROW, EMPTY_STATS
 from interbed.storage.meta.schema.table_schema import SEQUENCE_NUMBER, VALUE_KIND
@@ -35,7 +36,7 @@ class DataFileWriter:
     def __init__(
         self,
         file_io: FileIO,
-        path: str,
+        new: NewFile,
         layout: DataFileLayout,
         kind: DataFileKind,
         *,
@@ -46,7 +47,8 @@ class DataFileWriter:
         clock: Clock = local_millis,
     ) -> None:
         self._file_io = file_io
-        self._path = path
+        self._path = path = new.path
+        self._external_path = new.external_path
         self._layout = layout
         self._level = level
         self._source = source
@@ -125,6 +127,7 @@ class DataFileWriter:
             delete_row_count=self._deletes,
             file_source=self._source,
             value_stats_cols=value_columns,
+            external_path=self._external_path,
         )
 
     def abort(self) -> None:

@@ -13,6 +13,7 @@ from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.files.file_index.writer import TableFileIndexWriter
 from interbed.storage.files.format.data_file_writer import DataFileWriter
 from interbed.storage.files.format.layout import DataFileLayout, DataFileNames
+from interbed.storage.meta.data_file_place import DataFilePlace
 from interbed.storage.meta.manifest.data_file import DataFileMeta, FileSource
 
 
@@ -27,7 +28,7 @@ class RollingFileWriter:
     def __init__(
         self,
         file_io: FileIO,
-        directory: str,
+        place: DataFilePlace,
         names: DataFileNames,
         layout: DataFileLayout,
         *,
@@ -38,7 +39,7 @@ class RollingFileWriter:
         clock: Clock = local_millis,
     ) -> None:
         self._file_io = file_io
-        self._directory = directory
+        self._place = place
         self._names = names
         self._layout = layout
         self._kind = layout.kinds.at(level, changelog=changelog)
@@ -109,7 +110,7 @@ class RollingFileWriter:
         if self._current is not None:
             self._current.abort()
             self._current = None
-        self._file_io.delete_quietly([f"{self._directory}/{name}" for f in self._done for name in f.names])
+        self._file_io.delete_quietly([path for f in self._done for path in f.paths_in(self._place.directory)])
         self._done.clear()
 
     def _write_group(self) -> None:
@@ -118,7 +119,7 @@ class RollingFileWriter:
         if self._current is None:
             self._current = DataFileWriter(
                 self._file_io,
-                f"{self._directory}/{self._names.take(self._kind.extension)}",
+                self._place.take(self._names.take(self._kind.extension)),
                 self._layout,
                 self._kind,
                 level=self._level,

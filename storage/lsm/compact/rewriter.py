@@ -16,6 +16,7 @@ from interbed.storage.lsm.merge_function.api import MergeFunction
 from interbed.storage.lsm.merge_read import MergeRead, RowSource
 from interbed.storage.lsm.records import as_records, kv_batches
 from interbed.storage.lsm.sorted_run import SortedRun
+from interbed.storage.meta.data_file_place import DataFilePlace
 from interbed.storage.meta.manifest.data_file import DataFileMeta, FileSource
 from interbed.storage.meta.manifest.index_file import IndexFileMeta
 from interbed.storage.meta.store import TableStore
@@ -62,7 +63,7 @@ class BucketFiles:
     """
 
     store: TableStore
-    directory: str
+    place: DataFilePlace
     layout: DataFileLayout
     names: DataFileNames
     changelog_names: DataFileNames
@@ -72,7 +73,7 @@ class BucketFiles:
 
     def path_of(self, file: DataFileMeta) -> str:
         """Where a data file lives."""
-        return file.path_in(self.directory)
+        return file.path_in(self.place.directory)
 
     def deleted_of(self, file: DataFileMeta) -> DeletionVector | None:
         """Which rows of a data file are gone."""
@@ -88,7 +89,7 @@ class BucketFiles:
         """A writer of new data files, or changelog files, of that level."""
         return RollingFileWriter(
             self.store.file_io,
-            self.directory,
+            self.place,
             self.changelog_names if changelog else self.names,
             self.layout,
             level=level,

@@ -42,7 +42,7 @@ class RewriterFactory:
             deletions = BucketDeletions.restore(store, bucket_id, index_files)
         files = BucketFiles(
             store=store,
-            directory=store.paths.bucket_directory(bucket_id),
+            place=store.new_files(bucket_id),
             layout=self._layout,
             names=self._names,
             changelog_names=self._changelog_names,

@@ -6,6 +6,7 @@ Each property parses one option and raises InvalidOptionError naming the key, th
 from dataclasses import dataclass
 
 from interbed.storage.base.errors import InvalidOptionError
+from interbed.storage.meta.options.external_paths import ExternalPathOptions
 from interbed.storage.meta.options.format import COMPRESSIONS, FormatOptions
 from interbed.storage.meta.options.lsm import LsmOptions
 from interbed.storage.meta.options.sort import SortOptions
@@ -42,7 +43,9 @@ _READ_ELSEWHERE = (
 
 
 @dataclass(frozen=True, slots=True)
-class CoreOptions(LsmOptions, StreamOptions, FormatOptions, VersionOptions, SortOptions, WriteOptions):
+class CoreOptions(
+    LsmOptions, StreamOptions, FormatOptions, VersionOptions, SortOptions, WriteOptions, ExternalPathOptions
+):
     """The options of one table; `raw` is the map of the schema file with the caller's dynamic options on top."""
 
     def check(self) -> None:

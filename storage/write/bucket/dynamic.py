@@ -149,8 +149,9 @@ class DynamicBuckets:
 
     def _write(self, bucket_id: BucketId, state: _Partition) -> IndexChange:
         store = self._store
-        path = store.new_index_path(bucket_id, store.new_index_name())
-        new = write_hashes(store.file_io, path, state.buckets.hashes_of(bucket_id.bucket))
+        file = store.new_index_file(bucket_id)
+        written = write_hashes(store.file_io, file.path, state.buckets.hashes_of(bucket_id.bucket))
+        new = replace(written, external_path=file.external_path)
         return IndexChange(new=new, replaced=state.files.get(bucket_id.bucket))
 
     def _partition(self, partition: bytes) -> _Partition:

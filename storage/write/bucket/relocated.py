@@ -48,5 +48,5 @@ def as_compaction(store: TableStore, messages: Iterable[CommitMessage]) -> list[
     moved = [RelocatedRows.of(message) for message in messages]
     for rows in moved:
         directory = store.paths.bucket_directory(rows.message.bucket_id)
-        store.file_io.delete_quietly([f"{directory}/{name}" for f in rows.needless for name in f.names])
+        store.file_io.delete_quietly([path for f in rows.needless for path in f.paths_in(directory)])
     return [rows.message for rows in moved]

@@ -67,10 +67,18 @@ def rows(*ids: int) -> pa.Table:
         },
         {"deletion-vectors.enabled": "true", "changelog-producer": "lookup"},
         {"bucket": "-1"},
+        {
+            "deletion-vectors.enabled": "true",
+            "index-file-in-data-file-dir": "true",
+            "changelog-producer": "lookup",
+            "data-file.external-paths": "file:{outside}",
+            "data-file.external-paths.strategy": "round-robin",
+        },
     ],
-    ids=["plain", "changelog and indexes", "deletion vectors", "dynamic buckets"],
+    ids=["plain", "changelog and indexes", "deletion vectors", "dynamic buckets", "files outside"],
 )
 def test_everything_that_a_snapshot_names_is_synced_before_it_exists(tmp_path: Path, options: dict[str, str]) -> None:
+    options = {key: value.format(outside=tmp_path / "outside") for key, value in options.items()}
     table, disk = watched(tmp_path, **options)
     table.upsert(rows(*range(20)))
     table.upsert(rows(*range(10, 30)))
@@ -89,7 +97,10 @@ def test_everything_that_a_snapshot_names_is_synced_before_it_exists(tmp_path: P
         missing = {path for path in named if path not in before and "/statistics/" not in path}
         assert missing == set(), f"snapshot {snapshot.id}"
         assert {str(Path(path).parent) for path in named} <= before
-    assert any("/index/" in path for path in named) == bool(set(options) & {"bucket", "deletion-vectors.enabled"})
+    indexed = bool(set(options) & {"bucket", "deletion-vectors.enabled"})
+    assert any("/index" in path and "/manifest/" not in path for path in named) == indexed
+    if "index-file-in-data-file-dir" in options:
+        assert {path for path in named if "/bucket-" in path} == {p for p in named if "/outside/bucket-" in p}
 
 
 def test_files_of_another_process_are_synced_by_whoever_commits_them(tmp_path: Path) -> None:

@@ -175,14 +175,6 @@ _MISWRITTEN: tuple[KnownOption, ...] = (
         blocks=Blocks.WRITING,
     ),
     *_refused(
-        "data-file.external-paths data-file.external-paths.strategy data-file.external-paths.specific-fs "
-        "data-file.external-paths.weights",
-        "data files are written below the table's own directory",
-        "remove it",
-        takes=("none",),
-        blocks=Blocks.WRITING,
-    ),
-    *_refused(
         "data-evolution.compaction.rewrite-row-ids",
         "rows have no ids here",
         "remove it",

@@ -9,6 +9,7 @@ import pytest
 from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.files.format.layout import DataFileLayout, DataFileNames
 from interbed.storage.files.format.writer import RollingFileWriter
+from interbed.storage.meta.data_file_place import DataFilePlace
 from interbed.storage.meta.manifest.data_file import DataFileMeta, FileSource
 from interbed.storage.meta.manifest.entry import FileKind, ManifestEntry
 from interbed.storage.meta.manifest.manifest_file import read_manifest
@@ -38,7 +39,7 @@ def rewrite(source: Path, entry: ManifestEntry, schema: TableSchema, directory: 
     layout = DataFileLayout.of(schema, schema.core)
     with RollingFileWriter(
         LocalFileIO(),
-        str(directory),
+        DataFilePlace(str(directory)),
         DataFileNames("data-"),
         layout,
         level=file.level,

@@ -12,6 +12,7 @@ from interbed.storage.base.types.json import parse_atomic
 from interbed.storage.files.format.file_schema import file_schema
 from interbed.storage.files.format.layout import DataFileNames
 from interbed.storage.files.format.writer import RollingFileWriter
+from interbed.storage.meta.data_file_place import DataFilePlace
 from interbed.storage.meta.manifest.data_file import FileSource
 from tests.storage.files.format.test_round_trips import FORMATS, layout_of, read
 from tests.storage.write.test_table_write import FullDisk
@@ -32,7 +33,14 @@ def writer(io: LocalFileIO, directory: Path, **options: str) -> RollingFileWrite
     layout = layout_of(FIELDS, **{k.replace("__", "."): v for k, v in options.items()})
     names = DataFileNames("data-")
     return RollingFileWriter(
-        io, str(directory), names, layout, level=0, source=FileSource.APPEND, first_sequence=0, clock=lambda: 0
+        io,
+        DataFilePlace(str(directory)),
+        names,
+        layout,
+        level=0,
+        source=FileSource.APPEND,
+        first_sequence=0,
+        clock=lambda: 0,
     )
 
 

@@ -1,0 +1,61 @@
+"""The data files of a table that are outside of its directory (`data-file.external-paths`), when it is dropped.
+
+Other tables may have files below the same path, so only files go that a version of this table names; directories go
+when they are empty. What is known of no version stays, as does what a version names that can't be read. A drop looks
+them up first and deletes them last: a process that dies in between leaves files that nobody names, and never a table
+without its files.
+"""
+
+import logging
+from dataclasses import dataclass
+
+from interbed.storage.base.errors import InterbedError, StorageAccessError
+from interbed.storage.base.fileio.api import FileIO
+from interbed.storage.base.fileio.resolve import normalize_path
+from interbed.storage.table.opening import open_store
+from interbed.storage.version.outside import outside_of
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesOutside:
+    """Files below external paths, and those paths."""
+
+    roots: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+
+
+def files_outside(file_io: FileIO, location: str) -> FilesOutside:
+    """The files outside that the versions of the table name; none when the table can't be read, which is logged."""
+    try:
+        roots, files = outside_of(open_store(location, file_io))
+    except InterbedError as error:
+        _log.warning("It is unknown which files outside of %s are its own; they stay: %s", location, error)
+        return FilesOutside()
+    # The store of the table is the only one that is known here.
+    own = [normalize_path(root) for root in roots if _scheme(normalize_path(root)) == file_io.scheme]
+    inside = tuple(sorted(path for path in files if any(path.startswith(f"{root}/") for root in own)))
+    return FilesOutside(roots=tuple(own), files=inside)
+
+
+def delete_files_outside(file_io: FileIO, outside: FilesOutside) -> None:
+    """Delete the files and the directories that are empty then; what can't be deleted is logged and stays."""
+    file_io.delete_quietly(outside.files)
+    directories: set[str] = set()
+    for path in outside.files:
+        above = path.rpartition("/")[0]
+        while any(above == root or above.startswith(f"{root}/") for root in outside.roots):
+            directories.add(above)
+            above = above.rpartition("/")[0]
+    for directory in sorted(directories, key=len, reverse=True):
+        try:
+            if not file_io.list(directory):
+                file_io.delete(directory)
+        except (StorageAccessError, FileNotFoundError) as error:
+            # Another table may have a file there by now.
+            _log.debug("Left %s: %s", directory, error)
+
+
+def _scheme(path: str) -> str:
+    return path.partition("://")[0] if "://" in path else "file"
