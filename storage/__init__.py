@@ -114,6 +114,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "lsm.merge_function.factory",
         "write.append.deletions",
         "write.bucket.key_locations",
+        "write.bucket_strategy",
         "write.commit_message",
         "write.replacing",
         "write.row_kinds",

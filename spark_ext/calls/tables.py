@@ -24,6 +24,7 @@ from interbed.spark_ext.handle.row_changes import row_changes_of
 from interbed.spark_ext.handle.session_options import with_session_options
 from interbed.spark_ext.handle.table_handle import TableHandle
 from interbed.spark_ext.values.spark_types import schema_to_spark
+from interbed.storage.base.errors import InterbedError
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.paths import MAIN_BRANCH
 from interbed.storage.meta.schema.table_schema import Schema
@@ -167,6 +168,14 @@ def global_table_info(reference: Any, table: GlobalTable) -> TableInfo:
     )
 
 
+def _bucket_unit(table: Table) -> int:
+    try:
+        return table.bucket_unit()
+    except InterbedError:
+        # A table that can't be read can be described; who writes it is told.
+        return 0
+
+
 def table_info(
     reference: Any, table: Table, snapshot: Snapshot | None, options: Mapping[str, str] | None = None
 ) -> TableInfo:
@@ -179,7 +188,7 @@ def table_info(
         primaryKeys=list(schema.primary_keys),
         properties=spark_properties(schema, table.location),
         snapshotId=0 if snapshot is None else snapshot.id,
-        clustering=clustering_of(schema),
+        clustering=clustering_of(schema, _bucket_unit(table)),
         handle=handle.to_bytes(),
         hiddenColumns=hidden_columns_of(schema),
         rowChanges=row_changes_of(f"{reference.database}.{reference.table}", schema),

@@ -4,6 +4,7 @@ from typing import Any
 
 from interbed.storage.base.types.data_type import TIMESTAMPS, AtomicType, DataType
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
+from interbed.storage.meta.paths import POSTPONE_BUCKET
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.thrift_idl.planner.ttypes import WriteClustering
 
@@ -11,7 +12,7 @@ from interbed.thrift_idl.planner.ttypes import WriteClustering
 _HASHED_PRECISIONS = range(4, 7)
 
 
-def clustering_of(schema: TableSchema) -> WriteClustering:
+def clustering_of(schema: TableSchema, unit: int = 0) -> WriteClustering:
     """The clustering that a write to the table asks of Spark.
 
     With a fixed number of buckets: by partition and bucket, strictly, since two writers of one bucket would make a
@@ -20,12 +21,15 @@ def clustering_of(schema: TableSchema) -> WriteClustering:
 
     With dynamic buckets: by partition, strictly, since one task has to choose the buckets of all of a partition's keys;
     all rows in one task (the one bucket of a hash over a single one) where there are no partitions or keys cross them.
-    Without buckets, and where they are postponed: by partition, to write fewer files, and not strictly, so that Spark
-    may split a large partition among tasks.
+    Without buckets, and where rows wait for theirs: by partition, to write fewer files, and not strictly, so that Spark
+    may split a large partition among tasks. Where a batch goes to real buckets although they are postponed, `unit`
+    divides their number in each partition (`Table.bucket_unit`): as with so many fixed buckets.
     """
     keys = list(schema.bucket_keys)
     partition = list(schema.partition_keys)
     match bucket_mode(schema, schema.core):
+        case BucketMode.POSTPONED if unit:
+            return _by_bucket(schema, unit)
         case BucketMode.NONE | BucketMode.POSTPONED:
             return WriteClustering(columns=partition, bucketCount=0, bucketColumns=[], strict=False)
         case BucketMode.DYNAMIC if partition:
@@ -33,10 +37,20 @@ def clustering_of(schema: TableSchema) -> WriteClustering:
         case BucketMode.DYNAMIC | BucketMode.CROSS_PARTITION:
             return WriteClustering(columns=[], bucketCount=1, bucketColumns=keys, strict=True)
         case BucketMode.FIXED:
-            pass
+            return _by_bucket(schema, schema.core.bucket)
+
+
+def _by_bucket(schema: TableSchema, buckets: int) -> WriteClustering:
+    keys, partition = list(schema.bucket_keys), list(schema.partition_keys)
     function = schema.core.text("bucket-function.type", "default").lower()
     if function == "default" and all(_is_hashed_alike(schema.by_name[k].type) for k in keys):
-        return WriteClustering(columns=partition, bucketCount=schema.core.bucket, bucketColumns=keys, strict=True)
+        return WriteClustering(columns=partition, bucketCount=buckets, bucketColumns=keys, strict=True)
+    if schema.core.bucket == POSTPONE_BUCKET:
+        # Tasks that share a bucket would compact it twice. A single bucket of all rows needs no function.
+        counted = 0 if partition else 1
+        return WriteClustering(
+            columns=partition, bucketCount=counted, bucketColumns=[] if partition else keys, strict=True
+        )
     return WriteClustering(columns=partition + keys, bucketCount=0, bucketColumns=[], strict=True)
 
 

@@ -95,6 +95,7 @@ def plan_epoch(handle: TableHandle, request: Any) -> WritePlan:
         commit_user=f"{request.queryId}-{uuid.uuid4()}",
         mode=request.mode,
         filters=tuple(request.filters),
+        stream=True,
     )
     # Opened here for its checks: of the options, and that the table can be written at all.
     table.new_write(job.commit_user).close()

@@ -35,10 +35,12 @@ from interbed.spark_ext.write.change_writer import (
 )
 from interbed.spark_ext.write.distinct_keys import REPEATED, DistinctKeys
 from interbed.storage.base.errors import CommitFailedError, InvalidInputError, NotSupportedError
+from interbed.storage.base.fileio.api import FileStatus
 from interbed.storage.commit.basis import RowsRead
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.files.deletion.vector import DeletionVector
 from interbed.storage.table.table import Table
+from interbed.storage.write.bucket_strategy import batch_strategy_of, strategy_of
 from interbed.storage.write.commit_message import CommitMessage
 from interbed.storage.write.replacing import overwriting
 from interbed.storage.write.row_kinds import kinds_of
@@ -57,7 +59,7 @@ class CommitToken:
 
     `mode` is a WriteMode of planner.thrift; `filters` hold the partition of a static overwrite as Spark's filters. With
     `follows` the rows were worked out from those that a scan with the filters `scanned` found at the handle's snapshot.
-    With `distinct` no two rows may have one primary key.
+    With `distinct` no two rows may have one primary key. The rows of a `stream` wait where buckets are postponed.
     """
 
     handle: TableHandle
@@ -67,6 +69,7 @@ class CommitToken:
     follows: bool = False
     scanned: tuple[str, ...] | None = None
     distinct: bool = False
+    stream: bool = False
 
     def to_bytes(self) -> bytes:
         """The token for the JVM, which gives it to the tasks, too."""
@@ -79,6 +82,7 @@ class CommitToken:
                 "follows": self.follows,
                 "scanned": self.scanned,
                 "distinct": self.distinct,
+                "stream": self.stream,
             }
         ).encode()
 
@@ -95,6 +99,7 @@ class CommitToken:
                 follows=value["follows"],
                 scanned=None if value["scanned"] is None else tuple(value["scanned"]),
                 distinct=value["distinct"],
+                stream=value["stream"],
             )
         except (ValueError, KeyError, TypeError) as error:
             raise InvalidInputError(f"Not a write's token: {error}") from error
@@ -160,7 +165,8 @@ class CommitToken:
         changelog = [f for m in messages for f in (*m.data.changelog_files, *m.compaction.changelog)]
         named = {f.file_name for f in (*rows, *changelog)} | {name for f in rows for name in f.extra_files}
         for bucket_id in {m.bucket_id for m in messages}:
-            found = table.storage_io.list(table.directory_of(bucket_id))
+            inner = table.store.paths.relative_bucket(bucket_id)
+            found = (f for root in table.store.data_roots for f in _files_below(table, f"{root}/{inner}"))
             own = (f for f in found if f.name.startswith(self._file_prefixes(table)))
             table.storage_io.delete_quietly([f.path for f in own if not f.name.startswith(tuple(named))])
 
@@ -206,14 +212,24 @@ def files_with_prefix(table: Table, *prefixes: str) -> Iterator[str]:
     """The paths of data files of all partitions and buckets whose names begin so, and of the index files with them."""
     names = (*prefixes, *(f"index-{prefix}" for prefix in prefixes))
     file_io = table.storage_io
-    directories = [table.location]
+    data = table.store.paths.data_directory
+    directories = [f"{root}/{data}" if data else root for root in table.store.data_roots]
     for _ in table.partition_keys:
         directories = [e.path for d in directories for e in file_io.list(d) if e.is_directory and "=" in e.name]
     for directory in directories:
         for bucket in file_io.list(directory):
             if bucket.is_directory and bucket.name.startswith(_BUCKET):
-                yield from (f.path for f in file_io.list(bucket.path) if f.name.startswith(names))
+                yield from (f.path for f in _files_below(table, bucket.path) if f.name.startswith(names))
     yield from (f.path for f in file_io.list(table.store.paths.index("").rstrip("/")) if f.name.startswith(names))
+
+
+def _files_below(table: Table, directory: str) -> Iterator[FileStatus]:
+    """The files of a bucket; below external paths there may be directories between."""
+    for found in table.storage_io.list(directory):
+        if found.is_directory:
+            yield from _files_below(table, found.path)
+        else:
+            yield found
 
 
 def plan_write(handle: TableHandle, request: Any) -> WritePlan:
@@ -271,8 +287,11 @@ class TaskWriter:
         token = self._token
         if token.handle.staged is None and token.mode in (WriteMode.OVERWRITE, WriteMode.OVERWRITE_DYNAMIC):
             dynamic = token.mode == WriteMode.OVERWRITE_DYNAMIC
-            return overwriting(self._table.store, token.commit_user, None if dynamic else token.static_partition())
-        return self._table.new_write(token.commit_user, overwrite=token.handle.staged is not None)
+            partition = None if dynamic else token.static_partition()
+            strategy = strategy_of if token.stream else batch_strategy_of
+            return overwriting(self._table.store, token.commit_user, partition, strategy=strategy)
+        staged = token.handle.staged is not None
+        return self._table.new_write(token.commit_user, overwrite=staged, batch=not token.stream)
 
     def finish(self) -> bytes:
         """Finish the files and return what the driver has to commit, for decode_messages."""

@@ -138,6 +138,13 @@ class TableStore:
         return DataFilePlace(self.paths.bucket_directory(bucket_id), external, relative)
 
     @property
+    def data_roots(self) -> list[str]:
+        """The table's directory, and the external paths below which new data files go."""
+        external = self.options.external_paths
+        roots = () if external is None else external.roots
+        return [self.location.rstrip("/"), *map(normalize_path, roots)]
+
+    @property
     def _indexes_beside_data(self) -> bool:
         return self.options.boolean("index-file-in-data-file-dir", False)
 

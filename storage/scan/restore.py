@@ -43,6 +43,10 @@ class RestoredBuckets:
         """The number of buckets with which the partition's files were written, None when it has none."""
         return self._totals.get(partition)
 
+    def numbers_of_buckets(self) -> set[int]:
+        """The numbers of buckets that partitions have, without those whose rows all wait for buckets."""
+        return {e.total_buckets for e in self._entries if e.bucket >= 0}
+
     def files(self, bucket_id: BucketId) -> list[DataFileMeta]:
         """The files of the bucket, in order of addition."""
         return self._buckets.get(bucket_id, [])

@@ -38,6 +38,7 @@ from interbed.storage.views.levels.view import TableLevels, levels_of
 from interbed.storage.views.point.keys import Key
 from interbed.storage.views.point.lookup import PointLookup
 from interbed.storage.write.bucket_restore import NothingBefore
+from interbed.storage.write.bucket_strategy import batch_strategy_of, bucket_unit, strategy_of
 from interbed.storage.write.table_write import TableWrite
 
 if TYPE_CHECKING:
@@ -247,9 +248,21 @@ class Table(TableWrites, TableChanges, TableVersions, TableUpkeep, PypaimonNames
         """The reader of splits."""
         return TableRead(self.store, None if columns is None else tuple(columns), predicate)
 
-    def new_write(self, commit_user: str, *, overwrite: bool = False) -> TableWrite:
-        """The writer of one job or task; `overwrite` when its rows replace all that the partitions hold."""
-        return TableWrite(self.store, commit_user, NothingBefore if overwrite else None)
+    def new_write(self, commit_user: str, *, overwrite: bool = False, batch: bool = False) -> TableWrite:
+        """The writer of one job or task; `overwrite` when its rows replace all that the partitions hold.
+
+        The rows of a `batch` go to real buckets where the table's are postponed, if no others wait there.
+        """
+        strategy = batch_strategy_of if batch else strategy_of
+        return TableWrite(self.store, commit_user, NothingBefore if overwrite else None, strategy=strategy)
+
+    def bucket_unit(self) -> int:
+        """What divides the number of buckets of each partition of a table with postponed buckets; 0 for all others.
+
+        Rows of one bucket have the same hash modulo this number, so that it can divide a batch among tasks. Also 0
+        where batches wait like streams. Raises InvalidOptionError.
+        """
+        return bucket_unit(self.store)
 
     def new_commit(self, commit_user: str) -> FileStoreCommit:
         """The committer of one job."""

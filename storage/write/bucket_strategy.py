@@ -4,6 +4,7 @@ A strategy says what the mode means for a writer: where rows go, how the files l
 sequence number a bucket goes on, and what beside the files belongs into commit messages.
 """
 
+import math
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -298,6 +299,18 @@ def batch_strategy_of(store: TableStore, commit_user: str, latest: LatestBuckets
     if not postponed or not store.options.postpone_batch_write_fixed_bucket or _has_waiting_rows(store):
         return strategy_of(store, commit_user, latest)
     return TakenUpAtOnce(store, latest)
+
+
+def bucket_unit(store: TableStore) -> int:
+    """What divides the numbers of buckets that a batch gives to partitions of a table with postponed buckets.
+
+    0 for other tables, and where batches wait. Raises InvalidOptionError.
+    """
+    postponed = bucket_mode(store.schema, store.options) is BucketMode.POSTPONED
+    if not postponed or not store.options.postpone_batch_write_fixed_bucket:
+        return 0
+    known = restore_buckets(store).numbers_of_buckets()
+    return math.gcd(max(store.options.postpone_default_bucket_num, 1), *known)
 
 
 def _has_waiting_rows(store: TableStore) -> bool:

@@ -319,7 +319,7 @@ class LsmOptions(OptionReader):
 
     @property
     def postpone_batch_write_fixed_bucket(self) -> bool:
-        """Whether rows of Python's batches go to real buckets at once, unless older ones wait; Spark's always wait."""
+        """Whether rows of batches go to real buckets at once, unless older ones wait; those of streams always wait."""
         return self.boolean("postpone.batch-write-fixed-bucket", True)
 
     @property

@@ -111,7 +111,15 @@ def test_an_abort_finds_the_files_of_tasks_whose_messages_were_dropped(table: Ta
     assert CommitToken.from_bytes(other.token).commit(table, kept).snapshotId == 1
 
 
-@pytest.mark.parametrize("options", [{}, {"index-file-in-data-file-dir": "true"}, {"bucket": "-2"}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"index-file-in-data-file-dir": "true"},
+        {"bucket": "-2", "postpone.batch-write-fixed-bucket": "false"},
+        {"data-file.path-directory": "data"},
+    ],
+)
 def test_an_abort_finds_the_index_files_of_dynamic_buckets_and_postponed_rows(
     tmp_path: Path, options: dict[str, str]
 ) -> None:

@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from pyspark.sql import functions as sf
 
 from interbed import load_catalog
+from interbed.spark_ext.write.writer import files_with_prefix
 from interbed.storage.table.table import Table
 from tests.spark_ext.conftest import Lake
 
@@ -95,13 +97,58 @@ def test_keys_move_between_partitions(lake: Lake) -> None:
     assert lake.tuples("SELECT dt, count(*) FROM {lake}.db.t GROUP BY dt ORDER BY dt") == [("a", 50), ("b", 50)]
 
 
-def test_postponed_rows_are_seen_after_a_compaction(lake: Lake) -> None:
-    lake.sql("CREATE TABLE {lake}.db.t (id BIGINT, v INT) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '-2')")
+def test_postponed_rows_that_wait_are_seen_after_a_compaction(lake: Lake) -> None:
+    lake.sql(
+        "CREATE TABLE {lake}.db.t (id BIGINT, v INT) TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '-2', "
+        "'postpone.batch-write-fixed-bucket' = 'false')"
+    )
     lake.sql("INSERT INTO {lake}.db.t SELECT id, 1 FROM range(100)")
     assert lake.tuples("SELECT count(*) FROM {lake}.db.t") == [(0,)]
 
     _table(lake, "db.t").compact()
     assert lake.tuples("SELECT count(*) FROM {lake}.db.t") == [(100,)]
+
+
+def test_a_batch_does_not_wait_for_its_buckets(lake: Lake) -> None:
+    """Partitions keep their numbers of buckets; one task writes a bucket, which compacts it as it writes."""
+    lake.sql(
+        "CREATE TABLE {lake}.db.t (p INT, id BIGINT, v INT) PARTITIONED BY (p) TBLPROPERTIES "
+        "('primary-key' = 'p,id', 'bucket' = '-2', 'postpone.default-bucket-num' = '4', "
+        "'deletion-vectors.enabled' = 'true')"
+    )
+    lake.sql("INSERT INTO {lake}.db.t SELECT 1, id, 0 FROM range(0, 400, 1, 8)")
+    lake.sql("ALTER TABLE {lake}.db.t SET TBLPROPERTIES ('postpone.default-bucket-num' = '6')")
+    for number in (1, 2):
+        lake.sql(f"INSERT INTO {{lake}}.db.t SELECT 1 + id % 2, id, {number} FROM range(0, 400, 1, 8)")
+    lake.sql("UPDATE {lake}.db.t SET v = 9 WHERE id = 7")
+    lake.sql("DELETE FROM {lake}.db.t WHERE id = 8")
+
+    assert lake.tuples("SELECT p, count(*), sum(v) FROM {lake}.db.t GROUP BY p ORDER BY p") == [
+        (1, 399, 2 * 199 + 9),
+        (2, 200, 2 * 199 + 9),
+    ]
+    buckets = {file.rpartition("/")[0].split("db.t/")[-1] for file in lake.files("db.t")}
+    assert len(buckets) == 4 + 6
+    lake.sql("INSERT OVERWRITE {lake}.db.t VALUES (3, 7, 1)")
+    assert lake.tuples("SELECT p, id, v FROM {lake}.db.t WHERE p = 3") == [(3, 7, 1)]
+
+
+def test_files_outside_of_the_table_are_written_and_swept(lake: Lake, tmp_path: Path) -> None:
+    lake.sql(
+        "CREATE TABLE {lake}.db.t (p INT, id BIGINT, v INT) PARTITIONED BY (p) TBLPROPERTIES "
+        f"('primary-key' = 'p,id', 'bucket' = '2', 'data-file.external-paths' = 'file:{tmp_path}/outside', "
+        "'data-file.external-paths.strategy' = 'entropy-inject')"
+    )
+    lake.sql("INSERT INTO {lake}.db.t SELECT id % 2, id, 0 FROM range(100)")
+    lake.sql("UPDATE {lake}.db.t SET v = 1 WHERE id < 10")
+    assert lake.tuples("SELECT count(*), sum(v) FROM {lake}.db.t") == [(100, 10)]
+    outside = {str(path) for path in (tmp_path / "outside").rglob("*.parquet")}
+    assert outside >= set(lake.files("db.t"))
+    job = sorted(outside)[0].rpartition("/data-")[2][:36]
+    table = _table(lake, "db.t")
+    assert set(files_with_prefix(table, f"data-{job}")) == {path for path in outside if f"data-{job}" in path}
+    lake.sql("DROP TABLE {lake}.db.t")
+    assert not list((tmp_path / "outside").rglob("*.parquet"))
 
 
 def test_an_append_table_takes_rows_as_they_come(lake: Lake) -> None:
