@@ -1,7 +1,7 @@
 """The differences between the two servers that are kept on purpose, each with its reason; README.md tells of them."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -237,9 +237,9 @@ KEPT = [
 ]
 
 
-def reason_to_keep(difference: Difference) -> str | None:
-    """Why this difference is kept; None if it is not."""
-    for kept in KEPT:
+def reason_to_keep(difference: Difference, more: Iterable[Kept] = ()) -> str | None:
+    """Why this difference is kept, by the rules above or by more of them; None if it is not."""
+    for kept in (*KEPT, *more):
         if kept.covers(difference):
             return kept.reason
     return None

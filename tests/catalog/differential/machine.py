@@ -81,7 +81,7 @@ class Machine(RuleBasedStateMachine):
     def _judge(self, difference: Difference) -> None:
         if difference.java == difference.ours:
             return
-        if reason_to_keep(difference) is None:
+        if reason_to_keep(difference, self.sides.kept) is None:
             self.report(difference, self._calls)
         # After a change that only one of the two made there is nothing left to compare.
         self._over = self._over or difference.leaves_them_apart
@@ -108,7 +108,7 @@ class Machine(RuleBasedStateMachine):
 
     def compare_events(self) -> None:
         """The notification log since the example began."""
-        if not self._over:
+        if not self._over and self.sides.has_events:
             java, ours = (
                 events.since(side, before, self._untold)
                 for side, before in zip((self.sides.java, self.sides.ours), self._events_before, strict=True)

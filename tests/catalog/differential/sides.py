@@ -191,10 +191,14 @@ def _time(seconds: int) -> Any:
 
 @dataclass(slots=True)
 class Sides:
-    """Both servers."""
+    """Both servers. `kept` are rules for differences from this version of Java's alone; `has_events` says whether it
+    keeps a notification log.
+    """
 
     java: Side
     ours: Side
+    kept: tuple[Any, ...] = ()
+    has_events: bool = True
 
     def each(self, action: Callable[[Side], Any]) -> tuple[Any, Any]:
         """The action on both, Java's result first."""

@@ -1,4 +1,6 @@
-"""Random sequences of calls to interbed and to Hive's metastore 2.3.10: the same answers, exceptions and directories.
+"""Random sequences of calls to interbed and to Hive's metastores: the same answers, exceptions and directories.
+
+Version 2.3.10 is asked in each run, with its notification log; 4.0.1 about locks, in the long ones.
 
 The examples are the same in every run; `HYPOTHESIS_PROFILE=explore` draws many new ones. README.md lists what differs
 on purpose.
@@ -10,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from tests.catalog.differential import hive_4
 from tests.catalog.differential.machine import Machine
 from tests.catalog.differential.machine_locks import LocksMachine
 from tests.catalog.differential.machine_tables import TablesMachine
@@ -17,6 +20,7 @@ from tests.catalog.differential.sides import Side, Sides
 from tests.support.examples import EXPLORING, examples
 from tests.support.servers.java_metastore import QUICK_START, running_java_metastore
 from tests.support.servers.metastore import metastore_under_test
+from tests.support.shares import each_run
 
 STEPS = 25
 
@@ -30,18 +34,23 @@ JAVA_SETTINGS = {
 
 
 @pytest.fixture(scope="module")
-def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
-    """Both servers, running."""
+def sides(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
+    """Both servers, running; Java's of the version that is asked for."""
+    version: str = request.param
+    has_events = version == "2.3.10"
     directory = tmp_path_factory.mktemp("differential")
     # Nothing here has to outlive a crash of Derby.
     options = (*QUICK_START, "-Dderby.system.durability=test")
+    settings = JAVA_SETTINGS if version == "2.3.10" else JAVA_SETTINGS | hive_4.SETTINGS
     with (
-        running_java_metastore(settings=JAVA_SETTINGS, events=True, java_options=options) as java,
+        running_java_metastore(version, settings=settings, events=has_events, java_options=options) as java,
         metastore_under_test(f"sqlite:///{directory / 'metastore.db'}", directory) as ours,
     ):
         both = Sides(
             java=Side("Java", java.uri, java.warehouse),
             ours=Side("interbed", ours.uri, ours.warehouse),
+            kept=hive_4.KEPT if version == "4.0.1" else (),
+            has_events=has_events,
         )
         both.reset()
         yield both
@@ -69,10 +78,12 @@ def run(machine: type[Machine], sides: Sides, number: int) -> None:
 
 
 @pytest.mark.longer
+@pytest.mark.parametrize("sides", ["2.3.10"], indirect=True)
 def test_databases_tables_and_functions_are_answered_for_alike(sides: Sides) -> None:
     run(TablesMachine, sides, 120)
 
 
 @pytest.mark.longer
+@pytest.mark.parametrize("sides", each_run(["2.3.10", "4.0.1"], lambda version: version == "2.3.10"), indirect=True)
 def test_locks_are_answered_for_alike(sides: Sides) -> None:
     run(LocksMachine, sides, 60)
