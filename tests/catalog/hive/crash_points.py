@@ -24,7 +24,8 @@ from interbed.catalog.repair_report import RepairKind
 from interbed.storage.base.errors import InterbedError
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.table.table import Table
-from tests.storage.version.crash_points import NAME, DyingFileIO, Killed, Seen, go_on, seen
+from tests.storage.version.crash_points import NAME, DyingFileIO, Seen, go_on, seen
+from tests.support.dying_disk import Killed
 from tests.support.servers.metastore import metastore_under_test
 
 SCHEMA = pa.schema((pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.int64(), nullable=False)))

@@ -18,7 +18,6 @@ from interbed.storage.version.branch_stores import half_branches
 from tests.storage.version.crash_points import (
     LATER,
     NAME,
-    Killed,
     catalog_of,
     new_table,
     opened,
@@ -26,6 +25,7 @@ from tests.storage.version.crash_points import (
     rows_of,
 )
 from tests.storage.version.test_crash_points import history
+from tests.support.dying_disk import Killed
 
 
 @pytest.fixture
