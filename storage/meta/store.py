@@ -255,7 +255,7 @@ def open_store(
         location=location,
         file_io=file_io,
         schema=effective,
-        options=CoreOptions(merged),
+        options=CoreOptions(merged, _sources(paths, schema, dynamic)),
         paths=paths,
         schemas=schemas,
         # What a catalog keeps of a table it keeps of the main branch.
@@ -265,6 +265,11 @@ def open_store(
         dynamic_options=dynamic,
         environment=environment,
     )
+
+
+def _sources(paths: TablePaths, schema: TableSchema, dynamic: Mapping[str, str]) -> dict[str, str]:
+    """The file in which each option stands that the caller did not give."""
+    return dict.fromkeys(schema.options.keys() - dynamic.keys(), paths.schema(schema.id))
 
 
 def _reopened(

@@ -67,9 +67,13 @@ def parse_duration_millis(key: str, value: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class OptionReader:
-    """A map of options; `raw` is the map of the schema file with the caller's dynamic options on top."""
+    """A map of options; `raw` is the map of the schema file with the caller's dynamic options on top.
+
+    `sources` has the file of those keys that stand in one: errors name it, for its text may be damaged.
+    """
 
     raw: Mapping[str, str] = field(default_factory=dict)
+    sources: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def text(self, key: str, default: str) -> str:
         """The option as text."""
@@ -83,7 +87,7 @@ class OptionReader:
         try:
             return int(value)
         except ValueError:
-            raise InvalidOptionError(f"Option '{key}' takes an integer, not '{value}'.") from None
+            raise self._refused(key, f"Option '{key}' takes an integer, not '{value}'.") from None
 
     def boolean(self, key: str, default: bool) -> bool:
         """The option as true or false."""
@@ -91,7 +95,7 @@ class OptionReader:
         if value is None:
             return default
         if value.lower() not in ("true", "false"):
-            raise InvalidOptionError(f"Option '{key}' takes true or false, not '{value}'.")
+            raise self._refused(key, f"Option '{key}' takes true or false, not '{value}'.")
         return value.lower() == "true"
 
     def number(self, key: str, default: float) -> float:
@@ -102,7 +106,7 @@ class OptionReader:
         try:
             return float(value)
         except ValueError:
-            raise InvalidOptionError(f"Option '{key}' takes a number, not '{value}'.") from None
+            raise self._refused(key, f"Option '{key}' takes a number, not '{value}'.") from None
 
     def optional_integer(self, key: str) -> int | None:
         """The option as an integer, None when it is not set."""
@@ -126,19 +130,25 @@ class OptionReader:
         for part in self.names(key):
             level, colon, value = part.partition(":")
             if not colon or not level.strip().isdigit() or not value.strip():
-                raise InvalidOptionError(f"Option '{key}' takes pairs such as '0:avro,1:parquet', not '{part}'.")
+                raise self._refused(key, f"Option '{key}' takes pairs such as '0:avro,1:parquet', not '{part}'.")
             levels[int(level)] = value.strip().lower()
         return levels
 
     def memory(self, key: str, default: int) -> int:
         """The option as a size in bytes."""
         value = self.raw.get(key)
-        return default if value is None else parse_memory(key, value)
+        try:
+            return default if value is None else parse_memory(key, value)
+        except InvalidOptionError as error:
+            raise self._refused(key, str(error)) from None
 
     def duration_millis(self, key: str, default: int) -> int:
         """The option as a duration in milliseconds."""
         value = self.raw.get(key)
-        return default if value is None else parse_duration_millis(key, value)
+        try:
+            return default if value is None else parse_duration_millis(key, value)
+        except InvalidOptionError as error:
+            raise self._refused(key, str(error)) from None
 
     def names(self, key: str) -> tuple[str, ...]:
         """The option as a comma-separated list of names."""
@@ -154,4 +164,8 @@ class OptionReader:
             return kind(value.lower())
         except ValueError:
             known = ", ".join(kind)
-            raise InvalidOptionError(f"Option '{key}' takes one of {known}, not '{value}'.") from None
+            raise self._refused(key, f"Option '{key}' takes one of {known}, not '{value}'.") from None
+
+    def _refused(self, key: str, message: str) -> InvalidOptionError:
+        source = self.sources.get(key)
+        return InvalidOptionError(message if source is None else f"{message} It stands in {source}.")

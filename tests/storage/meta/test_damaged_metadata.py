@@ -5,6 +5,7 @@ names it. JSON files have none: a letter of a value that changed is another valu
 is not one of ours.
 """
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import interbed
-from interbed.storage.base.errors import CorruptFileError
+from interbed.storage.base.errors import CorruptFileError, InvalidOptionError
 from interbed.storage.meta.json_object import read_object
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.snapshot.snapshot import Snapshot
@@ -136,6 +137,29 @@ def test_a_schema_whose_keys_are_no_columns_is_damaged(table: Table) -> None:
     text = table.schema.to_json().replace('"primaryKeys": [\n    "id"', '"primaryKeys": [\n    "ie"')
     with pytest.raises(CorruptFileError, match=r"the-file.*'ie' is no column"):
         TableSchema.from_json(text, source="the-file")
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("merge-engine", "eeduplicate"),
+        ("bucket", "q"),
+        ("write-buffer-size", "1 mc"),
+        ("deletion-vectors.enabled", "u"),
+    ],
+)
+def test_an_option_that_was_damaged_is_named_with_its_file(tmp_path: Path, option: str, value: str) -> None:
+    catalog = interbed.load_catalog("test", warehouse=f"file:{tmp_path}")
+    catalog.create_database("db")
+    table = catalog.create_table("db.t", SCHEMA, primary_keys=["id"], options={"bucket": "1"})
+    file = Path(table.location) / "schema" / "schema-0"
+    content = json.loads(file.read_text())
+    file.write_text(json.dumps({**content, "options": {**content["options"], option: value}}))
+    with pytest.raises(InvalidOptionError, match=rf"'{option}' takes .*'{value}'.*schema-0"):
+        catalog.get_table("db.t").upsert(rows(0, 1))
+    with pytest.raises(InvalidOptionError) as told:
+        table.copy({"merge-engine": "nope"}).to_arrow()
+    assert "schema-0" not in str(told.value)
 
 
 def test_members_of_other_names_are_taken_as_they_are() -> None:
