@@ -17,7 +17,7 @@ from tests.support.peers.java import JavaPaimon
 from tests.support.peers.pypaimon import PyPaimon
 
 COLUMNS = [("id", "INT NOT NULL"), ("p", "STRING NOT NULL"), ("v", "STRING")]
-SCHEMA = pa.schema([pa.field("id", pa.int32(), False), pa.field("p", pa.string(), False), pa.field("v", pa.string())])
+SCHEMA = pa.schema((pa.field("id", pa.int32(), False), pa.field("p", pa.string(), False), pa.field("v", pa.string())))
 LATER = 4_000_000_000
 """A time after all snapshots."""
 KEY = "data-file.external-paths"

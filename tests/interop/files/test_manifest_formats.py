@@ -49,11 +49,11 @@ def test_a_table_with_keys_and_deletion_vectors_is_written_in_turn(
     theirs = java_paimon.table(tmp_path, "db.t")
     theirs.create(COLUMNS, primary_keys=["p", "id"], partition_keys=["p"], options=options)
     # So many that a compaction of some changes marks their older rows, and leaves this file.
-    first = [[i, "a", "x"] for i in range(1000)]
+    first: list[list[Any]] = [[i, "a", "x"] for i in range(1000)]
     theirs.write(first)
     theirs.compact()
     theirs.write([[1, "a", "z"], [3, "b", None]])
-    expected = [[0, "a", "x"], [1, "a", "z"], *first[2:], [3, "b", None]]
+    expected: list[list[Any]] = [[0, "a", "x"], [1, "a", "z"], *first[2:], [3, "b", None]]
     assert our_rows(tmp_path) == java_rows(theirs) == sorted(expected)
     with interbed.load_catalog(warehouse=str(tmp_path)) as catalog:
         ours = catalog.get_table("db.t")

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import interbed
+from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.table import table_writes
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep.compact_table import compact_buckets, restored_buckets
@@ -93,7 +94,7 @@ def test_rows_are_seen_when_the_write_has_returned_although_its_compaction_lost(
     other = written(table, {1: 1})
     commits = iter([lambda: commit(table, "a", other)])
 
-    class Slow(table_writes.FileStoreCommit):
+    class Slow(FileStoreCommit):
         """The commit of a writer that another one comes before."""
 
         def commit(self, *arguments: Any, **more: Any) -> list[int]:

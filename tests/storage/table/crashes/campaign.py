@@ -256,6 +256,7 @@ def _between(what: str, found: dict[Any, Any], before: dict[Any, Any], after: di
 
 
 def _check_readable(found: Seen, *, but_older: bool = False) -> None:
-    versions = {"newest": found.rows, **({} if but_older else {**found.snapshots, **found.tags, **found.branches})}
+    older: dict[Any, Any] = {} if but_older else {**found.snapshots, **found.tags, **found.branches}
+    versions = {"newest": found.rows, **older}
     unreadable = {name: rows for name, rows in versions.items() if rows and isinstance(rows[0], str)}
     assert not unreadable, f"unreadable: {unreadable}"

@@ -143,17 +143,21 @@ class _Worker:
         if self.table.primary_keys:
             keys += chance.sample(sorted(self.rows), min(2, len(self.rows)))
         new = pa.table({"id": keys, "v": [value] * len(keys)}, schema=SCHEMA)
-        return "write", _rows({**self.rows, **dict.fromkeys(keys, value)}), lambda: _nothing(self.table.append(new))
+        return (
+            "write",
+            _rows({**self.rows, **dict.fromkeys(keys, value)}),
+            lambda: _nothing(lambda: self.table.append(new)),
+        )
 
     def delete(self, chance: random.Random) -> Choice:
         """One of the own rows goes."""
         gone = chance.choice([*self.rows, -1])
         left = {key: value for key, value in self.rows.items() if key != gone}
-        return "delete", _rows(left), lambda: _nothing(self.table.delete(f"id = {gone}"))
+        return "delete", _rows(left), lambda: _nothing(lambda: self.table.delete(f"id = {gone}"))
 
     def compact(self, chance: random.Random) -> Choice:
         full = chance.random() < 0.5
-        return "compact", {}, lambda: _nothing(self.table.compact(full=full))
+        return "compact", {}, lambda: _nothing(lambda: self.table.compact(full=full))
 
     def expire(self, chance: random.Random) -> Choice:
         left = chance.randint(1, 4)
@@ -161,7 +165,7 @@ class _Worker:
         return (
             "expire",
             {},
-            lambda: _nothing(self.table.expire_snapshots(retain_max=left, retain_min=1, clock=lambda: later)),
+            lambda: _nothing(lambda: self.table.expire_snapshots(retain_max=left, retain_min=1, clock=lambda: later)),
         )
 
     def tag(self, chance: random.Random) -> Choice:
@@ -171,28 +175,28 @@ class _Worker:
     def branch(self, chance: random.Random) -> Choice:
         name = f"branch{self.number}x{self._number()}"
         tag = chance.choice([tag.name for tag in self.table.tags()] or ["none"])
-        return "branch", {"name": name, "tag": tag}, lambda: _nothing(self.table.create_branch(name, tag))
+        return "branch", {"name": name, "tag": tag}, lambda: _nothing(lambda: self.table.create_branch(name, tag))
 
     def drop_tag(self, chance: random.Random) -> Choice:
         own = [tag.name for tag in self.table.tags() if tag.name.startswith(f"tag-{self.number}-")]
         name = chance.choice(own or ["none"])
-        return "drop tag", {"name": name}, lambda: _nothing(self.table.delete_tag(name))
+        return "drop tag", {"name": name}, lambda: _nothing(lambda: self.table.delete_tag(name))
 
     def drop_branch(self, chance: random.Random) -> Choice:
         own = [name for name in self.table.branches() if name.startswith(f"branch{self.number}x")]
         name = chance.choice(own or ["none"])
-        return "drop branch", {"name": name}, lambda: _nothing(self.table.delete_branch(name))
+        return "drop branch", {"name": name}, lambda: _nothing(lambda: self.table.delete_branch(name))
 
     def alter(self, chance: random.Random) -> Choice:
         column = f"c{self.number}x{self._number()}"
         return (
             "alter",
             {"name": column},
-            lambda: _nothing(self.table.update_schema().add_column(column, "INT").commit()),
+            lambda: _nothing(lambda: self.table.update_schema().add_column(column, "INT").commit()),
         )
 
     def statistics(self, chance: random.Random) -> Choice:
-        return "analyze", {}, lambda: _nothing(self.table.analyze(["v"]))
+        return "analyze", {}, lambda: _nothing(lambda: self.table.analyze(["v"]))
 
     def _number(self) -> int:
         self.following += 1
@@ -203,8 +207,9 @@ def _rows(rows: dict[int, int]) -> dict[str, Any]:
     return {"rows": {str(key): value for key, value in rows.items()}}
 
 
-def _nothing(result: object) -> None:
-    """Nothing is said of a result."""
+def _nothing(work: Callable[[], object]) -> None:
+    """Do it, and say nothing of its result."""
+    work()
 
 
 if __name__ == "__main__":
