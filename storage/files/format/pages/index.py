@@ -104,7 +104,7 @@ class ColumnPages:
         index: Struct = CompactReader(self.column_index).struct()
         all_null, least, greatest = index[1], index[2], index[3]
         nulls = index.get(5) or [-1] * len(all_null)
-        if not len(all_null) == len(least) == len(greatest) == len(nulls) == len(self.starts):
+        if not len(all_null) == len(least) == len(greatest) == len(nulls) == len(self._places):
             raise ValueError(f"the index of its column {self.path[0]} has another number of pages than the column")
         low, high = (_values(v, all_null, self.physical, arrow) for v in (least, greatest))
         if low is None or high is None:
