@@ -104,9 +104,12 @@ class ColumnPages:
         index: Struct = CompactReader(self.column_index).struct()
         all_null, least, greatest = index[1], index[2], index[3]
         nulls = index.get(5) or [-1] * len(all_null)
-        if not len(all_null) == len(least) == len(greatest) == len(nulls) == len(self._places):
-            raise ValueError(f"the index of its column {self.path[0]} has another number of pages than the column")
-        low, high = (_values(v, all_null, self.physical, arrow) for v in (least, greatest))
+        if {len(all_null), len(least), len(greatest), len(nulls)} != {len(self.starts)}:
+            raise ValueError(
+                f"the index of its column {'.'.join(self.path)} has another number of pages than the column"
+            )
+        low = _values(least, all_null, self.physical, arrow)
+        high = _values(greatest, all_null, self.physical, arrow)
         if low is None or high is None:
             return None
         return PageBounds(least=low, greatest=high, all_null=np.array(all_null, np.bool_), nulls=np.array(nulls))
