@@ -1,9 +1,13 @@
 """A store that takes no writes: no operation says that it did something, and all files stay."""
 
+import contextlib
 import errno
+import functools
 import os
+import subprocess
+import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,6 +24,30 @@ from interbed.storage.table.table import Table
 COLUMNS: list[Any] = [pa.field("id", pa.int64(), nullable=False), ("v", pa.int64())]
 SCHEMA = pa.schema(COLUMNS)
 NOW = time.time()
+
+
+@contextlib.contextmanager
+def mounted_for_reading(source: Path, target: Path) -> Iterator[None]:
+    """The directory seen at another place, where the system lets nobody write; CalledProcessError where it may not."""
+    subprocess.run(["mount", "--bind", str(source), str(target)], check=True, capture_output=True)
+    try:
+        subprocess.run(["mount", "-o", "remount,ro,bind", str(target)], check=True, capture_output=True)
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(target)], check=True, capture_output=True)
+
+
+@functools.cache
+def can_mount() -> bool:
+    """Whether this process may mount directories."""
+    if os.geteuid() != 0:
+        return False
+    with tempfile.TemporaryDirectory() as directory:
+        try:
+            with mounted_for_reading(Path(directory), Path(directory)):
+                return True
+        except (OSError, subprocess.CalledProcessError):
+            return False
 
 
 class ReadOnlyFiles(LocalFileIO):
@@ -123,6 +151,22 @@ def test_nothing_is_said_to_be_done(tmp_path: Path, operation: str) -> None:
     with pytest.raises(StorageAccessError, match="Read-only file system"):
         OPERATIONS[operation](read_only)
     assert files_of(table) == before
+
+
+if can_mount():
+
+    def test_nothing_is_said_to_be_done_on_a_mount_for_reading_alone(tmp_path: Path) -> None:
+        table = filled(tmp_path / "lake")
+        before = files_of(table)
+        seen = tmp_path / "seen"
+        seen.mkdir()
+        with mounted_for_reading(tmp_path / "lake", seen):
+            read_only = interbed.load_catalog("test", warehouse=str(seen)).get_table("db.t")
+            assert read_only.to_arrow().num_rows == 4
+            for operation in OPERATIONS.values():
+                with pytest.raises(StorageAccessError, match="Read-only file system"):
+                    operation(read_only)
+        assert files_of(table) == before
 
 
 def test_a_consumer_that_can_not_be_forgotten_is_told(tmp_path: Path) -> None:
