@@ -125,9 +125,10 @@ def _check_vectors_known(
     records: Iterable[_Record], removed: Collection[str], places: Collection[tuple[bytes, int, str]]
 ) -> None:
     """Raise CommitConflictError when vectors would take the place of others that they do not follow from."""
-    for record in records:
-        place = (record["_PARTITION"], record["_BUCKET"], record["_INDEX_TYPE"])
-        if record["_INDEX_TYPE"] == DELETION_VECTORS and place in places and record["_FILE_NAME"] not in removed:
+    vectors = (r for r in records if r["_INDEX_TYPE"] == DELETION_VECTORS)
+    for record in vectors:
+        place = (record["_PARTITION"], record["_BUCKET"], DELETION_VECTORS)
+        if place in places and record["_FILE_NAME"] not in removed:
             raise CommitConflictError(
                 f"Another writer marked rows of bucket {record['_BUCKET']} as deleted at the same time. Read the table "
                 "again and redo the work."
