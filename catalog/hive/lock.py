@@ -26,6 +26,9 @@ CHECK_SLEEP_SECONDS_MAX = 8.0
 HEARTBEAT_SECONDS = 60.0
 """A fifth of the default lease: three heartbeats in a row may get lost."""
 
+CHECK_FAILURES_MAX = 5
+"""How many checks of a lock that is waited for may fail in a row."""
+
 _FIRST_SLEEP_SECONDS = 0.1
 
 
@@ -137,6 +140,15 @@ class HiveCatalogLock:
             # The first request may still be under way; what comes of it is found by `_release_strays`.
             self._may_have_strays = True
             return self._client.lock(request)
+        except CatalogUnavailableError:
+            raise
+        except CatalogError:
+            # A request is entered before it is looked whether the lock is free. When the second step fails, as for
+            # a deadlock in Hive's database, the request stays in the queue, ahead of everybody who comes later.
+            for element in self._own():
+                logger.info("lock %d of %s.%s was entered, but failed", element.lockid, self._database, self._table)
+                return ttypes.LockResponse(lockid=element.lockid, state=element.state)
+            raise
 
     def _own(self) -> list[Any]:
         """The locks in the metastore that this object asked for."""
@@ -153,6 +165,7 @@ class HiveCatalogLock:
 
     def _wait(self, response: Any, deadline: float) -> Any:
         sleep_seconds = _FIRST_SLEEP_SECONDS
+        failures = 0
         while response.state == ttypes.LockState.WAITING:
             if self._may_have_strays:
                 self._release_strays(response.lockid)
@@ -167,6 +180,14 @@ class HiveCatalogLock:
                 raise LockError(
                     f"the metastore dropped the request for the lock of {self._database}.{self._table}: {error}"
                 ) from error
+            except CatalogError as error:
+                # The request is in the queue all the same.
+                failures += 1
+                if failures > CHECK_FAILURES_MAX:
+                    raise
+                logger.info("lock %d of %s.%s: %s", response.lockid, self._database, self._table, error)
+            else:
+                failures = 0
         return response
 
     def _holder(self, lock_id: int) -> str:

@@ -6,6 +6,7 @@ process before the third exclusive creation of a snapshot. Faults fire once, in 
 
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -49,18 +50,23 @@ class Fault:
 
 
 class FaultyFileIO:
-    """Another FileIO with faults; `calls` records every operation as (name, path). Not for use by several threads."""
+    """Another FileIO with faults; `calls` records every operation as (name, path).
+
+    Safe for several threads: each operation counts once, in the order in which they reach it.
+    """
 
     def __init__(self, inner: FileIO, faults: Sequence[Fault] = ()) -> None:
         self.scheme = inner.scheme
         self.exclusive_create = inner.exclusive_create
         self.calls: list[tuple[str, str]] = []
         self._inner = inner
+        self._guard = threading.Lock()
         self._armed: list[list[Any]] = [[fault, fault.skip] for fault in faults]
 
     def arm(self, fault: Fault) -> None:
         """Add a fault that is yet to fire."""
-        self._armed.append([fault, fault.skip])
+        with self._guard:
+            self._armed.append([fault, fault.skip])
 
     @property
     def armed(self) -> list[Fault]:
@@ -131,21 +137,24 @@ class FaultyFileIO:
             _kill()
         if fault.action is FaultAction.FAIL_BEFORE:
             raise StorageAccessError(f"Can't {operation} {path}: failed on purpose, before it was done.")
-        result = call()
-        if fault.action is FaultAction.KILL_AFTER:
-            _kill()
-        del result
+        try:
+            call()
+        finally:
+            # Also after an operation that failed by itself, as reads of files that need not be there.
+            if fault.action is FaultAction.KILL_AFTER:
+                _kill()
         raise StorageAccessError(f"Can't {operation} {path}: failed on purpose, after it was done.")
 
     def _due(self, operation: str, path: str) -> Fault | None:
-        for armed in self._armed:
-            fault: Fault = armed[0]
-            if fault.operation in ("*", operation) and fnmatchcase(path, fault.pattern):
-                if armed[1] == 0:
-                    self._armed.remove(armed)
-                    return fault
-                armed[1] -= 1
-        return None
+        with self._guard:
+            for armed in self._armed:
+                fault: Fault = armed[0]
+                if fault.operation in ("*", operation) and fnmatchcase(path, fault.pattern):
+                    if armed[1] == 0:
+                        self._armed.remove(armed)
+                        return fault
+                    armed[1] -= 1
+            return None
 
 
 def _kill() -> None:

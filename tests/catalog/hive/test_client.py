@@ -4,7 +4,9 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,7 +22,7 @@ from interbed.catalog.errors import (
 )
 from interbed.catalog.hive.client import HiveMetastoreClient, TableModifiedError
 from interbed.catalog.hive.connection import CallStateUnknownError, parse_uri
-from interbed.catalog.hive.lock import HiveCatalogLock
+from interbed.catalog.hive.lock import CHECK_FAILURES_MAX, HiveCatalogLock
 from interbed.catalog.server.start.embedded import metastore
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.thrift_idl.hive_metastore import ttypes
@@ -203,3 +205,47 @@ def test_a_lock_is_released_when_its_block_fails(client: HiveMetastoreClient) ->
     with pytest.raises(ZeroDivisionError), HiveCatalogLock(client, "work", "t"):
         raise ZeroDivisionError
     assert client.show_locks("work") == []
+
+
+class Faltering(HiveMetastoreClient):
+    """A client of a metastore that carries requests for locks out, and answers some calls with an error."""
+
+    def __init__(self, uri: str, *, failing_checks: int) -> None:
+        super().__init__(uri)
+        self._failing_checks = failing_checks
+
+    def lock(self, request: Any) -> Any:
+        """Enter the request, and fail."""
+        super().lock(request)
+        raise CatalogError("a deadlock in the metastore's database")
+
+    def check_lock(self, lock_id: int) -> Any:
+        """Fail as often as was said."""
+        if self._failing_checks:
+            self._failing_checks -= 1
+            raise CatalogError("a deadlock in the metastore's database")
+        return super().check_lock(lock_id)
+
+
+def test_a_request_for_a_lock_that_was_entered_although_it_failed_is_used(
+    client: HiveMetastoreClient, server: MetastoreUnderTest
+) -> None:
+    holder = client.lock(lock_request(lock_component(ttypes.LockType.EXCLUSIVE, "work", "t")))
+    with Faltering(server.uri, failing_checks=CHECK_FAILURES_MAX) as faltering, ThreadPoolExecutor(1) as pool:
+        lock = HiveCatalogLock(faltering, "work", "t", acquire_timeout_seconds=60, check_max_sleep_seconds=0.05)
+        waiting = pool.submit(lock.acquire)
+        while len(client.show_locks("work")) < 2:
+            assert not waiting.done()
+        client.unlock(holder.lockid)
+        waiting.result(timeout=60)
+        lock.ensure_held()
+        lock.release()
+    assert client.show_locks("work") == []
+
+
+def test_a_lock_that_cannot_be_looked_at_is_given_back(client: HiveMetastoreClient, server: MetastoreUnderTest) -> None:
+    holder = client.lock(lock_request(lock_component(ttypes.LockType.EXCLUSIVE, "work", "t")))
+    with Faltering(server.uri, failing_checks=1000) as faltering, pytest.raises(CatalogError, match="a deadlock"):
+        HiveCatalogLock(faltering, "work", "t", check_max_sleep_seconds=0.01).acquire()
+    assert [each.lockid for each in client.show_locks("work")] == [holder.lockid]
+    client.unlock(holder.lockid)
