@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from tests.support import durations, shares
+from tests.support import durations, shares, tally
 from tests.support.examples import EXPLORING, PROFILES
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -25,14 +25,21 @@ settings.load_profile("explore" if EXPLORING else "steady")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Add the marks, and the table of durations to the process that prints."""
+    """Add the marks, and the tables of durations and counts to the process that prints."""
     config.addinivalue_line("markers", "long: runs in `make test-long` alone, a share of it in continuous integration")
     config.addinivalue_line("markers", "longer: tries more in `make test-long` than in `make test`, and runs in both")
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(durations.Stopwatch())
+        config.pluginmanager.register(tally.Tallies())
     if shares.LONG:
         # The processes that start from here take the same share, whatever is committed in between.
         os.environ[shares.SHARE_VARIABLE] = str(shares.chosen_share(os.environ, ROOT))
+
+
+@pytest.fixture(name="tally")
+def _tally(request: pytest.FixtureRequest) -> tally.Tally:
+    """Adds to the numbers that the run prints at its end: `tally("crash points", 12)`."""
+    return tally.adding_to(request.node)
 
 
 def pytest_report_header() -> str:

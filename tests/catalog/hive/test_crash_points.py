@@ -13,6 +13,7 @@ from interbed.storage.meta.schema.change import AddColumn, SetOption
 from tests.catalog.hive.crash_points import SCHEMA, Operation, World, new_table, new_world, run_campaign
 from tests.storage.version.crash_points import NAME, put, unsynced
 from tests.support.shares import LONG
+from tests.support.tally import Tally
 
 OTHER = "d.other"
 PARTITIONED = {"metastore.partitioned-table": "true"}
@@ -132,7 +133,7 @@ OPERATIONS: dict[str, Operation] = {
 
 @pytest.mark.longer
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_a_killed_change_of_a_catalog_is_none_or_whole(name: str, world: World) -> None:
+def test_a_killed_change_of_a_catalog_is_none_or_whole(name: str, world: World, tally: Tally) -> None:
     campaign = run_campaign(world, OPERATIONS[name], step=STEP)
-    print(f"{name}: {campaign.points} crash points, {len(campaign.failures)} failures")
+    tally("crash points of changes of a Hive catalog", campaign.points)
     assert not campaign.failures, "\n".join(campaign.failures[:5])

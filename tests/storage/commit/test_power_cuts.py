@@ -21,6 +21,7 @@ from interbed.storage.table.opening import open_store, schema_manager
 from interbed.storage.table.table import Table
 from interbed.storage.version.orphans import remove_orphan_files
 from tests.support.power_cut import PowerCutDisk
+from tests.support.tally import Tally
 
 LATER = 4_102_444_800
 """Seconds since the epoch: long after every file of the test was written."""
@@ -263,19 +264,19 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", list(KINDS))
-def test_what_was_acknowledged_outlives_a_power_cut(tmp_path: Path, kind: str) -> None:
+def test_what_was_acknowledged_outlives_a_power_cut(tmp_path: Path, kind: str, tally: Tally) -> None:
     life = Life(tmp_path, KINDS[kind], seed=1, share=0.02)
     life.live(10)
-    print(f"{kind}: {life.disk.steps} steps, {life.cuts} cuts")
+    tally("power cuts in the middle of operations on a table", life.cuts)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("kind", list(KINDS))
-def test_a_power_cut_at_any_step_loses_nothing(tmp_path: Path, kind: str, seed: int) -> None:
+def test_a_power_cut_at_any_step_loses_nothing(tmp_path: Path, kind: str, seed: int, tally: Tally) -> None:
     life = Life(tmp_path, KINDS[kind], seed=seed, share=0.3)
     life.live(20)
-    print(f"{kind}, seed {seed}: {life.disk.steps} steps, {life.cuts} cuts")
+    tally("power cuts in the middle of operations on a table", life.cuts)
 
 
 CUTS = 12

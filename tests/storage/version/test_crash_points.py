@@ -12,6 +12,7 @@ from interbed.catalog.filesystem import FileSystemCatalog
 from interbed.storage.table.table import Table
 from tests.storage.version.crash_points import LATER, NAME, Act, new_table, put, run_campaign, unsynced
 from tests.support.shares import LONG
+from tests.support.tally import Tally
 
 OTHER = "d.other"
 
@@ -87,7 +88,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.longer
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_a_killed_change_of_versions_is_none_or_whole(operation: str, tmp_path: Path) -> None:
+def test_a_killed_change_of_versions_is_none_or_whole(operation: str, tmp_path: Path, tally: Tally) -> None:
     prepare, act = OPERATIONS[operation]
     template = tmp_path / "template"
     catalog = interbed.load_catalog("lake", warehouse=str(template))
@@ -98,5 +99,5 @@ def test_a_killed_change_of_versions_is_none_or_whole(operation: str, tmp_path: 
     campaign = run_campaign(
         template, operation, act, tmp_path, step=STEP, names=(NAME, OTHER), again=operation not in REPEATED_IS_MORE
     )
-    print(f"{operation}: {campaign.points} crash points, {len(campaign.failures)} failures")
+    tally("crash points of changes of versions", campaign.points)
     assert not campaign.failures, "\n".join(campaign.failures[:5])

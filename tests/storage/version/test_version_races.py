@@ -31,6 +31,7 @@ from tests.storage.version.crash_points import (
 )
 from tests.storage.version.test_crash_points import expired, history, with_branch
 from tests.support.shares import LONG
+from tests.support.tally import Tally
 
 Change = Callable[[Table], Any]
 
@@ -154,7 +155,7 @@ def interrupted(warehouse: Path, call: int, happens: Callable[[], None]) -> tupl
 
 @pytest.mark.longer
 @pytest.mark.parametrize("race", RACES)
-def test_of_two_changes_at_once_each_happens_or_is_refused(race: str, tmp_path: Path) -> None:
+def test_of_two_changes_at_once_each_happens_or_is_refused(race: str, tmp_path: Path, tally: Tally) -> None:
     prepare, first, second, check = RACES[race]
     template = tmp_path / "template"
     catalog = interbed.load_catalog("lake", warehouse=str(template))
@@ -187,7 +188,7 @@ def test_of_two_changes_at_once_each_happens_or_is_refused(race: str, tmp_path: 
             raise AssertionError(f"{where}: {error}") from error
         shutil.rmtree(warehouse)
         points += 1
-    print(f"{race}: {points} interleavings")
+    tally("interleavings of changes of versions", points)
 
 
 def test_a_tag_that_was_returned_is_read(tmp_path: Path) -> None:

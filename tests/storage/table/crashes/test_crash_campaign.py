@@ -9,6 +9,9 @@ import pytest
 from tests.storage.table.crashes.campaign import Campaign, opened, run_campaign
 from tests.storage.table.crashes.kinds import KINDS, NAME, Kind, new_table
 from tests.storage.table.crashes.operations import OPERATIONS, can, history
+from tests.support.tally import Tally
+
+COUNTED = "crash points of operations on a table"
 
 
 def killed(kind: Kind, operation: str, directory: Path, *, tries: int | None = None) -> Campaign:
@@ -22,25 +25,22 @@ def killed(kind: Kind, operation: str, directory: Path, *, tries: int | None = N
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
-def test_a_killed_operation_is_none_or_whole(operation: str, tmp_path: Path) -> None:
+def test_a_killed_operation_is_none_or_whole(operation: str, tmp_path: Path, tally: Tally) -> None:
     able = [name for name, kind in KINDS.items() if can(kind, operation)]
     kind = able[list(OPERATIONS).index(operation) % len(able)]
     campaign = killed(KINDS[kind], operation, tmp_path, tries=2)
+    tally(COUNTED, campaign.points)
     assert not campaign.failures, "\n".join(campaign.failures[:5])
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("kind", KINDS)
-def test_no_operation_loses_a_row_wherever_it_is_killed(kind: str, tmp_path: Path) -> None:
-    points, failures = 0, list[str]()
-    for operation in OPERATIONS:
-        if not can(KINDS[kind], operation):
-            continue
-        directory = tmp_path / operation.replace(" ", "-")
-        directory.mkdir()
-        campaign = killed(KINDS[kind], operation, directory)
-        print(f"{kind}: {operation}: {campaign.points} crash points, {len(campaign.failures)} failures")
-        points += campaign.points
-        failures += [f"{operation} {failure}" for failure in campaign.failures]
-    print(f"{kind}: {points} crash points in all, {len(failures)} tables that lost rows or need a hand")
-    assert not failures, "\n".join(failures[:10])
+@pytest.mark.parametrize(
+    ("kind", "operation"), [(name, each) for name in KINDS for each in OPERATIONS if can(KINDS[name], each)]
+)
+def test_an_operation_loses_no_row_wherever_it_is_killed(
+    kind: str, operation: str, tmp_path: Path, tally: Tally
+) -> None:
+    campaign = killed(KINDS[kind], operation, tmp_path)
+    tally(COUNTED, campaign.points)
+    tally("tables that lost rows or need a hand", len(campaign.failures))
+    assert not campaign.failures, "\n".join(campaign.failures[:5])

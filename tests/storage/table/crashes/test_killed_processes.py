@@ -25,6 +25,7 @@ import interbed
 from interbed.storage.table.table import Table
 from interbed.storage.version.orphans import remove_orphan_files
 from tests.storage.table.crashes.nursery import SCHEMA, SPACE
+from tests.support.tally import Tally
 
 ROOT = Path(__file__).resolve().parents[4]
 LATER = 4_102_444_800
@@ -250,13 +251,17 @@ def live(directory: Path, kind: str, seed: int, *, workers: int, rounds: int, op
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_what_killed_processes_acknowledged_is_there(tmp_path: Path, workers: int) -> None:
-    live(tmp_path, "key", seed=workers, workers=workers, rounds=4, operations=5)
+def test_what_killed_processes_acknowledged_is_there(tmp_path: Path, workers: int, tally: Tally) -> None:
+    counts = live(tmp_path, "key", seed=workers, workers=workers, rounds=4, operations=5)
+    tally("processes killed with SIGKILL beside others", counts["killed"])
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("workers", [1, 4])
 @pytest.mark.parametrize("kind", KINDS)
-def test_nothing_is_lost_however_often_processes_are_killed(tmp_path: Path, kind: str, workers: int) -> None:
+def test_nothing_is_lost_however_often_processes_are_killed(
+    tmp_path: Path, kind: str, workers: int, tally: Tally
+) -> None:
     counts = live(tmp_path, kind, seed=workers, workers=workers, rounds=40, operations=8)
-    print(f"{kind}, {workers} processes: {dict(sorted(counts.items()))}")
+    tally("processes killed with SIGKILL beside others", counts["killed"])
+    tally("checks of a table after a SIGKILL", counts["rounds"])
