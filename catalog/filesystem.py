@@ -1,13 +1,12 @@
 """A catalog whose databases and tables are directories: `<warehouse>/<database>.db/<table>/schema/schema-0`.
 
 Layout and rules are those of Paimon's file-system catalog: a table exists when it has a schema file. The properties of
-databases, which Paimon drops, are kept beside the tables (database_file.py).
+databases, which Paimon drops, are kept beside the tables (files/database_file.py).
 """
 
 from collections.abc import Mapping, Sequence
 
 from interbed.catalog.api import Catalog, Database, parse_table_name
-from interbed.catalog.database_file import COMMENT, changed_properties, read_properties, write_properties
 from interbed.catalog.errors import (
     DatabaseExistsError,
     DatabaseNotEmptyError,
@@ -15,11 +14,18 @@ from interbed.catalog.errors import (
     TableExistsError,
     TableNotFoundError,
 )
-from interbed.catalog.files_outside import delete_files_outside, files_outside
+from interbed.catalog.files.database_file import COMMENT, changed_properties, read_properties, write_properties
+from interbed.catalog.files.files_outside import delete_files_outside, files_outside
+from interbed.catalog.files.staging_directory import (
+    discard,
+    is_staging_directory,
+    move_into_place,
+    new_staging_directory,
+)
+from interbed.catalog.files.table_files import check_no_remains, delete_table_files, drop_directory, take_back_schema
 from interbed.catalog.identifier import DB_SUFFIX, Identifier, branch_to_alter, check_database_name
 from interbed.catalog.options import CatalogOptions
-from interbed.catalog.staging import Fill, publish_replacement
-from interbed.catalog.table_files import check_no_remains, delete_table_files, drop_directory, take_back_schema
+from interbed.catalog.staging import Fill, StagedTable, publish_replacement
 from interbed.storage.base.errors import CommitStateUnknownError, InterbedError, InvalidOptionError
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.resolve import file_io_for
@@ -118,6 +124,9 @@ class FileSystemCatalog(Catalog):
         self, identifier: Identifier, schema: TableSchema, path: str | None, fill: Fill | None = None
     ) -> None:
         _, location = self._new_location(identifier, path)
+        if location != self._table_path(identifier):
+            self._create_staged(identifier, schema, location, fill)
+            return
         schemas = schema_manager(location, self._file_io)
         if not schemas.ids():
             check_no_remains(self._file_io, location)
@@ -134,11 +143,39 @@ class FileSystemCatalog(Catalog):
             take_back_schema(self._file_io, location, store.paths.schema(schema.id))
             raise
 
+    def _create_staged(self, identifier: Identifier, schema: TableSchema, staged: str, fill: Fill | None) -> None:
+        location = self._table_path(identifier)
+        there = self._has_schema(location)
+        if there and schema_manager(location, self._file_io).is_gone(schema):
+            raise TableExistsError(f"There is a table '{identifier}' in the catalog '{self.name}' already.")
+        # What is there is this very table, when the outcome of its creation was not known and it is repeated.
+        store = open_store(location if there else staged, self._file_io, schema=schema)
+        if not there:
+            store.schemas.commit(schema)
+        if fill is not None:
+            fill(Table(str(identifier), store))
+        if not there:
+            move_into_place(self._file_io, staged, location, str(identifier))
+
+    def discard_staged(self, staged: StagedTable) -> None:
+        if is_staging_directory(staged.table.location, self._database_path(staged.identifier.database)):
+            discard(self._file_io, staged.table.location)
+        else:
+            super().discard_staged(staged)
+
+    def _staging_path(self, identifier: Identifier, path: str | None) -> str | None:
+        self._new_location(identifier, path)
+        if self._file_io.scheme != "file":
+            return path
+        return new_staging_directory(self._file_io, self._database_path(identifier.database))
+
     def _replace_table(self, identifier: Identifier, schema: TableSchema, fill: Fill) -> None:
         publish_replacement(self._load_table(identifier).store, str(identifier), schema, fill)
 
     def _new_location(self, identifier: Identifier, path: str | None) -> tuple[FileIO, str]:
         location = self._table_path(identifier)
+        if path is not None and is_staging_directory(path, self._database_path(identifier.database)):
+            return self._file_io, path
         if path is not None and file_io_for(path, self.options.raw)[1].rstrip("/") != location:
             raise InvalidOptionError(
                 f"A file-system catalog decides where a table lives ('{identifier}' in {location}); leave 'path' out, "

@@ -1,8 +1,10 @@
 """Tables that are made, or replaced, together with their rows: until both are there, nobody sees either.
 
 Rows are written first, as files that nobody knows, under a schema that is in no file yet. A commit then makes the
-schema file and the first snapshot under it. A new table in a metastore is registered only then; in a file system it is
-empty for the moment between the two. A replaced table changes with its snapshot (storage.schema.replacement).
+schema file and the first snapshot under it. A new table in a metastore is registered only then; in a local file system
+it has been made in a directory out of sight (files/staging_directory.py) that moves to its place then; in other stores
+it is empty for the moment between schema and snapshot. A replaced table changes with its snapshot
+(storage.schema.replacement).
 """
 
 import uuid
@@ -13,9 +15,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from interbed.catalog.errors import TableExistsError, TableNotFoundError
+from interbed.catalog.files.table_files import remove_if_empty
 from interbed.catalog.identifier import Identifier, parse_table_name
 from interbed.catalog.options import CatalogOptions
-from interbed.catalog.table_files import remove_if_empty
 from interbed.storage.base.errors import (
     CommitConflictError,
     CommitStateUnknownError,
@@ -71,7 +73,7 @@ class StagedTable:
     def abort(self) -> None:
         """Remove what is left of a table that does not come; its writers have deleted their files."""
         if not self.replaces:
-            remove_if_empty(self.table.storage_io, self.table.location)
+            self.catalog.discard_staged(self)
 
     def write(self, data: IncomingRows) -> None:
         """Write rows, in any form that Table.append takes, and commit; raises as those do."""
@@ -118,7 +120,11 @@ class StagedTables(ABC):
 
     @abstractmethod
     def _new_location(self, identifier: Identifier, path: str | None) -> tuple[FileIO, str]:
-        """Where a new table goes."""
+        """Where a new table goes, or is being made until it goes there."""
+
+    def _staging_path(self, identifier: Identifier, path: str | None) -> str | None:
+        """Where a new table is made that is to go to `path` (None: where the catalog decides)."""
+        return path
 
     def stage_table(
         self, identifier: "str | Identifier", schema: Schema, *, replace: bool = False, create: bool = True
@@ -146,6 +152,8 @@ class StagedTables(ABC):
             # The id first: a change that comes in between takes it, so that the replacement does not pass it over.
             schema_id = schemas.next_id()
             wanted = replacement_of(schemas.latest() or table.schema, wanted, schema_id=schema_id)
+        else:
+            path = self._staging_path(name, path)
         return self.staged(name, wanted, path, replaces=exists)
 
     def staged(self, name: Identifier, schema: TableSchema, path: str | None, *, replaces: bool) -> StagedTable:
@@ -159,6 +167,10 @@ class StagedTables(ABC):
         return StagedTable(
             catalog=self, identifier=name, schema=schema, path=path, replaces=replaces, table=Table(str(name), store)
         )
+
+    def discard_staged(self, staged: StagedTable) -> None:
+        """What StagedTable.abort does for a new table."""
+        remove_if_empty(staged.table.storage_io, staged.table.location)
 
     def publish_staged(self, staged: StagedTable, fill: Fill | None) -> None:
         """What StagedTable.commit does."""

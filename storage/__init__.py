@@ -46,6 +46,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
     "values: errors, types, rows, predicates, files": (
         "base.arrays",
         "base.bucket_id",
+        "base.clock",
         "base.errors",
         "base.fileio.api",
         "base.fileio.disk",

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from interbed.catalog.api import Database
-from interbed.catalog.database_file import check_no_location
 from interbed.catalog.errors import DatabaseExistsError, DatabaseNotEmptyError, DatabaseNotFoundError
+from interbed.catalog.files.database_file import check_no_location
 from interbed.catalog.hive.connection import CallStateUnknownError
 from interbed.catalog.hive.entries import Entries
 from interbed.catalog.hive.location import LOCATION_PARAMETER, same_location

@@ -9,6 +9,7 @@ neither entries without files nor partitions without rows. Where one table fails
 from typing import Any
 
 from interbed.catalog.errors import DatabaseNotFoundError, TableNotFoundError
+from interbed.catalog.files.table_files import remove_dropped
 from interbed.catalog.hive.change_mark import (
     ASIDE,
     MarkedChange,
@@ -32,7 +33,6 @@ from interbed.catalog.hive.tables import HiveTables
 from interbed.catalog.identifier import DB_SUFFIX, Identifier, parse_table_name
 from interbed.catalog.partition import partition_name, partitions_of
 from interbed.catalog.repair_report import RepairAction, RepairKind, RepairReport
-from interbed.catalog.table_files import remove_dropped
 from interbed.storage.base.errors import InterbedError
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.store import TableStore

@@ -15,7 +15,8 @@ from interbed.catalog.errors import (
     TableExistsError,
     TableNotFoundError,
 )
-from interbed.catalog.files_outside import delete_files_outside, files_outside
+from interbed.catalog.files.files_outside import delete_files_outside, files_outside
+from interbed.catalog.files.table_files import check_no_remains, delete_table_files, remove_dropped, take_back_schema
 from interbed.catalog.hive.change_mark import (
     ChangeMark,
     MarkedChange,
@@ -44,7 +45,6 @@ from interbed.catalog.hive.registration import (
 from interbed.catalog.hive.renames import HiveRenames
 from interbed.catalog.identifier import Identifier
 from interbed.catalog.staging import Fill, publish_replacement
-from interbed.catalog.table_files import check_no_remains, delete_table_files, remove_dropped, take_back_schema
 from interbed.storage.base.errors import CommitStateUnknownError, InterbedError, InvalidOptionError
 from interbed.storage.meta.schema.change import SchemaChange
 from interbed.storage.meta.schema.table_schema import TableSchema

@@ -5,12 +5,13 @@ the table of before or of after, can repeat the call, write, expire and clean up
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import interbed
 from interbed.catalog.filesystem import FileSystemCatalog
 from interbed.storage.table.table import Table
-from tests.storage.version.crash_points import LATER, NAME, Act, new_table, put, run_campaign, unsynced
+from tests.storage.version.crash_points import LATER, NAME, SCHEMA, Act, new_table, put, run_campaign, unsynced
 from tests.support.shares import LONG
 from tests.support.tally import Tally
 
@@ -48,6 +49,9 @@ def of(change: Callable[[Table], object]) -> Act:
     return lambda catalog: change(catalog.get_table(NAME))
 
 
+ROWS = pa.table({"id": [1, 2], "v": [7, 8]}, schema=SCHEMA)
+ONE = {"bucket": "1"}
+
 OPERATIONS: dict[str, tuple[Callable[[FileSystemCatalog], object], Act]] = {
     "create_tag": (history, of(lambda t: t.create_tag("new", 3))),
     "replace_tag": (history, of(lambda t: t.replace_tag("early", 4))),
@@ -70,6 +74,10 @@ OPERATIONS: dict[str, tuple[Callable[[FileSystemCatalog], object], Act]] = {
     "drop_table": (with_branch, lambda catalog: catalog.drop_table(NAME)),
     "rename_table": (with_branch, lambda catalog: catalog.rename_table(NAME, OTHER)),
     "create_table": (history, lambda catalog: new_table(catalog, OTHER)),
+    "create_table_as": (
+        history,
+        lambda catalog: catalog.create_table_as(OTHER, ROWS, primary_keys=["id"], options=ONE),
+    ),
     "drop_database": (with_branch, lambda catalog: catalog.drop_database("d", cascade=True)),
     "upsert": (history, of(lambda t: put(t, 6))),
     "upsert in a branch": (with_branch, of(lambda t: put(t.branch("work"), 6))),

@@ -1,0 +1,105 @@
+"""Where a file-system catalog makes tables out of sight, and how they get to their place."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import interbed
+from interbed.catalog.errors import CatalogError, TableExistsError
+from interbed.catalog.files.staging_directory import ABANDONED_MILLIS, new_staging_directory
+from interbed.catalog.filesystem import FileSystemCatalog
+from interbed.storage.base.clock import now_millis
+from interbed.storage.meta.schema.table_schema import Schema
+
+ROWS = pa.table({"id": pa.array([1, 2], pa.int64()), "v": ["a", "b"]})
+SCHEMA = Schema.from_pyarrow_schema(ROWS.schema)
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> FileSystemCatalog:
+    """A catalog with the database `db`."""
+    made = interbed.load_catalog(warehouse=str(tmp_path / "lake"))
+    assert isinstance(made, FileSystemCatalog)
+    made.create_database("db")
+    return made
+
+
+def database(catalog: FileSystemCatalog) -> Path:
+    return Path(catalog.get_database("db").location)
+
+
+def test_of_two_tables_made_at_once_the_first_one_stays(catalog: FileSystemCatalog) -> None:
+    first, second = catalog.stage_table("db.t", SCHEMA), catalog.stage_table("db.t", SCHEMA)
+    second.write(ROWS)
+
+    with pytest.raises(TableExistsError):
+        first.write(ROWS.slice(1))
+
+    assert catalog.get_table("db.t").scan().to_arrow().to_pylist() == ROWS.to_pylist()
+    assert [p.name for p in database(catalog).iterdir()] == ["t"]
+
+
+def test_a_table_that_is_being_made_is_not_listed(catalog: FileSystemCatalog) -> None:
+    staged = catalog.stage_table("db.t", SCHEMA)
+    staged.table.store.schemas.commit(staged.schema)
+    staged.table.append(ROWS)
+
+    assert catalog.list_tables("db") == []
+    assert not catalog.table_exists("db.t")
+    catalog.drop_database("db")
+
+
+def test_a_commit_that_is_repeated_changes_nothing(catalog: FileSystemCatalog) -> None:
+    staged = catalog.stage_table("db.t", SCHEMA)
+    with staged.table.new_write("writer", overwrite=True) as write:
+        write.write_arrow(ROWS)
+        messages = write.prepare_commit()
+    staged.commit_messages("writer", messages)
+    staged.commit_messages("writer", messages)
+
+    assert [s.id for s in catalog.get_table("db.t").snapshots()] == [1]
+    assert catalog.get_table("db.t").scan().to_arrow().to_pylist() == ROWS.to_pylist()
+
+
+def test_files_that_belong_to_no_table_are_left_alone(catalog: FileSystemCatalog) -> None:
+    other = database(catalog) / "t" / "notes.txt"
+    other.parent.mkdir()
+    other.write_text("mine")
+
+    with pytest.raises(TableExistsError, match="holds files that belong to no table"):
+        catalog.create_table_as("db.t", ROWS)
+
+    assert other.read_text() == "mine"
+    assert [p.name for p in database(catalog).iterdir()] == ["t"]
+
+
+def test_a_table_that_was_taken_away_in_between_is_named(catalog: FileSystemCatalog) -> None:
+    staged = catalog.stage_table("db.t", SCHEMA)
+
+    with pytest.raises(CatalogError, match="is gone; make it again"):
+        staged.commit(lambda table: shutil.rmtree(table.location))
+
+    assert catalog.list_tables("db") == []
+
+
+def test_directories_of_killed_processes_are_deleted_when_they_are_old(catalog: FileSystemCatalog) -> None:
+    names = {}
+    for name in ("dead", "alive", "young"):
+        made = catalog.stage_table(f"db.{name}", SCHEMA)
+        made.table.store.schemas.commit(made.schema)
+        names[name] = Path(made.table.location)
+    old = now_millis() / 1000 - 2 * ABANDONED_MILLIS / 1000
+    for name in ("dead", "alive"):
+        files = sorted(names[name].rglob("*"), reverse=True)
+        # The process that is alive wrote its newest file just now.
+        for path in [*files[name == "alive" :], names[name]]:
+            os.utime(path, (old, old))
+
+    mine = new_staging_directory(catalog.file_io, str(database(catalog)))
+
+    assert sorted(p.name for p in Path(mine).parent.iterdir()) == sorted(
+        [names["alive"].name, names["young"].name, Path(mine).name]
+    )
