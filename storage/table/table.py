@@ -34,7 +34,6 @@ from interbed.storage.table.table_upkeep import TableUpkeep
 from interbed.storage.table.table_versions import TableVersions
 from interbed.storage.table.table_writes import TableWrites
 from interbed.storage.upkeep.analyze import analyze_table
-from interbed.storage.views.levels.view import TableLevels, levels_of
 from interbed.storage.views.point.keys import Key
 from interbed.storage.views.point.lookup import PointLookup
 from interbed.storage.write.bucket_restore import NothingBefore
@@ -45,6 +44,8 @@ if TYPE_CHECKING:
     import duckdb
     import pandas as pd
     import polars as pl
+
+    from interbed.storage.views.levels.view import TableLevels
 
 
 class Table(TableWrites, TableChanges, TableVersions, TableUpkeep, PypaimonNames):
@@ -124,8 +125,11 @@ class Table(TableWrites, TableChanges, TableVersions, TableUpkeep, PypaimonNames
         """The newest snapshot; None while nothing was committed."""
         return self.store.snapshots.latest()
 
-    def levels(self, *, partitions: Partitions | None = None, bucket: int | None = None) -> TableLevels:
+    def levels(self, *, partitions: Partitions | None = None, bucket: int | None = None) -> "TableLevels":
         """The LSM tree of every bucket of the newest snapshot, or of some: `table.levels().plot("levels.svg")`."""
+        # By use, as all that draws.
+        from interbed.storage.views.levels.view import levels_of
+
         return levels_of(self.store, name=self.name, partitions=partitions, bucket=bucket)
 
     def copy(self, dynamic_options: Mapping[str, str]) -> "Table":

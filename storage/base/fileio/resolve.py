@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-import fsspec
 import pyarrow as pa
 from pyarrow import fs as pafs
 
@@ -91,6 +90,9 @@ def _s3(options: Mapping[str, str]) -> pafs.FileSystem:
 
 
 def _through_fsspec(scheme: str) -> FileIO:
+    # By use: it brings asyncio and ssl along, and most tables are read without it.
+    import fsspec
+
     try:
         filesystem = fsspec.filesystem(scheme)
     except ValueError:

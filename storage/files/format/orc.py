@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset as ds
 from pyarrow import orc
 
 from interbed.storage.base.arrays import Positions
@@ -55,6 +54,9 @@ class OrcReader:
                 yield from _empty_columns(file.nrows, batch_rows)
                 return
             readable: Any = source
+            # By use: it brings pandas along where that is installed.
+            import pyarrow.dataset as ds
+
             fragment: Any = ds.OrcFileFormat().make_fragment(readable)
             scanner = fragment.scanner(
                 columns=names, batch_size=batch_rows, use_threads=False, batch_readahead=0, fragment_readahead=0

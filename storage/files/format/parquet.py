@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from interbed.storage.base.arrays import Positions
@@ -165,6 +164,9 @@ def _matching_groups(source: pa.NativeFile, file: pq.ParquetFile, predicate: Pre
         # A file of one group was chosen by its statistics in the manifest, and its pages will be.
         return None
     readable: Any = source
+    # By use: it brings pandas along where that is installed.
+    import pyarrow.dataset as ds
+
     fragment: Any = ds.ParquetFileFormat().make_fragment(readable)
     try:
         return [group.id for group in fragment.subset(to_arrow(predicate, file.schema_arrow)).row_groups]

@@ -1,6 +1,5 @@
 """pypaimon's builder of reads that go on: a plan for each snapshot, as a generator or an asynchronous one."""
 
-import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -66,6 +65,9 @@ class BuiltStreamScan:
 
     async def stream(self) -> AsyncGenerator[BuiltPlan]:
         """The same for `async for`; planning itself runs in a thread."""
+        # By use: few processes have a loop of events.
+        import asyncio
+
         while not self._scan.is_finished:
             plan = await asyncio.to_thread(self.plan)
             if plan is None:

@@ -13,7 +13,7 @@ import pytest
 
 import interbed
 from interbed.storage.base.errors import NotSupportedError
-from interbed.storage.base.predicate.parse import parse_filter
+from interbed.storage.base.predicate.grammar import parse_filter
 from interbed.storage.read import query
 from interbed.storage.read.duckdb_scan import RowsDataset, predicate_of
 from interbed.storage.read.polars_scan import translated

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interbed.storage.base.errors import CorruptFileError, InvalidInputError, NotSupportedError, StorageAccessError
-from interbed.storage.base.predicate.parse import parse_filter
+from interbed.storage.base.predicate.grammar import parse_filter
 from interbed.storage.files.format.readers import reader_for
 from interbed.storage.lsm.file_read import block_rows
 from interbed.storage.lsm.interval_partition import interval_partition

@@ -18,7 +18,7 @@ from interbed.storage.base.errors import (
     TagNotFoundError,
 )
 from interbed.storage.base.predicate.expr import Predicate
-from interbed.storage.base.predicate.parse import parse_filter
+from interbed.storage.base.predicate.grammar import parse_filter
 from interbed.storage.base.row.binary_row import encode_row
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.commit.file_store_commit import FileStoreCommit

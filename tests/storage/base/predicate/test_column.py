@@ -7,7 +7,7 @@ import pytest
 from interbed.storage.base.errors import FilterError
 from interbed.storage.base.predicate.column import col
 from interbed.storage.base.predicate.expr import Predicate, bind
-from interbed.storage.base.predicate.parse import parse_filter
+from interbed.storage.base.predicate.grammar import parse_filter
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.base.types.parse import data_type
 

@@ -25,7 +25,7 @@ from interbed.storage.base.predicate.expr import (
     between,
     text_of,
 )
-from interbed.storage.base.predicate.parse import parse_filter
+from interbed.storage.base.predicate.grammar import parse_filter
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.base.types.json import type_from_json
 

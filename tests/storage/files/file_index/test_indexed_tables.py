@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import interbed
 from interbed.storage.base.errors import CorruptFileError, InvalidOptionError
-from interbed.storage.base.predicate.parse import parse_filter
+from interbed.storage.base.predicate.grammar import parse_filter
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.files.format.parquet import ParquetReader
 from interbed.storage.lsm.file_read import FileRead, ReadOptions

@@ -19,7 +19,7 @@ from interbed.storage.base.errors import CorruptFileError
 from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.base.predicate.evaluate import mask
 from interbed.storage.base.predicate.expr import Predicate, bind
-from interbed.storage.base.predicate.parse import parse_filter
+from interbed.storage.base.predicate.grammar import parse_filter
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.base.types.json import parse_atomic
 from interbed.storage.files.format.pages.index import PageIndex

@@ -12,7 +12,7 @@ import pytest
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.base.fileio.local import LocalFileIO
 from interbed.storage.base.predicate.expr import Predicate
-from interbed.storage.base.predicate.parse import parse_filter
+from interbed.storage.base.predicate.grammar import parse_filter
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.base.types.json import parse_atomic
 from interbed.storage.files.format.parquet import ParquetReader

@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from interbed.storage.base.predicate.parse import parse_filter
+from interbed.storage.base.predicate.grammar import parse_filter
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.schema.table_schema import Schema

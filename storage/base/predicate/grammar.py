@@ -1,0 +1,298 @@
+"""The grammar of filters (parse.py), read by lark, and what the parts of its trees stand for."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from decimal import Decimal, InvalidOperation
+from functools import lru_cache
+from typing import Any
+
+from lark import Lark, Token, Transformer
+from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken, VisitError
+
+from interbed.storage.base.errors import FilterError, InvalidInputError
+from interbed.storage.base.predicate.expr import (
+    AlwaysFalse,
+    AlwaysTrue,
+    And,
+    Comparison,
+    In,
+    IsNotNull,
+    IsNull,
+    Leaf,
+    Like,
+    Not,
+    NotIn,
+    Op,
+    Or,
+    Predicate,
+    between,
+    bind,
+    map_leaves,
+)
+from interbed.storage.base.row.values import (
+    EPOCH,
+    days_to_value,
+    millis_to_time,
+    parse_date,
+    parse_text,
+    parse_time_nanos,
+    parse_timestamp_nanos,
+    unit_of,
+)
+from interbed.storage.base.types.data_type import BINARIES, STRINGS, TIMESTAMPS, AtomicType, DataField
+
+_GRAMMAR = r"""
+?start: disjunction
+?disjunction: conjunction ("OR"i conjunction)*
+?conjunction: negation ("AND"i negation)*
+?negation: "NOT"i negation -> negated
+    | condition
+?condition: "(" disjunction ")"
+    | column OPERATOR literal -> compare
+    | literal OPERATOR column -> compare_mirrored
+    | column "IS"i "NULL"i -> is_null
+    | column "IS"i "NOT"i "NULL"i -> is_not_null
+    | column "IN"i "(" literal ("," literal)* ")" -> member
+    | column "NOT"i "IN"i "(" literal ("," literal)* ")" -> not_member
+    | column "BETWEEN"i literal "AND"i literal -> within
+    | column "NOT"i "BETWEEN"i literal "AND"i literal -> not_within
+    | column "LIKE"i TEXT -> like
+    | column "NOT"i "LIKE"i TEXT -> not_like
+    | "TRUE"i -> always
+    | "FALSE"i -> never
+    | column -> flag
+
+?column: NAME | BACKQUOTED | DOUBLE_QUOTED
+?literal: NUMBER | TEXT | DATE | TIME | TIMESTAMP | BINARY
+    | "TRUE"i -> true
+    | "FALSE"i -> false
+    | "NULL"i -> null
+
+OPERATOR: "<=" | ">=" | "<>" | "!=" | "<" | ">" | "="
+NUMBER: /[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?/
+TEXT: /'([^']|'')*'/
+DATE.2: /DATE\s*'[^']*'/i
+TIME.2: /TIME\s*'[^']*'/i
+TIMESTAMP.2: /TIMESTAMP\s*'[^']*'/i
+BINARY.2: /X'[^']*'/i
+NAME: /[^\W\d]\w*/i
+BACKQUOTED: /`([^`]|``)+`/
+DOUBLE_QUOTED: /"([^"]|"")+"/
+%import common.WS
+%ignore WS
+"""
+
+_OPERATORS = {"=": Op.EQ, "<>": Op.NE, "!=": Op.NE, "<": Op.LT, "<=": Op.LE, ">": Op.GT, ">=": Op.GE}
+_MIRRORED = {Op.LT: Op.GT, Op.LE: Op.GE, Op.GT: Op.LT, Op.GE: Op.LE}
+_LITERALS = ("NUMBER", "BINARY", "DATE", "TIME", "TIMESTAMP", "TRUE", "FALSE")
+_EXPECTED = {
+    **dict.fromkeys(_LITERALS, "a literal"),
+    **dict.fromkeys(("NAME", "BACKQUOTED", "DOUBLE_QUOTED"), "a column"),
+    "TEXT": "a text in quotes",
+    "OPERATOR": "a comparison",
+    "LPAR": "'('",
+    "RPAR": "')'",
+    "COMMA": "','",
+    "$END": "the end",
+}
+_MAX_LENGTH = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class _Instant:
+    """A timestamp literal before it is known which column it is compared with."""
+
+    nanos: int
+
+
+def parse_filter(text: str, fields: Sequence[DataField]) -> Predicate:
+    """The predicate of a condition, bound to the columns.
+
+    Raises FilterError: with the place and what was expected there for a text that is no condition; naming the column
+    for one that is unknown, or is compared with a literal of another kind.
+    """
+    if len(text) > _MAX_LENGTH:
+        raise FilterError(f"The filter has {len(text)} characters; at most {_MAX_LENGTH} are read.")
+    try:
+        tree: Any = _parser().parse(text)
+        predicate: Predicate = _ToPredicate().transform(tree)
+        return bind(map_leaves(predicate, _Typing(fields).leaf), fields)
+    except UnexpectedInput as error:
+        raise FilterError(_syntax_message(text, error)) from None
+    except VisitError as error:
+        if isinstance(error.orig_exc, FilterError):
+            raise error.orig_exc from None
+        raise
+    except RecursionError:
+        raise FilterError("The filter is nested too deeply.") from None
+
+
+@lru_cache(maxsize=1)
+def _parser() -> Lark:
+    return Lark(_GRAMMAR, parser="lalr", maybe_placeholders=False)
+
+
+def _syntax_message(text: str, error: UnexpectedInput) -> str:
+    position = error.pos_in_stream if isinstance(error.pos_in_stream, int) else len(text)
+    allowed: set[str] = set()
+    found = "it ends"
+    if isinstance(error, UnexpectedToken):
+        allowed = set(error.accepts or error.expected)
+        if error.token.type == "$END":
+            position = len(text)
+        else:
+            found = f"there is {str(error.token)!r}"
+    elif isinstance(error, UnexpectedCharacters):
+        allowed = set(error.allowed or ())
+        found = f"there is {text[position : position + 1]!r}"
+    elif isinstance(error, UnexpectedEOF):
+        allowed = set(error.expected)
+    names = sorted({_EXPECTED.get(name, name) for name in allowed})
+    expected = f"; expected {' or '.join(names)}" if names else ""
+    return f"The filter is no condition: {found} at position {position + 1}{expected}.\n  {text}\n  {' ' * position}^"
+
+
+class _ToPredicate(Transformer[Any, Predicate]):
+    """Makes predicates of lark's tree; its methods have the names of the grammar's rules and terminals."""
+
+    def disjunction(self, children: list[Predicate]) -> Predicate:
+        return Or(tuple(children))
+
+    def conjunction(self, children: list[Predicate]) -> Predicate:
+        return And(tuple(children))
+
+    def negated(self, children: list[Predicate]) -> Predicate:
+        return Not(children[0])
+
+    def compare(self, children: list[Any]) -> Predicate:
+        column, operator, value = children
+        return Comparison(_OPERATORS[str(operator)], column, value)
+
+    def compare_mirrored(self, children: list[Any]) -> Predicate:
+        value, operator, column = children
+        op = _OPERATORS[str(operator)]
+        return Comparison(_MIRRORED.get(op, op), column, value)
+
+    def is_null(self, children: list[str]) -> Predicate:
+        return IsNull(children[0])
+
+    def is_not_null(self, children: list[str]) -> Predicate:
+        return IsNotNull(children[0])
+
+    def member(self, children: list[Any]) -> Predicate:
+        return In(children[0], tuple(children[1:]))
+
+    def not_member(self, children: list[Any]) -> Predicate:
+        return NotIn(children[0], tuple(children[1:]))
+
+    def within(self, children: list[Any]) -> Predicate:
+        return between(*children)
+
+    def not_within(self, children: list[Any]) -> Predicate:
+        return Not(between(*children))
+
+    def like(self, children: list[Any]) -> Predicate:
+        return Like(children[0], children[1])
+
+    def not_like(self, children: list[Any]) -> Predicate:
+        return Not(Like(children[0], children[1]))
+
+    def always(self, _: list[Any]) -> Predicate:
+        return AlwaysTrue()
+
+    def never(self, _: list[Any]) -> Predicate:
+        return AlwaysFalse()
+
+    def flag(self, children: list[str]) -> Predicate:
+        return Comparison(Op.EQ, children[0], True)
+
+    def true(self, _: list[Any]) -> Any:
+        return True
+
+    def false(self, _: list[Any]) -> Any:
+        return False
+
+    def null(self, _: list[Any]) -> Any:
+        return None
+
+    def NAME(self, token: Token) -> str:  # noqa: N802 (lark's name of a terminal, as those below)
+        return str(token)
+
+    def BACKQUOTED(self, token: Token) -> str:  # noqa: N802
+        return token[1:-1].replace("``", "`")
+
+    def DOUBLE_QUOTED(self, token: Token) -> str:  # noqa: N802
+        return token[1:-1].replace('""', '"')
+
+    def NUMBER(self, token: Token) -> int | Decimal:  # noqa: N802
+        if re.fullmatch(r"[+-]?[0-9]{1,4000}", token):
+            return int(token)
+        try:
+            return Decimal(str(token))
+        except InvalidOperation:
+            raise FilterError(f"The filter's literal {token[:50]} is not a number within reach.") from None
+
+    def TEXT(self, token: Token) -> str:  # noqa: N802
+        return token[1:-1].replace("''", "'")
+
+    def DATE(self, token: Token) -> object:  # noqa: N802
+        return _literal(token, lambda t: days_to_value(parse_date(t)), "a date as 2024-01-31")
+
+    def TIME(self, token: Token) -> object:  # noqa: N802
+        return _literal(token, lambda t: millis_to_time(parse_time_nanos(t) // 1_000_000), "a time as 12:34:56.789")
+
+    def TIMESTAMP(self, token: Token) -> object:  # noqa: N802
+        return _literal(token, lambda t: _Instant(parse_timestamp_nanos(t)), "a timestamp as 2024-01-31 12:34:56.789")
+
+    def BINARY(self, token: Token) -> object:  # noqa: N802
+        return _literal(token, bytes.fromhex, "bytes as X'00ff'")
+
+
+def _literal(token: Token, read: Any, expected: str) -> object:
+    text = token[token.index("'") + 1 : -1]
+    try:
+        return read(text.strip())
+    except ValueError:
+        raise FilterError(f"The filter's literal {token!s} is not {expected}.") from None
+
+
+class _Typing:
+    """Reads literals that depend on their column: texts that stand for other values, and timestamps."""
+
+    def __init__(self, fields: Sequence[DataField]) -> None:
+        self._types = {f.name: f.type for f in fields}
+
+    def leaf(self, leaf: Leaf) -> Predicate:
+        """The leaf with literals that `bind` knows."""
+        if isinstance(leaf, Comparison):
+            return replace(leaf, value=self._value(leaf.column, leaf.value))
+        if isinstance(leaf, In | NotIn):
+            return replace(leaf, values=tuple(self._value(leaf.column, v) for v in leaf.values))
+        return leaf
+
+    def _value(self, column: str, value: object) -> object:
+        data_type = self._types.get(column)
+        if not isinstance(data_type, AtomicType):
+            return None if isinstance(value, _Instant) else value
+        try:
+            if data_type.root in TIMESTAMPS and isinstance(value, str):
+                value = _Instant(parse_timestamp_nanos(value.strip()))
+            if isinstance(value, _Instant):
+                return _instant(value.nanos, data_type)
+            if isinstance(value, str) and data_type.root not in STRINGS and data_type.root not in BINARIES:
+                return parse_text(value, data_type)
+        except InvalidInputError as error:
+            raise FilterError(f"The filter compares the column {column!r}, but {error}.") from None
+        except (ValueError, OverflowError):
+            raise FilterError(f"The filter compares the column {column!r}, but {value!r} is no timestamp.") from None
+        return value
+
+
+def _instant(nanos: int, data_type: AtomicType) -> object:
+    if data_type.root in TIMESTAMPS and unit_of(data_type) == "ns":
+        return nanos
+    if nanos % 1000:
+        raise InvalidInputError(f"it has {data_type.precision or 0} digits of a second and the literal more than 6")
+    return EPOCH + timedelta(microseconds=nanos // 1000)
