@@ -737,7 +737,8 @@ struct DeleteColumnStatisticsRequest {
 
 struct DropCatalogRequest {
   1: string name,
-  2: optional bool ifExists = true,
+  // True by default in Hive 4.2, whose client sends it; those before have no such field and mean false.
+  2: optional bool ifExists,
 }
 
 struct DropConstraintRequest {

@@ -139,8 +139,7 @@ class DatabaseService:
     def alter(self, catalog: str, name: str, changed: MetastoreDatabase) -> None:
         """Store new parameters and a new owner, and a new description and location where they are given.
 
-        A database cannot be renamed: InvalidOperationError. (Hive 2.3 ignores another name, and an unknown database
-        too.)
+        NoSuchObjectError. A database cannot be renamed; as in Hive, its name in `changed` has no say.
         """
         key = normalized(name)
 
@@ -148,8 +147,6 @@ class DatabaseService:
             stored = transaction.databases.find(catalog, key, for_update=True)
             if stored is None:
                 raise NoSuchObjectError(shortened(name))
-            if changed.name and changed.name != key:
-                raise InvalidOperationError(f"Database {key} cannot be renamed to {shortened(changed.name)}")
             old = stored.value
             managed = changed.managed_location
             new = dataclasses.replace(

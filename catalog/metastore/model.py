@@ -16,6 +16,10 @@ DEFAULT_DATABASE = "default"
 MANAGED_TABLE = "MANAGED_TABLE"
 EXTERNAL_TABLE = "EXTERNAL_TABLE"
 VIRTUAL_VIEW = "VIRTUAL_VIEW"
+MATERIALIZED_VIEW = "MATERIALIZED_VIEW"
+
+CREATION_METADATA = "creationMetadata"
+"""What a materialized view was made of, among the extra fields of its table."""
 
 PARAMETER_EXTERNAL = "EXTERNAL"
 PARAMETER_DDL_TIME = "transient_lastDdlTime"
@@ -122,6 +126,8 @@ class MetastoreTable:
     view_original_text: str | None = None
     view_expanded_text: str | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
+    number: int | None = field(default=None, compare=False)
+    """What tells the table from an earlier one of that name: given by the store, kept by every change."""
 
     @property
     def is_view(self) -> bool:

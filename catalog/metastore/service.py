@@ -33,13 +33,14 @@ class Metastore:
         config: ConfigValues | None = None,
         trash: Trash | None = None,
         partitions_max: int | None = None,
+        keeps_transactional: bool = False,
     ) -> None:
         self.config = config if config is not None else ConfigValues()
         self.trash = trash
         self.warehouse = Warehouse(warehouse, trash)
         self.catalogs = CatalogService(store, self.warehouse, clock=clock)
         self.databases = DatabaseService(store, self.warehouse, clock=clock)
-        self.tables = TableService(store, self.warehouse, clock=clock)
+        self.tables = TableService(store, self.warehouse, clock=clock, keeps_transactional=keeps_transactional)
         self.partitions = PartitionService(store, self.warehouse, clock=clock, request_max=partitions_max)
         self.statistics = StatisticsService(store, clock=clock)
         self.queries = ScheduledQueryService(store, clock=clock)

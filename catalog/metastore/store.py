@@ -177,6 +177,10 @@ class PartitionStore(Protocol):
         """Store these columns in every partition's storage."""
         ...
 
+    def retype_keys(self, table_id: int, keys: Sequence[MetastoreColumn]) -> None:
+        """Look every partition's values up as values of these keys from now on."""
+        ...
+
     def locations_outside(self, table_id: int, location: str) -> list[str]:
         """The locations of the partitions that do not lie below the given one."""
         ...

@@ -63,12 +63,14 @@ def table_document(table: MetastoreTable) -> str:
     )
 
 
-def table_from(catalog: str, database: str, name: str, table_type: str, document: str) -> MetastoreTable:
+def table_from(
+    catalog: str, database: str, name: str, table_type: str, document: str, number: int | None = None
+) -> MetastoreTable:
     """The table of a row."""
     fields = json.loads(document)
     fields["storage"] = _storage_from(fields.get("storage"))
     fields["partition_keys"] = _columns_from(fields.get("partition_keys", ()))
-    return MetastoreTable(catalog=catalog, database=database, name=name, table_type=table_type, **fields)
+    return MetastoreTable(catalog=catalog, database=database, name=name, table_type=table_type, number=number, **fields)
 
 
 def partition_document(partition: MetastorePartition) -> str:

@@ -72,19 +72,26 @@ def row_of(
     storage_id: int | None,
 ) -> dict[str, Any]:
     """The columns of a partition's row."""
-    forms = [search_form(kind_of_type(key.type), value) for key, value in zip(keys, partition.values, strict=True)]
     location = partition.storage.location if partition.storage is not None else None
     return {
         "set_id": set_id,
         "storage_id": storage_id,
         "name": name,
-        **{f"key_{number}": forms[number] if number < len(forms) else None for number in range(KEY_COLUMNS)},
-        "more_keys": _encode(forms[KEY_COLUMNS:]) if len(forms) > KEY_COLUMNS else None,
+        **key_forms(keys, partition.values),
         "value_list": None if name_values(name) == partition.values else _encode(list(partition.values)),
         "location": stored_location(root, name, location),
         "create_time": partition.create_time,
         "last_access_time": partition.last_access_time,
         "parameters": _encode(dict(partition.parameters)) if partition.parameters else None,
+    }
+
+
+def key_forms(keys: Sequence[MetastoreColumn], values: Sequence[str]) -> dict[str, Any]:
+    """The columns that hold the search forms of a partition's values."""
+    forms = [search_form(kind_of_type(key.type), value) for key, value in zip(keys, values, strict=True)]
+    return {
+        **{f"key_{number}": forms[number] if number < len(forms) else None for number in range(KEY_COLUMNS)},
+        "more_keys": _encode(forms[KEY_COLUMNS:]) if len(forms) > KEY_COLUMNS else None,
     }
 
 

@@ -25,13 +25,16 @@ from interbed.catalog.repository.models import (
     PartitionStorageRow,
     TableRow,
 )
+from interbed.catalog.repository.models.partitions import KEY_COLUMNS
 from interbed.catalog.repository.partition_filter import FilterSql
 from interbed.catalog.repository.partition_rows import (
     STORED_COLUMNS,
     PartitionSequence,
     StoredFields,
     is_elsewhere,
+    key_forms,
     moved_text,
+    name_values,
     partition_of,
     read_location,
     row_of,
@@ -226,6 +229,28 @@ class SqlPartitions:
                 parameters = {"set_id": set_id, "old": row.id, "new": changed}
                 self._connection.execute(text(_SHARE), parameters)
                 self._connection.execute(delete(PartitionStorageRow).where(PartitionStorageRow.id == row.id))
+
+    def retype_keys(self, table_id: int, keys: Sequence[MetastoreColumn]) -> None:
+        """Store the search forms of every partition's values anew, after its keys got other types."""
+        found = self._set(table_id)
+        if found is None:
+            return
+        rows = self._connection.execute(
+            select(PartitionRow.id, PartitionRow.name, PartitionRow.value_list).where(PartitionRow.set_id == found[0])
+        ).all()
+        columns = [f"key_{number}" for number in range(KEY_COLUMNS)] + ["more_keys"]
+        statement = (
+            update(PartitionRow.__table__)  # type: ignore[arg-type]
+            .where(PartitionRow.id == bindparam("row_id"))
+            .values({column: bindparam(f"new_{column}") for column in columns})
+        )
+        for start in range(0, len(rows), ROWS_PURGED):
+            changes = []
+            for number, name, value_list in rows[start : start + ROWS_PURGED]:
+                values = name_values(name) if value_list is None else json.loads(value_list)
+                forms = key_forms(keys, values)
+                changes.append({"row_id": number, **{f"new_{column}": forms[column] for column in columns}})
+            self._connection.execute(statement, changes)
 
     def move_location(self, table_id: int, old_prefix: str, new_prefix: str) -> None:
         """Replace the beginning of every partition's location, after the table's directory was renamed."""

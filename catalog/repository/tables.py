@@ -79,14 +79,15 @@ class SqlTables:
         if row is None:
             return None
         number, found, table_type, document = row
-        return Stored(id=number, value=table_from(catalog, database, found, table_type, document))
+        return Stored(id=number, value=table_from(catalog, database, found, table_type, document, number))
 
     def lock(self, table_id: int) -> Stored[MetastoreTable] | None:
         """The table of a row, kept from change by others until the end of the transaction."""
         row = self._connection.execute(_LOCK, {"table_id": table_id}).one_or_none()
         if row is None:
             return None
-        return Stored(id=row.id, value=table_from(row.catalog, row.database, row.name, row.table_type, row.document))
+        table = table_from(row.catalog, row.database, row.name, row.table_type, row.document, row.id)
+        return Stored(id=row.id, value=table)
 
     def select(self, catalog: str, database: str, names: Sequence[str] | None = None) -> list[MetastoreTable]:
         """The tables of these names that exist (all if None), ordered by name."""
@@ -99,7 +100,7 @@ class SqlTables:
             for start in range(0, len(unique), NAMES_IN_STATEMENT_MAX):
                 chunk = unique[start : start + NAMES_IN_STATEMENT_MAX]
                 rows.extend(self._connection.execute(_SELECT, {**keys, "names": chunk}))
-        tables = [table_from(catalog, database, row.name, row.table_type, row.document) for row in rows]
+        tables = [table_from(catalog, database, row.name, row.table_type, row.document, row.id) for row in rows]
         return sorted(tables, key=lambda table: table.name)
 
     def names(self, catalog: str, database: str, table_type: str | None = None) -> list[str]:

@@ -137,6 +137,15 @@ class ServerSettings:
             integer(-1, 2**31 - 1, "a number"),
         ),
     )
+    transactional_tables: Literal["refuse", "keep"] = field(
+        default="refuse",
+        metadata=_about(
+            "What becomes of new tables with `transactional` or `transactional_properties`: `keep` stores them, as a "
+            "metastore that moves has them, to be listed, described and dropped. There are no transactions, and calls "
+            "about them fail either way.",
+            choice("refuse", "keep"),
+        ),
+    )
     trash_seconds: float = field(
         default=0.0,
         metadata=_about(

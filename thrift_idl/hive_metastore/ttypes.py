@@ -10252,7 +10252,7 @@ class DropCatalogRequest(object):
     )
 
 
-    def __init__(self, name=None, ifExists=True,):
+    def __init__(self, name=None, ifExists=None,):
         self.name = name
         self.ifExists = ifExists
 
@@ -23944,7 +23944,7 @@ all_structs.append(DropCatalogRequest)
 DropCatalogRequest.thrift_spec = (
     None,  # 0
     (1, TType.STRING, 'name', 'UTF8', None, ),  # 1
-    (2, TType.BOOL, 'ifExists', None, True, ),  # 2
+    (2, TType.BOOL, 'ifExists', None, None, ),  # 2
 )
 all_structs.append(DropConstraintRequest)
 DropConstraintRequest.thrift_spec = (

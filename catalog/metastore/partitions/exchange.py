@@ -74,9 +74,8 @@ def _both(
 
 def _leading_values(keys: Sequence[MetastoreColumn], spec: Mapping[str, str]) -> list[str]:
     by_key = {name.lower(): value for name, value in spec.items()}
-    values = [by_key.pop(key.name.lower(), "") for key in keys]
-    if by_key:
-        raise MetastoreError(f"{shortened(next(iter(by_key)))} is not a partitioning key for the table")
+    # Other names have no say, as in Hive.
+    values = [by_key.get(key.name.lower(), "") for key in keys]
     while values and not values[-1]:
         values.pop()
     if not values:

@@ -3,6 +3,7 @@
 import dataclasses
 import time
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from interbed.catalog.metastore import events
 from interbed.catalog.metastore import warehouse as files
@@ -10,6 +11,8 @@ from interbed.catalog.metastore.column_statistics import emptied, statistics_to_
 from interbed.catalog.metastore.constraints import forget_columns
 from interbed.catalog.metastore.errors import InvalidObjectError, InvalidOperationError, MetastoreError
 from interbed.catalog.metastore.model import (
+    CREATION_METADATA,
+    MATERIALIZED_VIEW,
     PARAMETER_DDL_TIME,
     MetastoreColumn,
     MetastoreDatabase,
@@ -36,10 +39,18 @@ from interbed.catalog.metastore.warehouse import Warehouse
 class TableAlterations:
     """Alter, rename and truncate."""
 
-    def __init__(self, store: Store, warehouse: Warehouse, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        store: Store,
+        warehouse: Warehouse,
+        *,
+        clock: Callable[[], float] = time.time,
+        keeps_transactional: bool = False,
+    ) -> None:
         self._store = store
         self._warehouse = warehouse
         self._clock = clock
+        self._keeps_transactional = keeps_transactional
 
     def alter(
         self, catalog: str, database: str, name: str, changed: MetastoreTable, context: Mapping[str, str] | None = None
@@ -67,7 +78,8 @@ class TableAlterations:
             _check(changed, stored.value)
             if changed.storage is None and not changed.is_view:
                 raise MetastoreError(f"Table {changed.name} has no storage descriptor")
-            check_without_transactions(changed, stored.value)
+            if not self._keeps_transactional:
+                check_without_transactions(changed, stored.value)
             renamed = (stored.value.database, stored.value.name) != (changed.database, changed.name)
             if renamed and transaction.tables.find(changed.catalog, changed.database, changed.name) is not None:
                 raise _taken(changed)
@@ -82,6 +94,22 @@ class TableAlterations:
             transaction.events.append(events.alter_table(stored.value, new))
 
         carry_out(self._store, work)
+
+    def remake(self, catalog: str, database: str, name: str, made_of: Mapping[str, Any]) -> None:
+        """Store what a materialized view was made of anew. NoSuchObjectError, MetastoreError for another table."""
+        key = (catalog, normalized(database), normalized(name))
+
+        def work(transaction: Transaction) -> None:
+            stored = transaction.tables.find(*key, for_update=True)
+            if stored is None:
+                raise table_not_found(database, name)
+            old = stored.value
+            if old.table_type != MATERIALIZED_VIEW:
+                raise MetastoreError(f"{old.database}.{old.name} is no materialized view")
+            new = dataclasses.replace(old, extra={**old.extra, CREATION_METADATA: dict(made_of)})
+            transaction.tables.replace(stored.id, self._database_id(transaction, old), new)
+
+        self._store.write(work)
 
     def truncate(self, catalog: str, database: str, name: str) -> None:
         """Delete the data of a table that owns it, not the table. MetastoreError for others."""
@@ -116,6 +144,8 @@ class TableAlterations:
         new = self._completed(old, changed)
         if not old.is_view and not same_keys(old.partition_keys, changed.partition_keys):
             raise InvalidOperationError("partition keys can not be changed.")
+        if not changed.is_view and not changed.location and old.location:
+            raise MetastoreError(f"Table {changed.name} has no location in its storage descriptor")
         old_database = transaction.databases.find(old.catalog, old.database, for_child=True)
         new_database = (
             old_database
@@ -128,6 +158,8 @@ class TableAlterations:
             new = self._moved(transaction, stored, new, new_database.value, mover)
         if not transaction.tables.replace(stored.id, new_database.id, new):
             raise _taken(new)
+        if [key.type for key in old.partition_keys] != [key.type for key in new.partition_keys]:
+            transaction.partitions.retype_keys(stored.id, new.partition_keys)
         return new
 
     def _completed(self, old: MetastoreTable, changed: MetastoreTable) -> MetastoreTable:

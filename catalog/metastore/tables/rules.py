@@ -44,12 +44,15 @@ CASCADE = "CASCADE"
 """The environment context's key by which changed columns go to the partitions, too."""
 
 
-def check_table(table: MetastoreTable) -> None:
-    """InvalidObjectError if the table's name or columns cannot be stored, MetastoreError if it wants transactions."""
+def check_table(table: MetastoreTable, *, keeps_transactional: bool = False) -> None:
+    """InvalidObjectError if the table's name or columns cannot be stored, MetastoreError if it wants transactions,
+    unless such tables are kept.
+    """
     if not is_valid_table_name(table.name):
         raise InvalidObjectError(f"{shortened(table.name)} is not a valid object name")
     check_columns(table)
-    check_without_transactions(table)
+    if not keeps_transactional:
+        check_without_transactions(table)
 
 
 def check_columns(table: MetastoreTable, before: MetastoreTable | None = None) -> None:
@@ -131,8 +134,8 @@ def stored_type(table_type: str, parameters: Mapping[str, str]) -> str:
 
 
 def same_keys(left: Sequence[MetastoreColumn], right: Sequence[MetastoreColumn]) -> bool:
-    """Whether two lists of partition keys have the same names and types; comments may differ."""
-    return [(key.name.lower(), key.type) for key in left] == [(key.name.lower(), key.type) for key in right]
+    """Whether two lists of partition keys have the same names; types and comments may differ, as in Hive."""
+    return [key.name.lower() for key in left] == [key.name.lower() for key in right]
 
 
 def owns_data(table: MetastoreTable) -> bool:

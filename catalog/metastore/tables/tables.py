@@ -2,8 +2,7 @@
 
 import dataclasses
 import logging
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from interbed.catalog.metastore import events
 from interbed.catalog.metastore import warehouse as files
@@ -17,6 +16,7 @@ from interbed.catalog.metastore.errors import (
     UnknownDatabaseError,
 )
 from interbed.catalog.metastore.model import (
+    MATERIALIZED_VIEW,
     PARAMETER_DDL_TIME,
     Constraint,
     MetastoreDatabase,
@@ -25,7 +25,7 @@ from interbed.catalog.metastore.model import (
     TableMeta,
 )
 from interbed.catalog.metastore.names import matching, normalized, shortened
-from interbed.catalog.metastore.store import Store, Stored, Transaction
+from interbed.catalog.metastore.store import Stored, Transaction
 from interbed.catalog.metastore.tables.alter import TableAlterations
 from interbed.catalog.metastore.tables.rules import (
     EXPECTED_PARAMETER_KEY,
@@ -37,7 +37,6 @@ from interbed.catalog.metastore.tables.rules import (
     stored_type,
     table_not_found,
 )
-from interbed.catalog.metastore.warehouse import Warehouse
 
 __all__ = [
     "EXPECTED_PARAMETER_KEY",
@@ -54,16 +53,13 @@ logger = logging.getLogger(__name__)
 class TableService(TableAlterations):
     """The calls about tables and views."""
 
-    def __init__(self, store: Store, warehouse: Warehouse, *, clock: Callable[[], float] = time.time) -> None:
-        super().__init__(store, warehouse, clock=clock)
-
     def create(self, table: MetastoreTable, constraints: Sequence[Constraint] = ()) -> MetastoreTable:
         """Create a table, and its directory unless it is a view, with its constraints. Returns it as stored.
 
         InvalidObjectError for a bad name, bad columns, bad constraints or an unknown database, AlreadyExistsError,
         MetastoreError if the directory cannot be made.
         """
-        check_table(table)
+        check_table(table, keeps_transactional=self._keeps_transactional)
         if table.storage is None and not table.is_view:
             raise MetastoreError(f"Table {table.name} has no storage descriptor")
 
@@ -135,6 +131,22 @@ class TableService(TableAlterations):
             lambda transaction: transaction.tables.names(catalog, normalized(database), table_type or None)
         )
         return matching(found, pattern)
+
+    def rewriting_views(self, catalog: str, database: str | None = None) -> list[MetastoreTable]:
+        """The materialized views that may stand for a query, of one database or of all."""
+
+        def work(transaction: Transaction) -> list[MetastoreTable]:
+            databases = transaction.databases.names(catalog) if database is None else [normalized(database)]
+            views = [
+                view
+                for each in databases
+                for view in transaction.tables.select(
+                    catalog, each, transaction.tables.names(catalog, each, MATERIALIZED_VIEW)
+                )
+            ]
+            return [view for view in views if view.extra.get("rewriteEnabled")]
+
+        return self._store.read(work)
 
     def names_by_filter(self, catalog: str, database: str, text: str, limit: int | None = None) -> list[str]:
         """The names of the tables that a filter over owner, parameters and last access selects, in order; none if

@@ -35,5 +35,4 @@ class CatalogHandler:
         self._catalogs.alter(rqst.name, convert.catalog_from_thrift(rqst.newCat))
 
     def drop_catalog(self, catName: Any) -> None:
-        # Hive's newest interface says true for a missing field, older ones have no such field and mean false.
         self._catalogs.drop(catName.name, if_exists=bool(catName.ifExists))

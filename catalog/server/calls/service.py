@@ -154,17 +154,8 @@ class EmptyHandler:
     def get_type_all(self, name: str) -> dict[str, Any]:
         return {}
 
-    def get_all_materialized_view_objects_for_rewriting(self) -> list[Any]:
-        return []
-
-    def get_materialized_views_for_rewriting(self, db_name: str) -> list[str]:
-        return []
-
     def get_materialization_invalidation_info(self, creation_metadata: Any, validTxnList: str) -> Any:
         return ttypes.Materialization(sourceTablesUpdateDeleteModified=True, sourceTablesCompacted=False)
-
-    def update_creation_metadata(self, catName: str, dbname: str, tbl_name: str, creation_metadata: Any) -> None:
-        raise MetastoreError("what a materialized view was made of is not kept: make the view anew")
 
 
 def _nothing_in(privileges: Any) -> bool:

@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from interbed.catalog.metastore.errors import InvalidOperationError, UnknownDatabaseError
-from interbed.catalog.metastore.model import ConstraintKind, MetastoreTable
+from interbed.catalog.metastore.model import DEFAULT_CATALOG, ConstraintKind, MetastoreTable
 from interbed.catalog.metastore.names import required
 from interbed.catalog.metastore.service import Metastore
 from interbed.catalog.metastore.tables.rules import CASCADE, EXPECTED_PARAMETER_KEY, EXPECTED_PARAMETER_VALUE
 from interbed.catalog.server.structs import convert
 from interbed.catalog.server.structs.constraints import constraints_from_thrift
 from interbed.catalog.server.structs.context import context_properties, is_purge
-from interbed.catalog.server.structs.convert import split_catalog
+from interbed.catalog.server.structs.convert import creation_metadata_from_thrift, split_catalog
 from interbed.catalog.server.structs.privileges import check_only_the_owners
 from interbed.catalog.server.structs.projection import table_projection
 from interbed.thrift_idl.hive_metastore import ttypes
@@ -109,6 +109,19 @@ class TableHandler:
     def get_tables_by_type(self, db_name: str, pattern: str, tableType: str) -> list[str]:
         catalog, database = split_catalog(db_name)
         return self._tables.names(catalog, database or "", pattern, tableType)
+
+    def get_materialized_views_for_rewriting(self, db_name: str) -> list[str]:
+        catalog, database = split_catalog(db_name)
+        views = self._tables.rewriting_views(catalog, required(database, "name of a database"))
+        return [view.name for view in views]
+
+    def get_all_materialized_view_objects_for_rewriting(self) -> list[Any]:
+        return [convert.table_to_thrift(view) for view in self._tables.rewriting_views(DEFAULT_CATALOG)]
+
+    def update_creation_metadata(self, catName: str, dbname: str, tbl_name: str, creation_metadata: Any) -> None:
+        catalog, database = split_catalog(dbname, catName)
+        made_of = creation_metadata_from_thrift(creation_metadata)
+        self._tables.remake(catalog, required(database, "name of a database"), tbl_name, made_of)
 
     def get_all_tables(self, db_name: str) -> list[str]:
         catalog, database = split_catalog(db_name)

@@ -110,6 +110,7 @@ def _opened(settings: ServerSettings) -> Iterator[tuple[SqlStore, Metastore]]:
                 config=ConfigValues(client_values(settings)),
                 trash=trash_for(settings),
                 partitions_max=settings.limit_partition_request if settings.limit_partition_request >= 0 else None,
+                keeps_transactional=settings.transactional_tables == "keep",
             ),
         )
     finally:

@@ -11,6 +11,7 @@ from typing import Any
 from interbed.catalog.metastore.errors import MetastoreError
 from interbed.catalog.metastore.lock_model import LockComponent, LockLevel, LockRequest, LockType
 from interbed.catalog.metastore.model import (
+    CREATION_METADATA,
     DEFAULT_CATALOG,
     MANAGED_TABLE,
     Function,
@@ -132,7 +133,14 @@ def table_from_thrift(thrift: Any, catalog: str | None = None) -> MetastoreTable
         parameters=_strings(thrift.parameters),
         view_original_text=thrift.viewOriginalText,
         view_expanded_text=thrift.viewExpandedText,
-        extra=_extras(thrift, _TABLE_EXTRAS, {"ownerType": ttypes.PrincipalType.USER}),
+        extra={
+            **_extras(thrift, _TABLE_EXTRAS, {"ownerType": ttypes.PrincipalType.USER}),
+            **(
+                {}
+                if thrift.creationMetadata is None
+                else {CREATION_METADATA: creation_metadata_from_thrift(thrift.creationMetadata)}
+            ),
+        },
     )
 
 
@@ -155,6 +163,8 @@ def _check_columns_named(columns: Any) -> None:
 
 def table_to_thrift(table: MetastoreTable) -> Any:
     """A Table structure."""
+    extra = dict(table.extra)
+    made_of = extra.pop(CREATION_METADATA, None)
     return ttypes.Table(
         tableName=table.name,
         dbName=table.database,
@@ -169,7 +179,48 @@ def table_to_thrift(table: MetastoreTable) -> Any:
         viewExpandedText=table.view_expanded_text,
         tableType=table.table_type,
         catName=table.catalog,
-        **{"rewriteEnabled": False, **table.extra},
+        id=table.number,
+        creationMetadata=None if made_of is None else _creation_metadata_to_thrift(made_of),
+        **{"rewriteEnabled": False, **extra},
+    )
+
+
+def creation_metadata_from_thrift(thrift: Any) -> dict[str, Any]:
+    """What a materialized view was made of, as it is stored, from a CreationMetadata structure."""
+    return {
+        "catalog": thrift.catName,
+        "database": thrift.dbName,
+        "name": thrift.tblName,
+        "tables": sorted(thrift.tablesUsed or ()),
+        "transactions": thrift.validTxnList,
+        "made_millis": thrift.materializationTime,
+        "sources": [
+            [
+                *(each.table.catName, each.table.dbName, each.table.tableName),
+                *(each.insertedCount, each.updatedCount, each.deletedCount),
+            ]
+            for each in thrift.sourceTables or ()
+        ],
+    }
+
+
+def _creation_metadata_to_thrift(made_of: Mapping[str, Any]) -> Any:
+    return ttypes.CreationMetadata(
+        catName=made_of["catalog"],
+        dbName=made_of["database"],
+        tblName=made_of["name"],
+        tablesUsed=set(made_of["tables"]),
+        validTxnList=made_of["transactions"],
+        materializationTime=made_of["made_millis"],
+        sourceTables=[
+            ttypes.SourceTable(
+                table=ttypes.Table(catName=catalog, dbName=database, tableName=name),
+                insertedCount=inserted,
+                updatedCount=updated,
+                deletedCount=deleted,
+            )
+            for catalog, database, name, inserted, updated, deleted in made_of["sources"]
+        ],
     )
 
 

@@ -242,5 +242,6 @@ def _placed(storage: Any, root: str, relative_path: str | None) -> Any:
     if storage is None:
         return None
     fields = {field[2]: getattr(storage, field[2]) for field in storage.thrift_spec if field is not None}
-    location = root.rstrip("/") + "/" + relative_path.lstrip("/") if relative_path else None
+    # Without a path of their own they share a directory, which Hive calls so.
+    location = root.rstrip("/") + "/" + (relative_path or "null").lstrip("/")
     return ttypes.StorageDescriptor(**{**fields, "location": location})

@@ -87,6 +87,8 @@ class ClientSuite:
         """What our own server is started with, the like of JAVA_SETTINGS."""
         return (
             *("--limit-partition-request", "100"),
+            # A class of them makes all its tables with `transactional`, to look at lists of tables.
+            *("--transactional-tables", "keep"),
             *("--trash-seconds", "30min"),
             # Where Hadoop has it: the tests look into the home directory of who runs them.
             *("--trash-directory", f"file:{self.home}/.Trash"),

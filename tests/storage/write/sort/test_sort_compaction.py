@@ -10,6 +10,7 @@ import pytest
 import interbed
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import CommitConflictError, InvalidInputError, InvalidOptionError, NotSupportedError
+from interbed.storage.base.predicate.grammar import parse_filter
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.files.deletion.bucket_deletions import BucketDeletions
 from interbed.storage.scan.restore import restore_buckets
@@ -62,7 +63,7 @@ def content(table: Table) -> list[tuple[object, ...]]:
 
 
 def share_read(table: Table, filter_text: str) -> float:
-    statistics = table.new_scan(predicate=interbed.storage.base.predicate.parse.parse_filter(filter_text, table.fields))
+    statistics = table.new_scan(predicate=parse_filter(filter_text, table.fields))
     return len([f for s in statistics.plan().splits for f in s.files]) / len(TableScan(table.store).entries())
 
 

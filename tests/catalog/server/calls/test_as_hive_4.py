@@ -1,0 +1,129 @@
+"""What Hive 4's own tests look for and Hive 2.3 has not, or has otherwise."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interbed.thrift_idl.hive_metastore import ttypes
+from tests.support.servers.java_metastore import metastore_client
+from tests.support.servers.metastore import metastore_under_test, table
+
+
+def test_a_table_keeps_its_number_until_it_is_dropped(wire: Any, database: str) -> None:
+    wire.create_table(table(database, "t"))
+    first = wire.get_table(database, "t")
+    assert first.id > 0
+    first.parameters["a"] = "b"
+    wire.alter_table(database, "t", first)
+    first.tableName = "u"
+    wire.alter_table(database, "t", first)
+    assert wire.get_table(database, "u").id == first.id
+    wire.create_table(table(database, "t"))
+    request = ttypes.GetTablesRequest(dbName=database, tblNames=["t", "u"])
+    found = {each.tableName: each.id for each in wire.get_table_objects_by_name_req(request).tables}
+    assert (found["u"], found["t"]) == (first.id, wire.get_table(database, "t").id)
+    assert found["t"] != first.id
+
+
+def test_what_a_materialized_view_was_made_of_is_kept(wire: Any, database: str) -> None:
+    wire.create_table(table(database, "source"))
+    view = table(database, "view", table_type="MATERIALIZED_VIEW")
+    view.rewriteEnabled = True
+    source = ttypes.SourceTable(
+        table=ttypes.Table(catName="hive", dbName=database, tableName="source"),
+        insertedCount=1,
+        updatedCount=2,
+        deletedCount=3,
+    )
+    view.creationMetadata = ttypes.CreationMetadata(
+        catName="hive",
+        dbName=database,
+        tblName="view",
+        tablesUsed={f"{database}.source"},
+        validTxnList="1:2",
+        materializationTime=7,
+        sourceTables=[source],
+    )
+    wire.create_table(view)
+    assert wire.get_table(database, "view").creationMetadata == view.creationMetadata
+    assert wire.get_materialized_views_for_rewriting(database) == ["view"]
+    assert (database, "view") in [
+        (each.dbName, each.tableName) for each in wire.get_all_materialized_view_objects_for_rewriting()
+    ]
+
+    changed = view.creationMetadata
+    changed.materializationTime = 8
+    wire.update_creation_metadata("hive", database, "view", changed)
+    assert wire.get_table(database, "view").creationMetadata.materializationTime == 8
+    with pytest.raises(ttypes.MetaException, match="source is no materialized view"):
+        wire.update_creation_metadata("hive", database, "source", changed)
+
+    found = wire.get_table(database, "view")
+    found.rewriteEnabled = False
+    wire.alter_table(database, "view", found)
+    assert wire.get_materialized_views_for_rewriting(database) == []
+
+
+def test_partition_keys_change_their_types_but_not_their_names(wire: Any, database: str) -> None:
+    wire.create_table(table(database, "t", partition_keys=(("n", "string"),)))
+    wire.append_partition(database, "t", ["10"])
+    wire.append_partition(database, "t", ["9"])
+    changed = wire.get_table(database, "t")
+    changed.partitionKeys[0].type = "int"
+    wire.alter_table(database, "t", changed)
+    assert wire.get_table(database, "t").partitionKeys[0].type == "int"
+    assert [each.values for each in wire.get_partitions_by_filter(database, "t", "n > 9", -1)] == [["10"]]
+    changed.partitionKeys[0].name = "m"
+    with pytest.raises(ttypes.InvalidOperationException, match="partition keys can not be changed"):
+        wire.alter_table(database, "t", changed)
+
+
+def test_a_table_is_not_altered_without_its_location(wire: Any, database: str) -> None:
+    wire.create_table(table(database, "t"))
+    changed = wire.get_table(database, "t")
+    changed.sd.location = None
+    with pytest.raises(ttypes.MetaException, match="has no location"):
+        wire.alter_table(database, "t", changed)
+
+
+def test_another_name_for_a_database_has_no_say(wire: Any, database: str) -> None:
+    wire.alter_database(database, ttypes.Database(name="other", parameters={"a": "b"}))
+    assert wire.get_database(database).parameters == {"a": "b"}
+    with pytest.raises(ttypes.NoSuchObjectException):
+        wire.get_database("other")
+
+
+def test_partitions_without_a_path_share_a_directory(wire: Any, database: str) -> None:
+    wire.create_table(table(database, "t", partition_keys=(("n", "string"),)))
+    found = wire.get_table(database, "t")
+    spec = ttypes.PartitionSpec(
+        dbName=database,
+        tableName="t",
+        rootPath=f"{found.sd.location}/root",
+        sharedSDPartitionSpec=ttypes.PartitionSpecWithSharedSD(
+            sd=found.sd, partitions=[ttypes.PartitionWithoutSD(values=["x"], parameters={})]
+        ),
+    )
+    assert wire.add_partitions_pspec([spec]) == 1
+    assert wire.get_partition(database, "t", ["x"]).sd.location == f"{found.sd.location}/root/null"
+
+
+def test_a_catalog_that_is_missing_is_overlooked_when_the_client_says_so(wire: Any) -> None:
+    with pytest.raises(ttypes.NoSuchObjectException):
+        wire.drop_catalog(ttypes.DropCatalogRequest(name="nope"))
+    wire.drop_catalog(ttypes.DropCatalogRequest(name="nope", ifExists=True))
+
+
+def test_tables_with_transactions_are_kept_where_the_server_is_told_to(tmp_path: Path) -> None:
+    db = f"sqlite:///{tmp_path / 'metastore.db'}"
+    with (
+        metastore_under_test(db, tmp_path, "--transactional-tables", "keep") as running,
+        metastore_client(running.uri) as client,
+    ):
+        wire: Any = client
+        parameters = {"transactional": "true", "transactional_properties": "insert_only"}
+        wire.create_table(table("default", "acid", parameters=parameters))
+        assert parameters.items() <= wire.get_table("default", "acid").parameters.items()
+        wire.drop_table("default", "acid", True)
+        assert wire.get_all_tables("default") == []
