@@ -1,9 +1,11 @@
 """The changes that commit messages carry, as manifest entries. Pure."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import NamedTuple
+
+import numpy as np
 
 from interbed.storage.base.bucket_id import BucketId, by_bucket
 from interbed.storage.base.types.data_type import DataType
@@ -17,11 +19,16 @@ from interbed.storage.write.commit_message import CommitMessage
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartChanges:
-    """The changes of one snapshot: data files, changelog files and index files."""
+    """The changes of one snapshot: data files, changelog files and index files.
+
+    `looked_up` names, for each bucket where that matters, the files above level 0 in which a compaction looked for
+    keys.
+    """
 
     files: tuple[ManifestEntry, ...] = ()
     changelog: tuple[ManifestEntry, ...] = ()
     indexes: tuple[IndexManifestEntry, ...] = ()
+    looked_up: Mapping[BucketId, frozenset[str]] = field(default_factory=dict[BucketId, frozenset[str]])
 
     def __bool__(self) -> bool:
         return bool(self.files or self.changelog or self.indexes)
@@ -60,6 +67,7 @@ def collect_changes(messages: Iterable[CommitMessage]) -> MessageChanges:
     compact_changelog: list[ManifestEntry] = []
     indexes: list[IndexManifestEntry] = []
     compact_indexes: list[IndexManifestEntry] = []
+    looked_up: dict[BucketId, frozenset[str]] = {}
     for m in messages:
         append += _entries(m, FileKind.ADD, m.data.new_files)
         append += _entries(m, FileKind.DELETE, m.data.deleted_files)
@@ -67,13 +75,21 @@ def collect_changes(messages: Iterable[CommitMessage]) -> MessageChanges:
         compact += _entries(m, FileKind.DELETE, m.compaction.before)
         compact += _entries(m, FileKind.ADD, m.compaction.after)
         compact_changelog += _entries(m, FileKind.ADD, m.compaction.changelog)
+        if m.compaction.looked_up is not None:
+            names = m.compaction.looked_up
+            looked_up[m.bucket_id] = names & looked_up.get(m.bucket_id, names)
         indexes += _index_entries(m, FileKind.DELETE, m.data.deleted_index_files)
         indexes += _index_entries(m, FileKind.ADD, m.data.new_index_files)
         compact_indexes += _index_entries(m, FileKind.DELETE, m.compaction.deleted_index_files)
         compact_indexes += _index_entries(m, FileKind.ADD, m.compaction.new_index_files)
     return MessageChanges(
         append=PartChanges(files=tuple(append), changelog=tuple(changelog), indexes=tuple(indexes)),
-        compact=PartChanges(files=tuple(compact), changelog=tuple(compact_changelog), indexes=tuple(compact_indexes)),
+        compact=PartChanges(
+            files=tuple(compact),
+            changelog=tuple(compact_changelog),
+            indexes=tuple(compact_indexes),
+            looked_up=looked_up,
+        ),
     )
 
 
@@ -145,6 +161,21 @@ def overlapping_pair(
     for left, right in pairwise(order):
         if greatest[left] >= least[right]:
             return files[left], files[right]
+    return None
+
+
+def pair_across(
+    files: Sequence[DataFileMeta], others: Sequence[DataFileMeta], key_types: Sequence[DataType]
+) -> tuple[DataFileMeta, DataFileMeta] | None:
+    """A file of each kind whose key ranges meet; None when no two do."""
+    if not files or not others:
+        return None
+    least, greatest = key_ranks([*files, *others], key_types)
+    count = len(files)
+    for i, file in enumerate(files):
+        met = np.flatnonzero((least[count:] <= greatest[i]) & (greatest[count:] >= least[i]))
+        if len(met):
+            return file, others[int(met[0])]
     return None
 
 

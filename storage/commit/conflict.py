@@ -1,10 +1,11 @@
 """Whether changes still fit the table they are committed to. Pure: values in, an error or nothing out."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.errors import CommitConflictError
 from interbed.storage.base.types.data_type import DataType
-from interbed.storage.commit.changes import overlapping_pair
+from interbed.storage.commit.changes import overlapping_pair, pair_across
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.manifest.entry import FileIdentifier, FileKind, ManifestEntry
 from interbed.storage.meta.manifest.index_manifest import IndexManifestEntry
@@ -82,6 +83,44 @@ def check_vectors(
             f"The file {min(marked - live)} is not in the table any more: another writer compacted or overwrote it "
             "while rows of it were deleted. Read the table again and redo the work."
         )
+
+
+def check_lookups(
+    base: Iterable[ManifestEntry],
+    delta: Iterable[ManifestEntry],
+    looked_up: Mapping[BucketId, frozenset[str]],
+    *,
+    key_types: Sequence[DataType],
+    place: Callable[[bytes, int], str],
+) -> None:
+    """Raise CommitConflictError when keys that a compaction takes out of level 0 may be in files that it did not see.
+
+    `looked_up` names, by bucket, the files above level 0 that it did see: among those a key has one row at most, and
+    the compaction has merged or marked it. What came above level 0 meanwhile may hold a second row of a new key, which
+    readers would show beside the other one. Keys that were above level 0 already need no look: a row that another
+    writer has replaced bears a mark, and what changed the marks is a conflict by itself.
+    """
+    taken: dict[BucketId, list[DataFileMeta]] = {}
+    gone: set[FileIdentifier] = set()
+    for entry in delta:
+        if entry.kind is FileKind.DELETE:
+            gone.add(entry.identifier)
+            if entry.file.level == 0 and entry.bucket_id in looked_up:
+                taken.setdefault(entry.bucket_id, []).append(entry.file)
+    unseen: dict[BucketId, list[DataFileMeta]] = {}
+    for entry in base if taken else ():
+        bucket_id = entry.bucket_id
+        if bucket_id in taken and entry.file.level > 0 and entry.identifier not in gone:
+            if entry.file.file_name in looked_up[bucket_id]:
+                continue
+            unseen.setdefault(bucket_id, []).append(entry.file)
+    for bucket_id, files in unseen.items():
+        pair = pair_across(taken[bucket_id], files, key_types)
+        if pair is not None:
+            raise CommitConflictError(
+                f"The file {pair[1].file_name} came to level {pair[1].level} of {place(*bucket_id)} while "
+                f"{pair[0].file_name} was compacted, and may hold rows of the same keys. Compact again."
+            )
 
 
 def check_total_buckets(entries: Iterable[ManifestEntry], *, place: Callable[[bytes, int], str]) -> None:

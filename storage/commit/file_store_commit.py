@@ -302,6 +302,7 @@ class FileStoreCommit:
             indexes=changes.indexes,
             # A file that comes again, with other indexes, keeps its rows and their deletion vector.
             compacted=_names(changes, FileKind.DELETE) - _names(changes, FileKind.ADD),
+            looked_up=changes.looked_up,
         )
 
     def _compact_part(

@@ -1,8 +1,9 @@
 """One snapshot that a commit is to make: what it changes, and what it is checked against."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.commit.base_files import BaseFiles
 from interbed.storage.commit.basis import CommitBasis
 from interbed.storage.commit.committed import PartIdentity
@@ -17,7 +18,8 @@ from interbed.storage.scan.partition_filter import PartitionFilter
 class PendingSnapshot:
     """One snapshot to be made. `against` gives its changes on top of a snapshot; `base` the files to check against.
 
-    `new_paths` are the files that it is the first to name, but for those of its manifests.
+    `new_paths` are the files that it is the first to name, but for those of its manifests; `looked_up` is that of
+    PartChanges.
     """
 
     identity: PartIdentity
@@ -30,6 +32,7 @@ class PendingSnapshot:
     indexes: tuple[IndexManifestEntry, ...] = ()
     basis: CommitBasis = field(default_factory=CommitBasis)
     compacted: frozenset[str] = frozenset()
+    looked_up: Mapping[BucketId, frozenset[str]] = field(default_factory=dict[BucketId, frozenset[str]])
 
     @property
     def facts(self) -> SnapshotFacts:

@@ -25,6 +25,7 @@ from interbed.storage.commit.conflict import (
     DuplicateFileError,
     check_conflicts,
     check_delta,
+    check_lookups,
     check_total_buckets,
     check_vectors,
 )
@@ -236,6 +237,9 @@ class Publication:
                 place=self.place,
             )
             check_vectors(part.base.at(latest), delta, part.indexes)
+            check_lookups(
+                part.base.at(latest), delta, part.looked_up, key_types=self._store.schema.key_types, place=self.place
+            )
         elif latest is None and part.facts.kind is not CommitKind.APPEND:
             check_conflicts((), delta, kind=part.facts.kind, key_types=(), place=self.place)
         return delta

@@ -112,6 +112,7 @@ class CommitMessage:
                 "totalBuckets": self.total_buckets,
                 "data": _to_json(self.data, _DATA),
                 "compaction": _to_json(self.compaction, _COMPACTION),
+                "lookedUp": None if self.compaction.looked_up is None else sorted(self.compaction.looked_up),
                 "basis": [basis.hash_indexes, basis.keys_as_of, basis.buckets_as_of],
                 "replaces": self.replaces,
             },
@@ -124,11 +125,15 @@ class CommitMessage:
         try:
             value = json.loads(content)
             hash_indexes, keys_as_of, buckets_as_of = value["basis"]
+            looked_up = value["lookedUp"]
             return CommitMessage(
                 bucket_id=BucketId(b64decode(value["partition"]), value["bucket"]),
                 total_buckets=value["totalBuckets"],
                 data=DataIncrement(**_from_json(value["data"], _DATA)),
-                compaction=CompactIncrement(**_from_json(value["compaction"], _COMPACTION)),
+                compaction=CompactIncrement(
+                    **_from_json(value["compaction"], _COMPACTION),
+                    looked_up=None if looked_up is None else frozenset(looked_up),
+                ),
                 basis=WriteBasis(
                     hash_indexes=None if hash_indexes is None else tuple(hash_indexes),
                     keys_as_of=keys_as_of,

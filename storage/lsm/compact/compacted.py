@@ -14,6 +14,7 @@ class CompactedFiles:
         self._changelog: list[DataFileMeta] = []
         self._new_index_files: dict[str, IndexFileMeta] = {}
         self._deleted_index_files: list[IndexFileMeta] = []
+        self._looked_up: frozenset[str] | None = None
 
     def add(self, outcome: CompactIncrement) -> CompactIncrement:
         """Take an outcome in. Returns, as the outcome of a compaction, the files that nobody needs any more."""
@@ -28,6 +29,9 @@ class CompactedFiles:
                 needless.append(file)
         self._after.update((f.file_name, f) for f in outcome.after)
         self._changelog += outcome.changelog
+        if outcome.looked_up is not None:
+            # A later compaction knows of all files that an earlier one did, but for those that are gone with it.
+            self._looked_up = outcome.looked_up | (self._looked_up or frozenset())
         needless_indexes = []
         for index_file in outcome.deleted_index_files:
             if self._new_index_files.pop(index_file.file_name, None) is None:
@@ -45,4 +49,5 @@ class CompactedFiles:
             changelog=tuple(self._changelog),
             new_index_files=tuple(self._new_index_files.values()),
             deleted_index_files=tuple(self._deleted_index_files),
+            looked_up=self._looked_up,
         )

@@ -10,7 +10,8 @@ from interbed.storage.meta.manifest.index_file import IndexFileMeta
 class CompactIncrement:
     """The files that were replaced, those in their place, which hold the same rows, and index files that came and went.
 
-    `changelog` holds what the compaction found to have changed. Empty, it stands for no compaction.
+    `changelog` holds what the compaction found to have changed. Empty, it stands for no compaction. `looked_up` names
+    the files above level 0 in which keys were looked for, by merging or in place; None where nobody needs to know.
     """
 
     before: tuple[DataFileMeta, ...] = ()
@@ -18,6 +19,7 @@ class CompactIncrement:
     changelog: tuple[DataFileMeta, ...] = ()
     new_index_files: tuple[IndexFileMeta, ...] = ()
     deleted_index_files: tuple[IndexFileMeta, ...] = ()
+    looked_up: frozenset[str] | None = None
 
     def __bool__(self) -> bool:
         return bool(self.before or self.after or self.changelog or self.new_index_files or self.deleted_index_files)

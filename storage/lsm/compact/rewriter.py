@@ -38,6 +38,9 @@ class BucketRewriter(Protocol):
     On an error of a method the files that it wrote are deleted; those of earlier calls are the caller's.
     """
 
+    looked_up: frozenset[str] | None
+    """The names of all files above level 0, when keys of level 0 are looked for in those; None when they are not."""
+
     def upgrade_rule(self, file: DataFileMeta, output_level: int) -> UpgradeRule:
         """What moving the file to that level takes."""
         ...
@@ -106,6 +109,8 @@ class BucketFiles:
 class MergeRewriter:
     """Merges and nothing else: no changelog, no look at older levels."""
 
+    looked_up: frozenset[str] | None = None
+
     def __init__(self, files: BucketFiles) -> None:
         self._files = files
 
@@ -169,8 +174,16 @@ class ChangelogRules(Protocol):
 class ChangelogRewriter(MergeRewriter):
     """Merges with an eye on what keys were before; writes changelog files if `produce_changelog`."""
 
-    def __init__(self, files: BucketFiles, changes: ChangelogRules, *, produce_changelog: bool) -> None:
+    def __init__(
+        self,
+        files: BucketFiles,
+        changes: ChangelogRules,
+        *,
+        produce_changelog: bool,
+        looked_up: frozenset[str] | None = None,
+    ) -> None:
         super().__init__(files)
+        self.looked_up = looked_up
         self._changes = changes
         self._produce_changelog = produce_changelog
 

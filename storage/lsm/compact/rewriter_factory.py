@@ -57,7 +57,8 @@ class RewriterFactory:
             return MergeRewriter(files)
         older = OlderRows(self._lookup_files, levels, store.schema.key_types, files.path_of, files.deleted_of)
         lookups = LookupCompactionChanges(store=store, max_level=levels.max_level, older=older, deletions=deletions)
-        return ChangelogRewriter(files, lookups, produce_changelog=produces_changelog(store))
+        above = frozenset(f.file_name for f in levels.files if f.level > 0)
+        return ChangelogRewriter(files, lookups, produce_changelog=produces_changelog(store), looked_up=above)
 
     def forget(self, files: Iterable[DataFileMeta]) -> None:
         """Give back the local disk that data files have taken which were compacted away."""

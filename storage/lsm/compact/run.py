@@ -43,6 +43,7 @@ def run_compaction(
         changelog=tuple(changelog),
         new_index_files=new_index_files,
         deleted_index_files=deleted_index_files,
+        looked_up=rewriter.looked_up,
     )
 
 
