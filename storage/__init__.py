@@ -123,6 +123,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "write.table_write",
     ),
     "jobs over a whole table, cut into tasks": (
+        "upkeep.compact_again",
         "upkeep.compact_result",
         "upkeep.compact_tasks",
         "upkeep.rewrite_indexes",

@@ -28,6 +28,7 @@ from interbed.storage.base.errors import (
 from interbed.storage.base.types.arrow import type_to_arrow
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.table.table import Table
+from interbed.storage.upkeep.compact_again import compact_again
 from interbed.storage.version.orphans import named_files
 from interbed.storage.write.commit_message import CommitMessage
 from interbed.thrift_idl.planner.ttypes import WriteMode, WritePlan
@@ -65,6 +66,8 @@ class EpochToken:
             ids = epochs.overwrite(messages, epoch, partition=self.job.static_partition(), job=name)
         # Removed before the files are, so that a task that is still at work deletes its own.
         table.storage_io.delete_quietly([_mark(table, name)])
+        if epochs.gave_up_compaction:
+            compact_again(table.store)
         if ids is None and not epochs.is_job_of(epoch, name):
             _delete_unnamed(table, [name])
         return ids[-1] if ids else None

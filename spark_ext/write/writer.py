@@ -40,6 +40,7 @@ from interbed.storage.commit.basis import RowsRead
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.files.deletion.vector import DeletionVector
 from interbed.storage.table.table import Table
+from interbed.storage.upkeep.compact_again import compact_again
 from interbed.storage.write.bucket_strategy import batch_strategy_of, strategy_of
 from interbed.storage.write.commit_message import CommitMessage
 from interbed.storage.write.replacing import overwriting
@@ -178,6 +179,8 @@ class CommitToken:
         commit = table.new_commit(self.commit_user)
         start = time.monotonic()
         ids = self._committed(commit, messages)
+        if commit.gave_up_compaction:
+            compact_again(table.store)
         metrics = commit_metrics(
             messages,
             attempts=commit.attempts,

@@ -68,6 +68,8 @@ class EpochCommit:
         self._user = commit_user
         self._path = store.paths.epoch(commit_user)
         self._clock = clock
+        self.gave_up_compaction = False
+        """Whether the last epoch's rows were committed, but not their compaction; see FileStoreCommit."""
 
     def is_committed(self, epoch: int) -> bool:
         """Whether the epoch, or a later one, was committed.
@@ -102,7 +104,9 @@ class EpochCommit:
         if not messages:
             return []
         begun = self._begin(note, epoch, job)
-        ids = self._new_commit().commit(messages, identifier=epoch)
+        commit = self._new_commit()
+        ids = commit.commit(messages, identifier=epoch)
+        self.gave_up_compaction = commit.gave_up_compaction
         self._close(begun, epoch)
         return ids
 
@@ -115,7 +119,9 @@ class EpochCommit:
             self._close(note, epoch)
             return None
         begun = self._begin(note, epoch, job)
-        ids = self._new_commit().overwrite(messages, partition=partition, identifier=epoch)
+        commit = self._new_commit()
+        ids = commit.overwrite(messages, partition=partition, identifier=epoch)
+        self.gave_up_compaction = commit.gave_up_compaction
         self._close(begun, epoch)
         return ids
 

@@ -280,6 +280,14 @@ class FileStoreCommit:
         """How often this object has tried to create a snapshot; more than once for one when others were faster."""
         return self._publication.attempts
 
+    @property
+    def gave_up_compaction(self) -> bool:
+        """Whether the last commit made a snapshot of its new records, but none of their compaction: it had a conflict.
+
+        Where readers leave level 0 out, these records are seen after the next compaction (`upkeep.compact_again`).
+        """
+        return self._publication.gave_up_compaction
+
     # -- parts -----------------------------------------------------------------------------------------------------
 
     def _facts(

@@ -61,12 +61,15 @@ class Publication:
         self._syncs = store.options.commit_sync is CommitSync.FULL
         self.attempts = 0
         """How often snapshots were tried to be created."""
+        self.gave_up_compaction = False
+        """Whether new records of the last `make` were committed, but their compaction was not."""
         self._committed = CommittedParts(reader, store.snapshots, commit_user, new_user=new_user)
 
     def make(self, parts: Sequence[PendingSnapshot], messages: Sequence[CommitMessage]) -> list[int]:
         """Make the parts' snapshots, those that there are not yet; their ids. Errors as of FileStoreCommit."""
         done = self._committed.find([p.identity for p in parts])
         ids: list[int] = []
+        self.gave_up_compaction = False
         for part in parts:
             known = done.get(part.facts.kind)
             if known is not None:
@@ -86,6 +89,7 @@ class Publication:
                 if not ids:
                     raise
                 # The new records are in the table, and whoever was faster has compacted the same files or will.
+                self.gave_up_compaction = True
                 _log.info("Snapshot %d was made, its compaction was given up: %s", ids[-1], error)
             except (InterbedError, OSError) as error:
                 if ids:

@@ -1,6 +1,5 @@
 """Writing to a table as its methods: rows, changes, deletions, whole partitions, and changes of its schema."""
 
-import logging
 import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -8,8 +7,6 @@ from typing import Any
 import pyarrow as pa
 
 from interbed.storage.base.errors import (
-    CommitConflictError,
-    CommitFailedError,
     InvalidInputError,
     NotSupportedError,
     SnapshotNotFoundError,
@@ -31,14 +28,12 @@ from interbed.storage.scan.partition_filter import Partitions, partition_choice,
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.table.schema_update import SchemaUpdate
 from interbed.storage.upkeep.append_delete import delete_rows
-from interbed.storage.upkeep.compact_table import compact_table
+from interbed.storage.upkeep.compact_again import compact_again
 from interbed.storage.write.bucket_strategy import batch_strategy_of
 from interbed.storage.write.commit_message import CommitMessage
 from interbed.storage.write.replacing import overwriting
 from interbed.storage.write.row_kinds import kinds_of
 from interbed.storage.write.table_write import TableWrite
-
-_log = logging.getLogger(__name__)
 
 
 class TableWrites:
@@ -191,6 +186,8 @@ class TableWrites:
             messages = write.prepare_commit()
         commit = FileStoreCommit(self.store, user, new_user=True)
         ids = commit.overwrite(messages, partition=chosen, dynamic=dynamic, read_at=read_at)
+        if commit.gave_up_compaction:
+            compact_again(self.store)
         return ids[-1] if ids else None
 
     def _write(self, data: ArrowRows, kind_column: str | None = None) -> int | None:
@@ -236,18 +233,10 @@ class TableWrites:
 
     def _commit(self, user: str, messages: Sequence[CommitMessage]) -> int | None:
         """Commit new rows; where they are seen when they were compacted, see to that, too."""
-        ids = FileStoreCommit(self.store, user, new_user=True).commit(messages)
-        hidden = self.store.schema.has_primary_key and self.store.options.scans_skip_level_0
-        if hidden and len(ids) == 1 and any(m.compaction for m in messages):
-            # Another writer was faster, and the compaction of these rows was given up.
-            try:
-                RetryPolicy.of(self.store.options).redo(
-                    lambda: compact_table(self.store, _new_commit_user(), full=False)
-                )
-            except (CommitConflictError, CommitFailedError) as error:
-                _log.warning(
-                    "The rows of snapshot %d of %s are seen after the next compaction: %s", ids[0], self.name, error
-                )
+        commit = FileStoreCommit(self.store, user, new_user=True)
+        ids = commit.commit(messages)
+        if commit.gave_up_compaction:
+            compact_again(self.store)
         return ids[-1] if ids else None
 
 

@@ -11,6 +11,7 @@ from interbed.storage.base.errors import InvalidInputError, NotSupportedError, U
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.meta.snapshot.snapshot import BATCH_COMMIT_IDENTIFIER
 from interbed.storage.meta.store import TableStore
+from interbed.storage.upkeep.compact_again import compact_again
 from interbed.storage.views.builder.callback import CommitCallback, call_back
 from interbed.storage.write.bucket_strategy import MakeStrategy, batch_strategy_of, strategy_of
 from interbed.storage.write.commit_message import CommitMessage
@@ -152,6 +153,8 @@ class _BuiltCommit(_Closing):
         else:
             dynamic = _is_dynamic(self._store, self._partition)
             ids = self._commit.overwrite(messages, partition=self._partition, dynamic=dynamic, identifier=identifier)
+        if self._commit.gave_up_compaction:
+            compact_again(self._store)
         self._made(ids)
 
     def _made(self, ids: Sequence[int]) -> None:
