@@ -129,7 +129,8 @@ def test_a_rename_of_the_table_keeps_them_and_a_lost_column_takes_them(wire: Any
     assert [row.table_name for row in keys_of(wire, database, "elder")] == ["elder"]
     request = ttypes.ForeignKeysRequest(None, None, database, "child", catName="hive")
     assert [row.pktable_name for row in wire.get_foreign_keys(request).foreignKeys] == ["elder"]
-    wire.alter_table(database, "elder", table(database, "elder", ("new_id", "int"), *COLUMNS[1:]))
+    place = wire.get_table(database, "elder").sd.location
+    wire.alter_table(database, "elder", table(database, "elder", ("new_id", "int"), *COLUMNS[1:], location=place))
     assert keys_of(wire, database, "elder") == []
     assert wire.get_foreign_keys(request).foreignKeys == []
 

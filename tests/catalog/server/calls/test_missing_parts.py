@@ -111,7 +111,8 @@ def test_a_partition_without_a_list_of_columns_is_returned_without_one(wire: Any
     listed = wire.get_partitions(database, "t", -1)
     assert [each.sd.cols for each in listed] == found
     assert [names for spec in wire.get_partitions_pspec(database, "t", -1) for names in spec.partitionList.partitions]
-    changed = table(database, "t", ("id", "int"), ("more", "int"), partition_keys=KEY)
+    place = wire.get_table(database, "t").sd.location
+    changed = table(database, "t", ("id", "int"), ("more", "int"), partition_keys=KEY, location=place)
     wire.alter_table_with_cascade(database, "t", changed, True)
     assert [len(each.sd.cols) for each in wire.get_partitions(database, "t", -1)] == [2, 2, 2]
 

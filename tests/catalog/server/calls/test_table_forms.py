@@ -126,6 +126,7 @@ def test_changed_columns_go_to_partitions_when_told_to(wire: Any, database: str)
     wire.create_table(made)
     wire.append_partition(database, "t", ["1"])
     wider: Any = table(database, "t", ("id", "bigint"), ("n", "int"), partition_keys=(("dt", "string"),))
+    wider.sd.location = wire.get_table(database, "t").sd.location
 
     def columns() -> list[str]:
         return [column.type for column in wire.get_partition(database, "t", ["1"]).sd.cols]
