@@ -75,7 +75,7 @@ def written(task: bytes, *ids: int) -> list[CommitMessage]:
 
 
 def ids_of(table: Table) -> list[int]:
-    return sorted(table.scan(["id"]).to_arrow().column("id").to_pylist())
+    return sorted(row["id"] for row in table.scan(["id"]).to_arrow().to_pylist())
 
 
 def test_rows_of_statements_are_seen_once_when_their_commits_have_returned(table: Table) -> None:
