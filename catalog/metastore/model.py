@@ -127,7 +127,7 @@ class MetastoreTable:
     view_expanded_text: str | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
     number: int | None = field(default=None, compare=False)
-    """What tells the table from an earlier one of that name: given by the store, kept by every change."""
+    """What tells the table from an earlier one of that name: given when it is made, kept by every change."""
 
     @property
     def is_view(self) -> bool:

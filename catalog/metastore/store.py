@@ -181,6 +181,10 @@ class PartitionStore(Protocol):
         """Look every partition's values up as values of these keys from now on."""
         ...
 
+    def shared(self, table_id: int, places: Sequence[tuple[str, str]]) -> set[str]:
+        """Of places (a name and a location each) the locations in which partitions of other names are, too."""
+        ...
+
     def locations_outside(self, table_id: int, location: str) -> list[str]:
         """The locations of the partitions that do not lie below the given one."""
         ...

@@ -312,6 +312,12 @@ def renames_directories(location: str) -> bool:
     return _split(location)[0] not in _OBJECT_STORES
 
 
+def directories_of(location: str) -> list[str]:
+    """The directories that a location lies in, the outermost first, and itself at the end, to be compared by text."""
+    parts = _comparable(location).rstrip("/").split("/")
+    return ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
+
+
 def contains(location: str, inner: str | None) -> bool:
     """Whether `inner` is the directory itself or lies in it."""
     if inner is None:

@@ -59,6 +59,7 @@ def table_document(table: MetastoreTable) -> str:
             view_original_text=table.view_original_text,
             view_expanded_text=table.view_expanded_text,
             extra=dict(table.extra),
+            number=table.number,
         )
     )
 
@@ -70,6 +71,8 @@ def table_from(
     fields = json.loads(document)
     fields["storage"] = _storage_from(fields.get("storage"))
     fields["partition_keys"] = _columns_from(fields.get("partition_keys", ()))
+    # Tables that were made before numbers were stored have that of their row.
+    number = fields.pop("number", number)
     return MetastoreTable(catalog=catalog, database=database, name=name, table_type=table_type, number=number, **fields)
 
 

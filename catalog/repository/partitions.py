@@ -16,6 +16,7 @@ from sqlalchemy.exc import IntegrityError
 from interbed.catalog.metastore.filters.tree import EVERYTHING, PartitionFilter
 from interbed.catalog.metastore.model import MetastoreColumn, MetastorePartition, StorageDescriptor
 from interbed.catalog.metastore.store import Stored
+from interbed.catalog.metastore.warehouse import child, directories_of
 from interbed.catalog.repository.documents import partition_document, partition_from, table_from
 from interbed.catalog.repository.insert import insert_unless_taken
 from interbed.catalog.repository.models import (
@@ -193,6 +194,39 @@ class SqlPartitions:
         statement = text(f"DELETE FROM partitions WHERE set_id = :set_id AND name {self._among('names')}")
         return self._connection.execute(statement, {"set_id": found[0], "names": self._list(names)}).rowcount
 
+    def shared(self, table_id: int, places: Sequence[tuple[str, str]]) -> set[str]:
+        """Of places (a name and a location each) the locations in which partitions of other names are, too."""
+        found = self._set(table_id)
+        if found is None:
+            return set()
+        set_id, root = found
+        # Nearly all partitions are where their names say, and then none is in another one's directory.
+        statement = "SELECT name, location FROM partitions WHERE set_id = :set_id AND location IS NOT NULL"
+        outer: dict[str, set[str]] = {}
+        for name, location in self._connection.execute(text(statement), {"set_id": set_id}):
+            for directory in directories_of(read_location(root, name, location) or ""):
+                outer.setdefault(directory, set()).add(name)
+        return {
+            location
+            for name, location in places
+            if outer.get(directories_of(location)[-1], set()) - {name}
+            or (root is not None and self._is_named_in(set_id, root, name, location))
+        }
+
+    def _is_named_in(self, set_id: int, root: str, name: str, location: str) -> bool:
+        """Whether a partition of another name is, by that name, in the location of this one."""
+        inside = child(root, "")
+        if location == child(root, name) or not location.startswith(inside):
+            return False
+        below = location[len(inside) :].rstrip("/")
+        statement = (
+            "SELECT 1 FROM partitions WHERE set_id = :set_id AND location IS NULL AND name <> :name "
+            "AND (name = :below OR (name >= :first AND name < :last)) LIMIT 1"
+        )
+        # The character after the slash is 0.
+        parameters = {"set_id": set_id, "name": name, "below": below, "first": f"{below}/", "last": f"{below}0"}
+        return self._connection.execute(text(statement), parameters).first() is not None
+
     def locations_outside(self, table_id: int, location: str) -> list[str]:
         """The locations of the partitions that do not lie below the given one."""
         found = self._set(table_id)
@@ -235,18 +269,23 @@ class SqlPartitions:
         found = self._set(table_id)
         if found is None:
             return
-        rows = self._connection.execute(
-            select(PartitionRow.id, PartitionRow.name, PartitionRow.value_list).where(PartitionRow.set_id == found[0])
-        ).all()
         columns = [f"key_{number}" for number in range(KEY_COLUMNS)] + ["more_keys"]
         statement = (
             update(PartitionRow.__table__)  # type: ignore[arg-type]
             .where(PartitionRow.id == bindparam("row_id"))
             .values({column: bindparam(f"new_{column}") for column in columns})
         )
-        for start in range(0, len(rows), ROWS_PURGED):
+        part = (
+            select(PartitionRow.id, PartitionRow.name, PartitionRow.value_list)
+            .where(PartitionRow.set_id == found[0], PartitionRow.id > bindparam("last"))
+            .order_by(PartitionRow.id)
+            .limit(ROWS_PURGED)
+        )
+        last = -1
+        while rows := self._connection.execute(part, {"last": last}).all():
+            last = rows[-1].id
             changes = []
-            for number, name, value_list in rows[start : start + ROWS_PURGED]:
+            for number, name, value_list in rows:
                 values = name_values(name) if value_list is None else json.loads(value_list)
                 forms = key_forms(keys, values)
                 changes.append({"row_id": number, **{f"new_{column}": forms[column] for column in columns}})

@@ -192,23 +192,23 @@ class PartitionService(PartitionReads):
         NoSuchObjectError.
         """
 
-        def work(transaction: Transaction) -> tuple[MetastoreTable, MetastorePartition]:
+        def work(transaction: Transaction) -> tuple[MetastoreTable, list[str]]:
             table = self._table_to_change(transaction, key)
             keys = table.value.partition_keys
             wanted = values if values is not None else values_in_name(keys, name or "")
             stored = find_partition(transaction, table, wanted)
             self._remove(transaction, table, [stored.value])
-            return table.value, stored.value
+            return table.value, self._left_alone(transaction, table, [stored.value], delete_data)
 
-        table, partition = self._store.write(work)
-        self._discard(table, [partition], delete_data, purge)
+        table, left = self._store.write(work)
+        self._discard(table, left, purge)
 
     def drop_names(
         self, key: TableKey, names: Sequence[str], *, delete_data: bool, if_exists: bool, purge: bool = False
     ) -> Found:
         """Drop the partitions of these names, all or none. NoSuchObjectError if one is missing, unless `if_exists`."""
 
-        def work(transaction: Transaction) -> tuple[MetastoreTable, list[MetastorePartition]]:
+        def work(transaction: Transaction) -> tuple[MetastoreTable, list[MetastorePartition], list[str]]:
             table = self._table_to_change(transaction, key)
             keys = table.value.partition_keys
             if not if_exists:
@@ -220,10 +220,10 @@ class PartitionService(PartitionReads):
             if len(found) < len(canonical) and not if_exists:
                 raise NoSuchObjectError("Some partitions to drop are missing")
             self._remove(transaction, table, found)
-            return table.value, found
+            return table.value, found, self._left_alone(transaction, table, found, delete_data)
 
-        table, dropped = self._store.write(work)
-        self._discard(table, dropped, delete_data, purge)
+        table, dropped, left = self._store.write(work)
+        self._discard(table, left, purge)
         return table, dropped
 
     def drop_expressions(
@@ -233,7 +233,7 @@ class PartitionService(PartitionReads):
         NoSuchObjectError if one selects none, unless `if_exists`.
         """
 
-        def work(transaction: Transaction) -> tuple[MetastoreTable, list[MetastorePartition]]:
+        def work(transaction: Transaction) -> tuple[MetastoreTable, list[MetastorePartition], list[str]]:
             table = self._table_to_change(transaction, key)
             found: dict[tuple[str, ...], MetastorePartition] = {}
             for expression in expressions:
@@ -244,10 +244,10 @@ class PartitionService(PartitionReads):
                 found.update((each.values, each) for each in selected)
             dropped = list(found.values())
             self._remove(transaction, table, dropped)
-            return table.value, dropped
+            return table.value, dropped, self._left_alone(transaction, table, dropped, delete_data)
 
-        table, dropped = self._store.write(work)
-        self._discard(table, dropped, delete_data, purge)
+        table, dropped, left = self._store.write(work)
+        self._discard(table, left, purge)
         return table, dropped
 
     def exchange(self, spec: Mapping[str, str], source: TableKey, target: TableKey) -> Found:
@@ -367,16 +367,29 @@ class PartitionService(PartitionReads):
         mover.move(transaction, stored.id, location, target, partition_name=names[1])
         return dataclasses.replace(new, storage=dataclasses.replace(new.storage, location=target))
 
-    def _discard(
-        self, table: MetastoreTable, partitions: Sequence[MetastorePartition], delete_data: bool, purge: bool
-    ) -> None:
-        if not delete_data or not owns_data(table):
-            return
+    def _left_alone(
+        self,
+        transaction: Transaction,
+        table: Stored[MetastoreTable],
+        dropped: Sequence[MetastorePartition],
+        delete_data: bool,
+    ) -> list[str]:
+        """The directories that nobody needs any more, now that these partitions are removed."""
+        if not delete_data or not owns_data(table.value):
+            return []
+        places = [
+            (partition_name(table.value.partition_keys, partition.values), location)
+            for partition in dropped
+            if (location := _data_location(partition)) is not None
+        ]
+        shared = transaction.partitions.shared(table.id, places)
+        for location in sorted(shared):
+            logger.warning("the data in %s was left alone: it is that of other partitions, too", location)
+        return list(dict.fromkeys(location for _, location in places if location not in shared))
+
+    def _discard(self, table: MetastoreTable, locations: Sequence[str], purge: bool) -> None:
         past_trash = skips_trash(table, purge=purge)
-        for partition in partitions:
-            location = _data_location(partition)
-            if location is None:
-                continue
+        for location in locations:
             # A partition that lies where the table or the warehouse lies must not take these along.
             if self._warehouse.is_protected(location) or files.contains(location, table.location):
                 logger.warning("the data in %s was left alone: it holds more than the partition", location)

@@ -24,6 +24,7 @@ from interbed.catalog.metastore.names import is_valid_table_name, normalized, sh
 from interbed.catalog.metastore.store import Store, Stored, Transaction
 from interbed.catalog.metastore.tables.rules import (
     CASCADE,
+    KEEP_STATISTICS,
     check_columns,
     check_expected_parameter,
     check_without_transactions,
@@ -85,6 +86,14 @@ class TableAlterations:
                 raise _taken(changed)
             check_expected_parameter(stored.value, changed, properties)
             new = self._replace(transaction, stored, changed, mover)
+            if (
+                new.location
+                and not changed.location
+                and not new.is_view
+                and properties.get(KEEP_STATISTICS, "").lower() != "true"
+            ):
+                # Hive looks into the directory for its statistics, unless it is told not to.
+                raise MetastoreError(f"Table {changed.name} has no location in its storage descriptor")
             forget_columns(transaction, stored.id, stored.value, new)
             keep = statistics_to_keep(stored.value.storage, new.storage)
             if keep is not None:
@@ -144,8 +153,6 @@ class TableAlterations:
         new = self._completed(old, changed)
         if not old.is_view and not same_keys(old.partition_keys, changed.partition_keys):
             raise InvalidOperationError("partition keys can not be changed.")
-        if not changed.is_view and not changed.location and old.location:
-            raise MetastoreError(f"Table {changed.name} has no location in its storage descriptor")
         old_database = transaction.databases.find(old.catalog, old.database, for_child=True)
         new_database = (
             old_database
@@ -170,12 +177,16 @@ class TableAlterations:
         parameters = dict(changed.parameters)
         if PARAMETER_DDL_TIME not in parameters:
             parameters[PARAMETER_DDL_TIME] = str(int(self._clock()))
+        # What a view was made of changes by a call of its own.
+        made_of = {key: value for key, value in old.extra.items() if key == CREATION_METADATA}
         return dataclasses.replace(
             changed,
             storage=storage,
             parameters=parameters,
             table_type=stored_type(changed.table_type, parameters),
             create_time=old.create_time,
+            extra={**made_of, **changed.extra},
+            number=old.number,
         )
 
     def _moves_with_name(self, old: MetastoreTable, new: MetastoreTable, database: MetastoreDatabase) -> bool:

@@ -40,6 +40,9 @@ DERIVED_TYPE = "<derived from deserializer>"
 
 _TYPE_WORD = re.compile(r"\s*(\w+)")
 
+KEEP_STATISTICS = "DO_NOT_UPDATE_STATS"
+"""The environment context's key by which the statistics of a table's files stay as they are."""
+
 CASCADE = "CASCADE"
 """The environment context's key by which changed columns go to the partitions, too."""
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+import secrets
 from collections.abc import Sequence
 
 from interbed.catalog.metastore import events
@@ -48,6 +49,9 @@ __all__ = [
 ]
 
 logger = logging.getLogger(__name__)
+
+NUMBER_BITS = 53
+"""Of the numbers of tables: random, so that a table never gets that of one that was dropped."""
 
 
 class TableService(TableAlterations):
@@ -241,6 +245,7 @@ class TableService(TableAlterations):
             storage=storage,
             parameters=parameters,
             create_time=now,
+            number=secrets.randbits(NUMBER_BITS) or 1,
         )
 
     def _add(self, transaction: Transaction, table: MetastoreTable, constraints: Sequence[Constraint]) -> None:

@@ -186,7 +186,11 @@ def table_to_thrift(table: MetastoreTable) -> Any:
 
 
 def creation_metadata_from_thrift(thrift: Any) -> dict[str, Any]:
-    """What a materialized view was made of, as it is stored, from a CreationMetadata structure."""
+    """What a materialized view was made of, as it is stored, from a CreationMetadata structure. Of its source tables
+    these are the names, and how many rows have changed. MetastoreError for a source without a table.
+    """
+    if any(each.table is None for each in thrift.sourceTables or ()):
+        raise MetastoreError("a source of a materialized view has no table")
     return {
         "catalog": thrift.catName,
         "database": thrift.dbName,

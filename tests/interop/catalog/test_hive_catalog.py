@@ -107,7 +107,7 @@ def plain(structure: Any, *, name: str) -> Any:
     if hasattr(structure, "thrift_spec"):
         spec = [field for field in structure.thrift_spec if field is not None]
         fields = {field[2]: plain(getattr(structure, field[2]), name=name) for field in spec}
-        return {k: v for k, v in fields.items() if k not in ("createTime", "lastAccessTime", "tableName")}
+        return {k: v for k, v in fields.items() if k not in ("createTime", "lastAccessTime", "tableName", "id")}
     if isinstance(structure, list):
         return [plain(each, name=name) for each in structure]
     if isinstance(structure, dict):

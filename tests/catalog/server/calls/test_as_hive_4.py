@@ -24,6 +24,9 @@ def test_a_table_keeps_its_number_until_it_is_dropped(wire: Any, database: str) 
     found = {each.tableName: each.id for each in wire.get_table_objects_by_name_req(request).tables}
     assert (found["u"], found["t"]) == (first.id, wire.get_table(database, "t").id)
     assert found["t"] != first.id
+    wire.drop_table(database, "t", True)
+    wire.create_table(table(database, "t"))
+    assert wire.get_table(database, "t").id != found["t"]
 
 
 def test_what_a_materialized_view_was_made_of_is_kept(wire: Any, database: str) -> None:
@@ -60,9 +63,17 @@ def test_what_a_materialized_view_was_made_of_is_kept(wire: Any, database: str) 
         wire.update_creation_metadata("hive", database, "source", changed)
 
     found = wire.get_table(database, "view")
-    found.rewriteEnabled = False
+    found.rewriteEnabled, found.creationMetadata = False, None
     wire.alter_table(database, "view", found)
     assert wire.get_materialized_views_for_rewriting(database) == []
+    assert wire.get_table(database, "view").creationMetadata == changed
+
+    bare: Any = table(database, "bare", table_type="MATERIALIZED_VIEW")
+    bare.creationMetadata = ttypes.CreationMetadata(
+        catName="hive", dbName=database, tblName="bare", tablesUsed=set(), sourceTables=[ttypes.SourceTable()]
+    )
+    with pytest.raises(ttypes.MetaException, match="has no table"):
+        wire.create_table(bare)
 
 
 def test_partition_keys_change_their_types_but_not_their_names(wire: Any, database: str) -> None:
@@ -79,12 +90,17 @@ def test_partition_keys_change_their_types_but_not_their_names(wire: Any, databa
         wire.alter_table(database, "t", changed)
 
 
-def test_a_table_is_not_altered_without_its_location(wire: Any, database: str) -> None:
+def test_a_table_is_not_altered_without_its_location_unless_statistics_stay(wire: Any, database: str) -> None:
     wire.create_table(table(database, "t"))
     changed = wire.get_table(database, "t")
     changed.sd.location = None
     with pytest.raises(ttypes.MetaException, match="has no location"):
         wire.alter_table(database, "t", changed)
+    changed.parameters["a"] = "b"
+    context = ttypes.EnvironmentContext({"DO_NOT_UPDATE_STATS": "true"})
+    wire.alter_table_with_environment_context(database, "t", changed, context)
+    assert wire.get_table(database, "t").parameters["a"] == "b"
+    assert wire.get_table(database, "t").sd.location is not None
 
 
 def test_another_name_for_a_database_has_no_say(wire: Any, database: str) -> None:
@@ -94,19 +110,60 @@ def test_another_name_for_a_database_has_no_say(wire: Any, database: str) -> Non
         wire.get_database("other")
 
 
-def test_partitions_without_a_path_share_a_directory(wire: Any, database: str) -> None:
+def test_partitions_without_a_path_share_a_directory_until_the_last_is_dropped(wire: Any, database: str) -> None:
     wire.create_table(table(database, "t", partition_keys=(("n", "string"),)))
     found = wire.get_table(database, "t")
+    bare = [ttypes.PartitionWithoutSD(values=[value], parameters={}) for value in "xyz"]
     spec = ttypes.PartitionSpec(
         dbName=database,
         tableName="t",
         rootPath=f"{found.sd.location}/root",
-        sharedSDPartitionSpec=ttypes.PartitionSpecWithSharedSD(
-            sd=found.sd, partitions=[ttypes.PartitionWithoutSD(values=["x"], parameters={})]
-        ),
+        sharedSDPartitionSpec=ttypes.PartitionSpecWithSharedSD(sd=found.sd, partitions=bare),
     )
-    assert wire.add_partitions_pspec([spec]) == 1
-    assert wire.get_partition(database, "t", ["x"]).sd.location == f"{found.sd.location}/root/null"
+    assert wire.add_partitions_pspec([spec]) == 3
+    location = wire.get_partition(database, "t", ["x"]).sd.location
+    assert location == f"{found.sd.location}/root/null"
+    rows = Path(location.removeprefix("file:")) / "rows"
+    rows.write_text("of all three")
+
+    wire.drop_partition(database, "t", ["x"], True)
+    assert rows.exists()
+    wire.drop_partitions_req(
+        ttypes.DropPartitionsRequest(
+            dbName=database,
+            tblName="t",
+            parts=ttypes.RequestPartsSpec(names=["n=y"]),
+            deleteData=True,
+            needResult=False,
+        )
+    )
+    assert rows.exists()
+    wire.drop_partition(database, "t", ["z"], True)
+    assert not rows.exists()
+
+
+def test_a_directory_in_which_another_partition_lies_stays(wire: Any, database: str) -> None:
+    wire.create_table(table(database, "t", partition_keys=(("n", "string"),)))
+    home = wire.get_table(database, "t").sd.location
+    for value in "ab":
+        wire.append_partition(database, "t", [value])
+    inside = wire.get_partition(database, "t", ["a"])
+    for value, location in (("c", f"{home}/n=a"), ("d", f"{home}/n=b/deep")):
+        inside.values, inside.sd.location = [value], location
+        wire.add_partition(inside)
+    for value in "abcd":
+        place = Path(wire.get_partition(database, "t", [value]).sd.location.removeprefix("file:"))
+        (place / f"rows of {value}").write_text(value)
+
+    wire.drop_partition(database, "t", ["c"], True)
+    wire.drop_partition(database, "t", ["b"], True)
+    root = Path(home.removeprefix("file:"))
+    assert (root / "n=a" / "rows of a").exists()
+    assert (root / "n=b" / "deep" / "rows of d").exists()
+    wire.drop_partition(database, "t", ["a"], True)
+    wire.drop_partition(database, "t", ["d"], True)
+    assert not (root / "n=a").exists()
+    assert not (root / "n=b" / "deep").exists()
 
 
 def test_a_catalog_that_is_missing_is_overlooked_when_the_client_says_so(wire: Any) -> None:

@@ -170,6 +170,7 @@ def test_a_read_sees_what_another_server_has_acknowledged(
         writer.create_table(changing)
         writer.create_table(table("default", "same"))
         same = reader.get_table("default", "same")
+        changing = writer.get_table("default", "t")
         for version in range(CHANGES):
             changing.parameters["version"] = str(version)
             writer.alter_table("default", "t", changing)

@@ -20,6 +20,7 @@ def test_connections_that_are_ended_are_replaced_and_reads_stay_true(postgres_ur
     changing = table("default", "t", parameters={"version": "0"})
     with metastore_under_test(db, tmp_path) as running, raw_client(running.port) as client:
         client.create_table(changing)
+        changing = client.get_table("default", "t")
         for version in range(ROUNDS):
             # In the cache by now, and on several connections.
             for _ in range(3):

@@ -40,6 +40,7 @@ def test_a_change_through_one_worker_shows_in_all_at_once(server: MetastoreUnder
         clients = [stack.enter_context(raw_client(server.port)) for _ in range(2 * WORKERS)]
         changing = table("default", "t", parameters={"version": "-1"})
         clients[0].create_table(changing)
+        changing = clients[0].get_table("default", "t")
         for version in range(100):
             changing.parameters["version"] = str(version)
             clients[version % len(clients)].alter_table("default", "t", changing)
