@@ -1,6 +1,9 @@
 """The grammar of filters (parse.py), read by lark, and what the parts of its trees stand for."""
 
+import base64
+import io
 import re
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -8,6 +11,7 @@ from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Any
 
+import lark
 from lark import Lark, Token, Transformer
 from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken, VisitError
 
@@ -31,6 +35,7 @@ from interbed.storage.base.predicate.expr import (
     bind,
     map_leaves,
 )
+from interbed.storage.base.predicate.grammar_tables import MADE_OF, TABLES
 from interbed.storage.base.row.values import (
     EPOCH,
     days_to_value,
@@ -80,8 +85,7 @@ BINARY.2: /X'[^']*'/i
 NAME: /[^\W\d]\w*/i
 BACKQUOTED: /`([^`]|``)+`/
 DOUBLE_QUOTED: /"([^"]|"")+"/
-%import common.WS
-%ignore WS
+%ignore /[ \t\f\r\n]+/
 """
 
 _OPERATORS = {"=": Op.EQ, "<>": Op.NE, "!=": Op.NE, "<": Op.LT, "<=": Op.LE, ">": Op.GT, ">=": Op.GE}
@@ -131,7 +135,23 @@ def parse_filter(text: str, fields: Sequence[DataField]) -> Predicate:
 
 @lru_cache(maxsize=1)
 def _parser() -> Lark:
+    # Another version of lark may read tables otherwise.
+    return loaded_parser() if made_of() == MADE_OF else new_parser()
+
+
+def loaded_parser() -> Lark:
+    """The parser, loaded from its tables."""
+    return Lark.load(io.BytesIO(zlib.decompress(base64.b64decode(TABLES))))
+
+
+def new_parser() -> Lark:
+    """The parser, made of the grammar; that takes longer than to plan a read."""
     return Lark(_GRAMMAR, parser="lalr", maybe_placeholders=False)
+
+
+def made_of() -> str:
+    """What the tables of the parser follow from: the version of lark and the CRC-32 of the grammar."""
+    return f"lark {lark.__version__}, grammar {zlib.crc32(_GRAMMAR.encode()):08x}"
 
 
 def _syntax_message(text: str, error: UnexpectedInput) -> str:

@@ -25,7 +25,8 @@ from interbed.storage.base.predicate.expr import (
     between,
     text_of,
 )
-from interbed.storage.base.predicate.grammar import parse_filter
+from interbed.storage.base.predicate.grammar import loaded_parser, made_of, new_parser, parse_filter
+from interbed.storage.base.predicate.grammar_tables import MADE_OF
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.base.types.json import type_from_json
 
@@ -205,3 +206,14 @@ def test_any_text_is_a_predicate_or_a_filter_error(text: str) -> None:
     except FilterError:
         return
     assert text_of(found)
+
+
+def test_the_tables_of_the_parser_are_those_of_the_grammar() -> None:
+    # python -m tests.support.filter_grammar makes them anew.
+    assert made_of() == MADE_OF
+    for text in (
+        "a = 1 and (b <> 'x' or not c in (1, 2))",
+        "a\tbetween\n1 and 2\r",
+        "`a` like 'x%' or \"b\" is not null",
+    ):
+        assert loaded_parser().parse(text) == new_parser().parse(text)
