@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Self, cast
+from typing import TYPE_CHECKING, Self, cast
 
 import pyarrow as pa
 
@@ -22,7 +22,6 @@ from interbed.catalog.errors import (
     TableExistsError,
     TableNotFoundError,
 )
-from interbed.catalog.global_tables import GlobalTable, global_tables
 from interbed.catalog.identifier import SYSTEM_DATABASE, Identifier, TableName, check_not_system_database
 from interbed.catalog.identifier import parse_table_name as parse_table_name
 from interbed.catalog.options import CatalogOptions
@@ -35,8 +34,6 @@ from interbed.catalog.partition import (
     partition_specs,
     partitions_of,
 )
-from interbed.catalog.partition_done import mark_done
-from interbed.catalog.repair_report import RepairReport
 from interbed.catalog.staging import Fill, StagedTables, given_schema
 from interbed.catalog.versions import VersionsByName
 from interbed.catalog.views import Views
@@ -46,11 +43,13 @@ from interbed.storage.base.incoming import IncomingRows
 from interbed.storage.meta.schema.change import SchemaChange
 from interbed.storage.meta.schema.outline import SchemaOutline, read_outline
 from interbed.storage.meta.schema.table_schema import Schema, TableSchema
-from interbed.storage.table.read_optimized import READ_OPTIMIZED, ReadOptimizedTable
 from interbed.storage.table.table import Table
-from interbed.storage.version.partition_expiry import outdated
-from interbed.storage.views.change_view import AUDIT_LOG, BINLOG, ChangeView
-from interbed.storage.views.system.table import SystemTable
+
+if TYPE_CHECKING:
+    from interbed.catalog.repair_report import RepairReport
+    from interbed.storage.table.read_optimized import ReadOptimizedTable
+    from interbed.storage.views.change_view import ChangeView
+    from interbed.storage.views.system.table import SystemTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,6 +200,8 @@ class Catalog(StagedTables, Views, VersionsByName, ABC):
         `partition.expiration-max-num` say, those of `options` before the table's. Raises InvalidOptionError without a
         time, and what drop_partitions raises.
         """
+        from interbed.storage.version.partition_expiry import outdated
+
         given = {
             "partition.timestamp-formatter": timestamp_formatter,
             "partition.timestamp-pattern": timestamp_pattern,
@@ -237,22 +238,24 @@ class Catalog(StagedTables, Views, VersionsByName, ABC):
 
         Raises InvalidInputError, InvalidOptionError, NotSupportedError.
         """
+        from interbed.catalog.partition_done import mark_done
+
         name = str(identifier)
         specs = partition_specs(partitions)
         return mark_done(lambda made: self.create_partitions(name, made), self.get_table(name), specs)
 
-    def repair_catalog(self, *, dry_run: bool = False) -> RepairReport:
+    def repair_catalog(self, *, dry_run: bool = False) -> "RepairReport":
         """Register what lies in the warehouse and bring what is registered up to date; `dry_run` only reports.
 
         Raises NotSupportedError where the files are the catalog.
         """
         raise self._no_repair()
 
-    def repair_database(self, name: str, *, dry_run: bool = False) -> RepairReport:
+    def repair_database(self, name: str, *, dry_run: bool = False) -> "RepairReport":
         """The same for one database, which need not be registered yet."""
         raise self._no_repair()
 
-    def repair_table(self, identifier: "str | Identifier", *, dry_run: bool = False) -> RepairReport:
+    def repair_table(self, identifier: "str | Identifier", *, dry_run: bool = False) -> "RepairReport":
         """The same for one table; raises TableNotFoundError when there are no files of it."""
         raise self._no_repair()
 
@@ -301,7 +304,12 @@ class Catalog(StagedTables, Views, VersionsByName, ABC):
 
     def list_tables(self, database: str) -> list[str]:
         """Names of the database's tables, sorted; raises DatabaseNotFoundError."""
-        return global_tables(self) if database == SYSTEM_DATABASE else self._list_tables(database)
+        return self._system_tables() if database == SYSTEM_DATABASE else self._list_tables(database)
+
+    def _system_tables(self) -> list[str]:
+        from interbed.catalog.global_tables import global_tables
+
+        return global_tables(self)
 
     def database_exists(self, name: str) -> bool:
         """Whether there is a database of that name."""
@@ -323,6 +331,8 @@ class Catalog(StagedTables, Views, VersionsByName, ABC):
         """
         name = TableName.parse(identifier)
         if name.identifier.database == SYSTEM_DATABASE:
+            from interbed.catalog.global_tables import GlobalTable
+
             return cast(Table, GlobalTable.of(self, name.of_table.partition(".")[2]))
         table = self._load_table(name.identifier)
         if name.branch is not None:
@@ -336,7 +346,7 @@ class Catalog(StagedTables, Views, VersionsByName, ABC):
         """Whether there is a table of that name."""
         name = TableName.parse(identifier)
         if name.identifier.database == SYSTEM_DATABASE:
-            return name.of_table.partition(".")[2].lower() in global_tables(self)
+            return name.of_table.partition(".")[2].lower() in self._system_tables()
         plain = parse_table_name(identifier)
         try:
             self._load_table(plain)
@@ -424,8 +434,12 @@ class Catalog(StagedTables, Views, VersionsByName, ABC):
         self.close()
 
 
-def system_table(table: Table, kind: str) -> ChangeView | SystemTable | ReadOptimizedTable:
+def system_table(table: Table, kind: str) -> "ChangeView | SystemTable | ReadOptimizedTable":
     """A system table of a table; raises InvalidInputError naming those that there are."""
+    from interbed.storage.table.read_optimized import READ_OPTIMIZED, ReadOptimizedTable
+    from interbed.storage.views.change_view import AUDIT_LOG, BINLOG, ChangeView
+    from interbed.storage.views.system.table import SystemTable
+
     if kind == READ_OPTIMIZED:
         return ReadOptimizedTable.of(table)
     if kind in (AUDIT_LOG, BINLOG):

@@ -7,7 +7,7 @@
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
@@ -19,9 +19,11 @@ from interbed.catalog.partition import Partition, epoch_millis, partition_name
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.meta.options.core import PATH
 from interbed.storage.meta.schema.outline import SchemaOutline
-from interbed.storage.table.table import Table
 from interbed.storage.views.system.column import Row, bigint, text
 from interbed.storage.views.system.rows_table import RowsTable
+
+if TYPE_CHECKING:
+    from interbed.storage.table.table import Table
 
 _log = logging.getLogger(__name__)
 
@@ -50,7 +52,7 @@ class ShownCatalog(Protocol):
         """The names of a database's tables."""
         ...
 
-    def get_table(self, identifier: str | Identifier) -> Table:
+    def get_table(self, identifier: str | Identifier) -> "Table":
         """A table by name."""
         ...
 
@@ -115,7 +117,7 @@ class _Shown:
     options: Mapping[str, str]
     partitioned: bool
     keyed: bool
-    table: Table | None
+    table: "Table | None"
 
 
 def _all_tables(catalog: ShownCatalog) -> Iterator[_Shown]:
@@ -162,7 +164,7 @@ def _millis(value: str | None) -> int | None:
     return int(value) if value is not None and value.isdigit() else None
 
 
-def _figures_of(table: Table, *, files: bool) -> Row:
+def _figures_of(table: "Table", *, files: bool) -> Row:
     """Records and, if they are wanted, bytes, files and the newest file's time; null for what is not known."""
     latest = table.latest_snapshot()
     if latest is None or not files:

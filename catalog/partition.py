@@ -3,10 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from interbed.storage.base.errors import InvalidInputError
-from interbed.storage.table.table import Table
+
+if TYPE_CHECKING:
+    from interbed.storage.table.table import Table
 
 T = TypeVar("T")
 
@@ -58,7 +60,7 @@ class PagedList(Generic[T]):
     next_page_token: str | None = None
 
 
-def partitions_of(table: Table) -> list[Partition]:
+def partitions_of(table: "Table") -> list[Partition]:
     """The partitions that have files in the newest snapshot, in the order of their values' text."""
     if not table.partition_keys:
         return []

@@ -11,7 +11,6 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from interbed.storage.base.errors import InvalidInputError, InvalidOptionError, NotSupportedError
-from interbed.storage.version.tag_success import write_success_file
 
 if TYPE_CHECKING:
     from interbed.storage.table.table import Table
@@ -45,6 +44,8 @@ def mark_done(
     Raises InvalidInputError for a table without partitions or a partition that is not complete, InvalidOptionError and
     NotSupportedError for the option; nothing is marked then.
     """
+    from interbed.storage.version.tag_success import write_success_file
+
     if not table.partition_keys:
         raise InvalidInputError(f"The table '{table.name}' has no partitions to mark as done.")
     actions = _actions(table)

@@ -11,6 +11,7 @@ import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -26,14 +27,13 @@ from interbed.storage.base.errors import (
 )
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.incoming import IncomingRows, arrow_rows, arrow_schema
-from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.meta.schema.replacement import replacement_of
 from interbed.storage.meta.schema.table_schema import Schema, TableSchema
 from interbed.storage.meta.store import TableStore
-from interbed.storage.table.opening import open_store
-from interbed.storage.table.option_rules import check_options
 from interbed.storage.table.table import Table
-from interbed.storage.write.commit_message import CommitMessage
+
+if TYPE_CHECKING:
+    from interbed.storage.write.commit_message import CommitMessage
 
 Fill = Callable[[Table], None]
 """Commits the rows of a table whose schema stands."""
@@ -48,7 +48,7 @@ class StagedTable:
     schema: TableSchema
     path: str | None
     replaces: bool
-    table: Table
+    table: "Table"
 
     def commit(self, fill: Fill | None = None) -> None:
         """Show the table, with the rows that `fill` commits; done again after an unknown outcome it changes nothing.
@@ -58,10 +58,11 @@ class StagedTable:
         """
         self.catalog.publish_staged(self, fill)
 
-    def commit_messages(self, user: str, messages: Sequence[CommitMessage]) -> None:
+    def commit_messages(self, user: str, messages: "Sequence[CommitMessage]") -> None:
         """Show the table with the rows that a writer has written as `user`; raises as commit does."""
+        from interbed.storage.commit.file_store_commit import FileStoreCommit
 
-        def fill(table: Table) -> None:
+        def fill(table: "Table") -> None:
             commit = FileStoreCommit(table.store, user)
             if self.replaces:
                 commit.overwrite(messages)
@@ -108,7 +109,7 @@ class StagedTables(ABC):
     def table_exists(self, identifier: "str | Identifier") -> bool: ...
 
     @abstractmethod
-    def _load_table(self, identifier: Identifier) -> Table: ...
+    def _load_table(self, identifier: Identifier) -> "Table": ...
 
     @abstractmethod
     def _create_table(
@@ -158,6 +159,8 @@ class StagedTables(ABC):
 
     def staged(self, name: Identifier, schema: TableSchema, path: str | None, *, replaces: bool) -> StagedTable:
         """The staged table again, of what another process knows of it."""
+        from interbed.storage.table.opening import open_store
+
         if replaces:
             before = self._load_table(name).store
             store = open_store(before.location, before.file_io, schema=schema, environment=before.environment)
@@ -188,7 +191,7 @@ class StagedTables(ABC):
         partition_keys: Sequence[str] | None = None,
         options: Mapping[str, object] | None = None,
         comment: str | None = None,
-    ) -> Table:
+    ) -> "Table":
         """Create a table with the columns and the rows of data, both or neither; it is returned.
 
         The data are in any form that Table.append takes; dicts get the types of their values. Raises TableExistsError,
@@ -211,7 +214,7 @@ class StagedTables(ABC):
         partition_keys: Sequence[str] | None = None,
         options: Mapping[str, object] | None = None,
         comment: str | None = None,
-    ) -> Table:
+    ) -> "Table":
         """Give a table another schema, other options and other rows (none without `data`), in one step.
 
         It keeps its directory, its snapshots (`table.scan(snapshot_id=…)` shows what was), tags and partition columns.
@@ -228,6 +231,8 @@ class StagedTables(ABC):
 
     def _table_schema(self, given: Schema) -> tuple[TableSchema, str | None]:
         """The first schema of a new table, with the catalog's defaults; and where it is to live, if that is given."""
+        from interbed.storage.table.option_rules import check_options
+
         options = {**self.options.table_defaults, **{k: v for k, v in given.options.items() if k != "path"}}
         schema = Schema(
             fields=given.fields,
@@ -245,6 +250,8 @@ def publish_replacement(store: TableStore, name: str, schema: TableSchema, fill:
 
     Raises CommitConflictError when the schema was altered since it was staged, and what `fill` raises.
     """
+    from interbed.storage.table.opening import open_store
+
     if not store.schemas.commit(schema) and store.schemas.is_gone(schema):
         raise CommitConflictError(f"The table '{name}' was altered while it was being replaced; replace it again.")
     replaced = open_store(store.location, store.file_io, schema=schema, environment=store.environment)
@@ -278,7 +285,9 @@ def given_schema(
     return schema
 
 
-def _emptied(table: Table) -> None:
+def _emptied(table: "Table") -> None:
+    from interbed.storage.commit.file_store_commit import FileStoreCommit
+
     FileStoreCommit(table.store, str(uuid.uuid4()), new_user=True).overwrite([])
 
 

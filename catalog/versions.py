@@ -1,20 +1,23 @@
 """Tags, branches and snapshots of tables by the table's name, as pypaimon's catalogs have them."""
 
 from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
 
 from interbed.catalog.identifier import Identifier
 from interbed.catalog.partition import PagedList
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.snapshot.tag import Tag
-from interbed.storage.table.table import Table
+
+if TYPE_CHECKING:
+    from interbed.storage.table.table import Table
 
 
 class VersionsByName(ABC):
     """What a catalog can do with the versions of its tables; each is the table's own method."""
 
     @abstractmethod
-    def get_table(self, identifier: "str | Identifier") -> Table:
+    def get_table(self, identifier: "str | Identifier") -> "Table":
         """The table of that name."""
 
     def load_snapshot(self, identifier: "str | Identifier") -> Snapshot | None:

@@ -13,7 +13,6 @@ from interbed.storage.base.errors import InterbedError, StorageAccessError
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.resolve import normalize_path
 from interbed.storage.table.opening import open_store
-from interbed.storage.version.outside import outside_of
 
 _log = logging.getLogger(__name__)
 
@@ -28,6 +27,8 @@ class FilesOutside:
 
 def files_outside(file_io: FileIO, location: str) -> FilesOutside:
     """The files outside that the versions of the table name; none when the table can't be read, which is logged."""
+    from interbed.storage.version.outside import outside_of
+
     try:
         roots, files = outside_of(open_store(location, file_io))
     except InterbedError as error:

@@ -12,7 +12,7 @@ from interbed.spark_ext.handle.hidden_columns import OLD_ROW, needs_old_rows
 from interbed.spark_ext.values.predicates import Handling, conjunction_of, handling_of
 from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot, is_atomic
-from interbed.storage.lsm.merge_function.factory import retract_refusal
+from interbed.storage.lsm.merge_function.retraction import retract_refusal
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.options.lsm import ChangelogProducer, MergeEngine

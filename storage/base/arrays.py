@@ -19,3 +19,9 @@ Words: TypeAlias = npt.NDArray[np.uint64]
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 """A buffer, byte by byte."""
+
+
+def distinct(values: Ints) -> Ints:
+    """The values that occur, ascending. `numpy.unique` loads numpy's masked arrays for that, which takes a while."""
+    ordered = np.sort(values)
+    return ordered[np.concatenate(([True], ordered[1:] != ordered[:-1]))] if len(ordered) else ordered

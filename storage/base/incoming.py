@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from interbed.storage.base.arrow_values import array_of
 from interbed.storage.base.errors import InvalidInputError, SchemaMismatchError
 
 ArrowRows: TypeAlias = pa.Table | pa.RecordBatch | pa.RecordBatchReader
@@ -146,16 +147,16 @@ def _column(name: str, values: list[Any], wanted: pa.DataType | None, what: str,
     array: pa.Array[Any]
     try:
         if wanted is None or not (pa.types.is_nested(wanted) or pa.types.is_decimal(wanted)):
-            array = pa.array(values)
+            array = array_of(values)
             return array
         try:
             for value in values:
                 _check(value, wanted)
-            array = pa.array(values, wanted)
+            array = array_of(values, wanted)
         except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError, TypeError, OverflowError):
             if not infer:
                 raise
-            array = pa.array(values)
+            array = array_of(values)
         return array
     except (pa.ArrowInvalid, pa.ArrowTypeError, ValueError, TypeError, OverflowError) as error:
         kind = "values of one type" if wanted is None else wanted

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interbed.storage.base.arrays import Words
+from interbed.storage.base.arrow_values import to_numpy
 
 _WORD_BYTES = 8
 _PROBES = 16
@@ -102,4 +103,4 @@ def _alike(left: bytes, right: bytes) -> int:
 
 def _rank_words(array: "pa.Array[Any]") -> Words:
     ranks = pc.rank(array, sort_keys="ascending", tiebreaker="dense")
-    return np.asarray(ranks.to_numpy()).astype(np.uint64, copy=False)
+    return np.asarray(to_numpy(ranks)).astype(np.uint64, copy=False)

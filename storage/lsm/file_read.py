@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from interbed.storage.base.arrays import Mask, Positions
+from interbed.storage.base.arrow_values import from_numpy
 from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.deletion.vector import DeletionVector
@@ -85,10 +86,10 @@ class FileRead:
         for position, batch in found:
             with data_file_errors(path):
                 kept = _kept(position, batch.num_rows, deleted, wanted)
-                mapped = mapping.apply(batch if kept is None else batch.filter(pa.array(kept)))
+                mapped = mapping.apply(batch if kept is None else batch.filter(from_numpy(kept)))
             if options.with_position:
                 positions = np.arange(position, position + batch.num_rows)
-                mapped = mapped.append_column(ROW_INDEX, pa.array(positions if kept is None else positions[kept]))
+                mapped = mapped.append_column(ROW_INDEX, from_numpy(positions if kept is None else positions[kept]))
             yield mapped
 
     def selected(self, file: DataFileMeta, path: str, predicate: Predicate) -> Selection:

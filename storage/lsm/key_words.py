@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interbed.storage.base.arrays import Mask, Words
+from interbed.storage.base.arrow_values import to_numpy
 from interbed.storage.lsm.byte_words import words_of_bytes
 
 Order: TypeAlias = npt.NDArray[np.int64]
@@ -226,7 +227,7 @@ def _column_words(array: "pa.Array[Any]", *, descending: bool) -> list[Words]:
     if not array.null_count:
         values = _value_words(array)
         return [~w for w in values] if descending else values
-    valid = np.asarray(pc.is_valid(array).to_numpy(zero_copy_only=False))
+    valid = np.asarray(to_numpy(pc.is_valid(array)))
     words = [valid.astype(np.uint64)]
     if array.null_count < len(array):
         # What lies in a null's slot is arbitrary; every null takes zero instead.
@@ -240,14 +241,14 @@ def _value_words(array: "pa.Array[Any]") -> list[Words]:
     kind = array.type
     t = pa.types
     if t.is_boolean(kind):
-        return [np.asarray(array.to_numpy(zero_copy_only=False)).astype(np.uint64)]
+        return [np.asarray(to_numpy(array)).astype(np.uint64)]
     numbers = integers(array)
     if numbers is not None:
         return [_integer_words(numbers)]
     if t.is_unsigned_integer(kind):
-        return [array.to_numpy().astype(np.uint64)]
+        return [to_numpy(array).astype(np.uint64)]
     if t.is_floating(kind):
-        return [float_words(array.to_numpy().astype(np.float64, copy=False))]
+        return [float_words(to_numpy(array).astype(np.float64, copy=False))]
     if isinstance(kind, pa.Decimal128Type):
         return _decimal_words(array, kind.precision)
     if t.is_string(kind) or t.is_binary(kind):
@@ -266,11 +267,11 @@ def integers(array: "pa.Array[Any]") -> "npt.NDArray[Any] | None":
     if array.null_count:
         return None
     if t.is_signed_integer(kind):
-        return np.asarray(array.to_numpy())
+        return np.asarray(to_numpy(array))
     if t.is_date32(kind) or t.is_time32(kind):
-        return np.asarray(array.view(pa.int32()).to_numpy())
+        return np.asarray(to_numpy(array.view(pa.int32())))
     if t.is_timestamp(kind) or t.is_time64(kind) or t.is_date64(kind):
-        return np.asarray(array.view(pa.int64()).to_numpy())
+        return np.asarray(to_numpy(array.view(pa.int64())))
     return None
 
 

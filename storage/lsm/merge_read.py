@@ -12,6 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
+from interbed.storage.base.arrow_values import from_numpy
 from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate, restrict_to
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.deletion.vector import DeletionVector
@@ -120,7 +121,7 @@ class MergeRead:
 
 
 def _with_level(batch: pa.RecordBatch, level: int) -> pa.RecordBatch:
-    levels: pa.Array[Any] = pa.array(np.full(batch.num_rows, level, np.int8))
+    levels: pa.Array[Any] = from_numpy(np.full(batch.num_rows, level, np.int8))
     # By schema, not by names, so that columns that are never null stay so.
     schema = batch.schema.append(pa.field(LEVEL, pa.int8()))
     return pa.RecordBatch.from_arrays([*batch.columns, levels], schema=schema)

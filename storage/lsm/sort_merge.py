@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from interbed.storage.base.arrow_values import from_numpy, to_numpy
 from interbed.storage.lsm.key_bounds import comparable_key, rows_through
 from interbed.storage.lsm.key_words import Order, sort_groups
 from interbed.storage.lsm.merge_function.api import (
@@ -181,7 +182,7 @@ def _merge_block(
     ties: list[pa.Array[Any]] = [rows.column(s) for s in plan.sequence]
     if SEQUENCE_NUMBER in plan.sequence and kinds is not None:
         # Where sequence numbers are equal, too, an added row counts as newer than a deletion.
-        ties.append(pa.array(~is_retract(kinds)))
+        ties.append(from_numpy(~is_retract(kinds)))
     keys = [rows.column(k) for k in plan.keys]
     order, starts = sort_groups(keys, ties, sorted_head=head, descending_ties=plan.descending)
     if apart and isinstance(function, PicksRows):
@@ -245,7 +246,7 @@ def _kinds(batches: Sequence[pa.RecordBatch]) -> Kinds | None:
     deletes = False
     for batch in batches:
         index = batch.schema.get_field_index(VALUE_KIND)
-        part = np.zeros(batch.num_rows, np.int8) if index < 0 else batch.column(index).to_numpy()
+        part = np.zeros(batch.num_rows, np.int8) if index < 0 else to_numpy(batch.column(index))
         deletes = deletes or (index >= 0 and bool(is_retract(part).any()))
         parts.append(part)
     if not deletes:

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from interbed.storage.base.arrow_values import from_numpy
 from interbed.storage.base.errors import StorageAccessError
 from interbed.storage.lsm.spill import SpilledRun, SpillFiles
 from interbed.storage.meta.schema.table_schema import VALUE_KIND
@@ -157,7 +158,7 @@ def with_kinds(batch: pa.RecordBatch, kinds: Kinds) -> pa.RecordBatch:
 
 def insertions(rows: int) -> "Kinds":
     """The row kinds of that many insertions."""
-    return pa.array(np.zeros(rows, np.int8))
+    return from_numpy(np.zeros(rows, np.int8))
 
 
 class WriteBufferPool:

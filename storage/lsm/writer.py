@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from interbed.storage.base.arrow_values import from_numpy
 from interbed.storage.files.format.layout import DataFileLayout
 from interbed.storage.lsm.input_changelog import InputChangelogFunction
 from interbed.storage.lsm.key_words import Order, group_ends, key_words, sort_groups
@@ -59,7 +60,7 @@ class BufferMerge:
         order, starts = sort_groups(self._keys(rows), sequence, descending_ties=self.descending)
         if self.keeps_last:
             order = order.compress(group_ends(starts))
-        indices: Any = pa.array(order.astype(np.uint32))
+        indices: Any = from_numpy(order.astype(np.uint32))
         return rows.take(indices)
 
     def write(self, runs: Sequence[Run], write: Write, emit_changes: Write | None = None) -> None:

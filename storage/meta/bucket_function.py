@@ -5,8 +5,8 @@ from enum import StrEnum
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
+from interbed.storage.base.arrow_values import scalar_of, to_numpy
 from interbed.storage.base.errors import InvalidInputError, InvalidOptionError, NotSupportedError
 from interbed.storage.base.row.hash import murmur_hash
 from interbed.storage.base.row.words import Column, in_arrow_form
@@ -56,6 +56,6 @@ def _modulo(columns: Sequence[Column], types: Sequence[DataType], num_buckets: i
         raise InvalidOptionError("Option 'bucket-function.type' = 'mod' needs one bucket key of type INT or BIGINT.")
     # A null counts as 0, because that is what its slot in a BinaryRow holds.
     column = in_arrow_form(columns[0], types[0])
-    values = column.fill_null(pa.scalar(0, column.type)).to_numpy().astype(np.int64)
+    values = to_numpy(column.fill_null(scalar_of(0, column.type))).astype(np.int64)
     buckets: npt.NDArray[np.int32] = np.mod(values, num_buckets).astype(np.int32)
     return buckets

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from interbed.storage.base.arrow_values import array_of, from_numpy, to_numpy
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.predicate.evaluate import mask
 from interbed.storage.base.predicate.expr import Predicate, bind, columns_of, restrict_to
@@ -27,7 +28,7 @@ from interbed.storage.scan.split import Split
 ROWKIND = "rowkind"
 _ROWKIND_FIELD = DataField(id=2**31 - 5, name=ROWKIND, type=AtomicType(root=TypeRoot.VARCHAR, length=MAX_LENGTH))
 _SEQUENCE_FIELD = DataField(id=2**31 - 2, name=SEQUENCE_NUMBER, type=AtomicType(root=TypeRoot.BIGINT, nullable=False))
-_KIND_TEXTS = pa.array([k.short for k in RowKind], pa.string())
+_KIND_TEXTS = array_of([k.short for k in RowKind], pa.string())
 
 
 def audit_fields(store: TableStore, *, packed: bool) -> tuple[DataField, ...]:
@@ -107,7 +108,7 @@ class AuditRead:
             if waiting is not None:
                 rows = pa.concat_batches([waiting, batch])  # type: ignore[attr-defined]  # The stubs lack it.
             waiting = None
-            firsts = _firsts(rows.column(ROW_KIND).to_numpy(zero_copy_only=False), pairs=pairs)
+            firsts = _firsts(to_numpy(rows.column(ROW_KIND)), pairs=pairs)
             last_kind = rows.column(ROW_KIND)[rows.num_rows - 1].as_py()
             if pairs and last_kind == RowKind.UPDATE_BEFORE and firsts[-1] == rows.num_rows - 1:
                 # Its row after comes with the next batch.
@@ -120,9 +121,9 @@ class AuditRead:
 
     def _packed_rows(self, rows: pa.RecordBatch, firsts: "npt.NDArray[np.int64]") -> pa.RecordBatch:
         ends = np.append(firsts[1:], rows.num_rows)
-        offsets: Any = pa.array(np.append(firsts, rows.num_rows).astype(np.int32))
-        first_rows: Any = pa.array(firsts)
-        last_rows: Any = pa.array(ends - 1)
+        offsets: Any = from_numpy(np.append(firsts, rows.num_rows).astype(np.int32))
+        first_rows: Any = from_numpy(firsts)
+        last_rows: Any = from_numpy(ends - 1)
         columns: list[pa.Array[Any]] = []
         for name in self._made[1:]:
             column = rows.column(name)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from interbed.storage.base.arrow_values import from_numpy, to_numpy
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.base.types.arrow import fields_to_schema
@@ -86,13 +87,13 @@ class ChangeRead:
         for batch in self._unfiltered(split):
             adds = batch
             if self._keyed:
-                adds = batch.filter(pa.array(~is_retract(_kinds_of(batch))))
+                adds = batch.filter(from_numpy(~is_retract(_kinds_of(batch))))
             shown = adds.select(schema.names)
             # By schema, so that columns that are never null stay so; without columns rows are still counted.
             yield shown if shown.schema == schema else pa.RecordBatch.from_arrays(shown.columns, schema=schema)
 
     def _handed_out(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        kinds: pa.Array[Any] = pa.array(np.zeros(rows.num_rows, np.int8))
+        kinds: pa.Array[Any] = from_numpy(np.zeros(rows.num_rows, np.int8))
         if self._keyed:
             kinds = rows.column(VALUE_KIND).cast(pa.int8())
         arrays = [*(rows.column(n) for n in self._columns.names), kinds]
@@ -172,7 +173,7 @@ class ChangeRead:
     ) -> Iterator[RunBatch]:
         """One side of a comparison as a sorted run; its batches are as large as its merge makes them."""
         for batch in self._merged(split, files, deletions, drop_deletes=True):
-            after: pa.Array[Any] = pa.array(np.full(batch.num_rows, age == 1))
+            after: pa.Array[Any] = from_numpy(np.full(batch.num_rows, age == 1))
             names = [*batch.schema.names, _AFTER]
             yield RunBatch(pa.RecordBatch.from_arrays([*batch.columns, after], names=names), age)
 
@@ -191,7 +192,7 @@ class _Difference:
     def merge(self, groups: KeyGroups, output: Sequence[str]) -> pa.RecordBatch:
         """See MergeFunction; a key has a row before, one after, or both in this order."""
         rows, order = groups.rows, groups.order.astype(np.int64)
-        after = rows.column(_AFTER).to_numpy(zero_copy_only=False)
+        after = to_numpy(rows.column(_AFTER))
         kinds = np.array(_kinds_of(rows))
         firsts = np.flatnonzero(groups.starts)
         pairs = firsts[np.diff(firsts, append=len(order)) == 2]
@@ -213,12 +214,12 @@ class _Difference:
 
 
 def _kinds_of(rows: pa.RecordBatch) -> Kinds:
-    kinds: Kinds = rows.column(VALUE_KIND).to_numpy(zero_copy_only=False).astype(np.int8)
+    kinds: Kinds = to_numpy(rows.column(VALUE_KIND)).astype(np.int8)
     return kinds
 
 
 def _with_kinds(rows: pa.RecordBatch, kinds: Kinds) -> pa.RecordBatch:
     """The rows with other kinds."""
-    column: pa.Array[Any] = pa.array(kinds)
+    column: pa.Array[Any] = from_numpy(kinds)
     arrays = [column if n == VALUE_KIND else rows.column(n) for n in rows.schema.names]
     return pa.RecordBatch.from_arrays(arrays, names=rows.schema.names)

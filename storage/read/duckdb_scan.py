@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from interbed.storage.base.arrow_values import array_of, scalar_of
 from interbed.storage.base.errors import FilterError, NotSupportedError
 from interbed.storage.base.predicate.expr import Comparison, In, IsNotNull, IsNull, Op, Predicate, and_, bind, or_
 from interbed.storage.base.types.data_type import DataField
@@ -135,8 +136,8 @@ class _Reader:
     def _member(self, name: str, texts: Sequence[str]) -> tuple[Predicate, Any]:
         values = [self._value(name, text).as_py() for text in texts]
         column = self._column(name)
-        member = column.isin(pa.array(values, self._schema.field(name).type))
-        return In(name, tuple(values)), pc.if_else(column.is_valid(), member, pa.scalar(None, pa.bool_()))
+        member = column.isin(array_of(values, self._schema.field(name).type))
+        return In(name, tuple(values)), pc.if_else(column.is_valid(), member, scalar_of(None, pa.bool_()))
 
     def _column(self, name: str) -> Any:
         self.columns |= {name}
@@ -162,7 +163,7 @@ class _Reader:
             value = datetime.fromisoformat(text)
         else:
             raise ValueError(f"literals of {kind} are not read")
-        scalar: pa.Scalar[Any] = pa.scalar(value, kind)
+        scalar: pa.Scalar[Any] = scalar_of(value, kind)
         return scalar
 
     def _taken(self, pattern: re.Pattern[str]) -> re.Match[str] | None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -11,11 +12,13 @@ from interbed.storage.base.predicate.expr import Predicate, and_
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.meta.store import TableStore
 from interbed.storage.read.arrow_rows import ArrowRows, limited
-from interbed.storage.read.table_read import TableRead
 from interbed.storage.scan.fallback import plan_rows
 from interbed.storage.scan.plan import Plan
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.starting_point import travels
+
+if TYPE_CHECKING:
+    from interbed.storage.read.table_read import TableRead
 
 
 @dataclass(frozen=True, repr=False)
@@ -62,7 +65,9 @@ class Scan(ArrowRows):
         ).plan()
 
     @cached_property
-    def _read(self) -> TableRead:
+    def _read(self) -> "TableRead":
+        from interbed.storage.read.table_read import TableRead
+
         return TableRead(self.store, self.columns, self.predicate)
 
     @property
@@ -100,6 +105,8 @@ class Scan(ArrowRows):
 
     def count(self) -> int:
         """The number of rows; none of their columns is read that the filter or the merge does not need."""
+        from interbed.storage.read.table_read import TableRead
+
         narrow = TableRead(self.store, (), self.predicate)
         total = sum(batch.num_rows for batch in narrow.to_reader(self.plan.splits, threads=self.threads))
         return total if self.limit is None else min(total, self.limit)

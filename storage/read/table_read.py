@@ -17,7 +17,6 @@ from interbed.storage.lsm.interval_partition import interval_partition
 from interbed.storage.lsm.merge_read import MergeRead, merge_function_for
 from interbed.storage.lsm.sort_merge import BLOCK_ROWS, MIN_BATCH_ROWS
 from interbed.storage.meta.store import TableStore
-from interbed.storage.read.change_read import ChangeRead
 from interbed.storage.read.columns import ReadColumns
 from interbed.storage.read.deletions import deletions_in
 from interbed.storage.read.parallel import read_ahead
@@ -41,7 +40,6 @@ class TableRead:
         self._columns = ReadColumns.of(store.schema, columns, predicate)
         self._predicate = self._columns.predicate
         self._files = FileRead(store, self._columns.fields)
-        self._changes = ChangeRead(store, columns, predicate)
         self._asked = (columns, predicate)
         self._branches: dict[str, TableRead] = {}
         self._merge: MergeRead | None = None
@@ -109,7 +107,9 @@ class TableRead:
 
     def _unfiltered(self, split: Split, use_threads: bool, readers: int, limit: int | None) -> Iterator[pa.RecordBatch]:
         if split.tells_changes:
-            yield from self._changes.added(split)
+            from interbed.storage.read.change_read import ChangeRead
+
+            yield from ChangeRead(self._store, *self._asked).added(split)
             return
         deleted_of = deletions_in(self._store.file_io, split.deletion_files)
         if self._merge is None or split.raw_convertible:

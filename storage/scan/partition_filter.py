@@ -5,6 +5,7 @@ from typing import Any, Protocol, TypeAlias
 
 import pyarrow as pa
 
+from interbed.storage.base.arrow_values import array_of
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.predicate.expr import (
     AlwaysTrue,
@@ -142,9 +143,9 @@ def prune_manifests(
     mins = dict(zip(names, decode_rows([m.partition_stats.min_values for m in known], types), strict=True))
     maxs = dict(zip(names, decode_rows([m.partition_stats.max_values for m in known], types), strict=True))
     nulls = {
-        name: pa.array([m.partition_stats.null_counts[i] for m in known], pa.int64()) for i, name in enumerate(names)
+        name: array_of([m.partition_stats.null_counts[i] for m in known], pa.int64()) for i, name in enumerate(names)
     }
-    rows = pa.array([m.num_added_files + m.num_deleted_files for m in known], pa.int64())
+    rows = array_of([m.num_added_files + m.num_deleted_files for m in known], pa.int64())
     chosen = select(predicate, fields, mins, maxs, nulls, rows)
     dropped = {m.file_name for m, keep in zip(known, chosen, strict=True) if not keep}
     return [m for m in manifests if m.file_name not in dropped]

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from interbed.storage.base.arrays import Mask
+from interbed.storage.base.arrow_values import array_of
 from interbed.storage.base.errors import InterbedError
 from interbed.storage.base.predicate.expr import Comparison, In, Op, Predicate, columns_of, conjuncts
 from interbed.storage.base.predicate.stats_filter import select
@@ -50,7 +51,7 @@ class BucketSelector:
         types = [self._schema.by_name[n].type for n in self._schema.bucket_keys]
         try:
             columns = [
-                pa.array([row[i] for row in keys], type_to_arrow(data_type)) for i, data_type in enumerate(types)
+                array_of([row[i] for row in keys], type_to_arrow(data_type)) for i, data_type in enumerate(types)
             ]
             found = assign_buckets(columns, types, total_buckets, bucket_function(self._schema.core))
         except (InterbedError, pa.ArrowException, TypeError, OverflowError):
@@ -125,7 +126,7 @@ def _select(
     mins = decode_rows([stats[i].min_values for i in known], types)
     maxs = decode_rows([stats[i].max_values for i in known], types)
     position = {f.id: n for n, f in enumerate(fields)}
-    rows = pa.array([files[i].row_count for i in known], pa.int64())
+    rows = array_of([files[i].row_count for i in known], pa.int64())
     least: dict[str, Array] = {}
     greatest: dict[str, Array] = {}
     nulls: dict[str, Array] = {}
@@ -141,7 +142,7 @@ def _select(
         low, high = _widened(mins[n], target), _widened(maxs[n], target)
         if low is not None and high is not None:
             least[field.name], greatest[field.name] = low, high
-        nulls[field.name] = pa.array([stats[i].null_counts[n] for i in known], pa.int64())
+        nulls[field.name] = array_of([stats[i].null_counts[n] for i in known], pa.int64())
     result[known] = select(predicate, wanted, least, greatest, nulls, rows)
     return result
 

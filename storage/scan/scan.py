@@ -15,7 +15,6 @@ from interbed.storage.meta.options.lsm import MergeEngine
 from interbed.storage.meta.options.stream import StartupMode
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.store import TableStore
-from interbed.storage.scan.incremental import incremental_plan
 from interbed.storage.scan.index_pruning import select_by_file_index
 from interbed.storage.scan.live_files import LiveFiles, check_not_replaced, restricted
 from interbed.storage.scan.partition_filter import (
@@ -99,6 +98,8 @@ class TableScan:
         """
         check_readable(self._store)
         if self._snapshot_id is None and self._store.options.startup_mode is StartupMode.INCREMENTAL:
+            from interbed.storage.scan.incremental import incremental_plan
+
             return incremental_plan(self._store, self)
         since = self._files_since
         if since is None and self._snapshot_id is None:

@@ -7,10 +7,21 @@ from interbed.storage.meta import store
 from interbed.storage.meta.schema.manager import SchemaManager
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.store import StoreEnvironment, StoreHooks, TableStore
-from interbed.storage.table.option_rules import check_options
-from interbed.storage.upkeep.maintenance import maintain
 
-HOOKS = StoreHooks(check_options=check_options, after_commit=maintain)
+
+def _check_options(schema: TableSchema, before: TableSchema | None = None) -> None:
+    from interbed.storage.table.option_rules import check_options
+
+    check_options(schema, before)
+
+
+def _maintain(of: TableStore) -> None:
+    from interbed.storage.upkeep.maintenance import maintain
+
+    maintain(of)
+
+
+HOOKS = StoreHooks(check_options=_check_options, after_commit=_maintain)
 """What every store is opened with."""
 
 
@@ -35,4 +46,4 @@ def open_store(
 
 def schema_manager(location: str, file_io: FileIO | None = None) -> SchemaManager:
     """The schema manager of a location, whether or not there is a table."""
-    return store.schema_manager(location, file_io, rules=check_options)
+    return store.schema_manager(location, file_io, rules=_check_options)

@@ -13,39 +13,32 @@ from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.base.predicate.parse import bound_filter
 from interbed.storage.base.types.data_type import AtomicType, DataField
-from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.statistics import TableStatistics
 from interbed.storage.meta.store import TableStore
-from interbed.storage.read.html import html_facts
-from interbed.storage.read.query import Scan
-from interbed.storage.read.table_read import TableRead
-from interbed.storage.scan.explain import Explanation, explain_plan
-from interbed.storage.scan.fallback import plan_rows
-from interbed.storage.scan.partition_filter import Partitions
-from interbed.storage.scan.scan import TableScan
-from interbed.storage.scan.starting_point import at_snapshot
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.table_changes import TableChanges
 from interbed.storage.table.table_names import PypaimonNames
 from interbed.storage.table.table_upkeep import TableUpkeep
 from interbed.storage.table.table_versions import TableVersions
 from interbed.storage.table.table_writes import TableWrites
-from interbed.storage.upkeep.analyze import analyze_table
-from interbed.storage.views.point.keys import Key
-from interbed.storage.views.point.lookup import PointLookup
-from interbed.storage.write.bucket_restore import NothingBefore
-from interbed.storage.write.bucket_strategy import batch_strategy_of, bucket_unit, strategy_of
-from interbed.storage.write.table_write import TableWrite
 
 if TYPE_CHECKING:
     import duckdb
     import pandas as pd
     import polars as pl
 
+    from interbed.storage.commit.file_store_commit import FileStoreCommit
+    from interbed.storage.read.query import Scan
+    from interbed.storage.read.table_read import TableRead
+    from interbed.storage.scan.explain import Explanation
+    from interbed.storage.scan.partition_filter import Partitions
+    from interbed.storage.scan.scan import TableScan
     from interbed.storage.views.levels.view import TableLevels
+    from interbed.storage.views.point.keys import Key
+    from interbed.storage.write.table_write import TableWrite
 
 
 class Table(TableWrites, TableChanges, TableVersions, TableUpkeep, PypaimonNames):
@@ -66,6 +59,8 @@ class Table(TableWrites, TableChanges, TableVersions, TableUpkeep, PypaimonNames
 
     def _repr_html_(self) -> str:
         """The columns and what else is known without reading rows, for notebooks."""
+        from interbed.storage.read.html import html_facts
+
         latest = self.latest_snapshot()
         facts = [(f.name, str(self.arrow_schema.field(f.name).type)) for f in self.fields]
         facts.append(("primary key", ", ".join(self.primary_keys) or "none"))
@@ -125,7 +120,7 @@ class Table(TableWrites, TableChanges, TableVersions, TableUpkeep, PypaimonNames
         """The newest snapshot; None while nothing was committed."""
         return self.store.snapshots.latest()
 
-    def levels(self, *, partitions: Partitions | None = None, bucket: int | None = None) -> "TableLevels":
+    def levels(self, *, partitions: "Partitions | None" = None, bucket: int | None = None) -> "TableLevels":
         """The LSM tree of every bucket of the newest snapshot, or of some: `table.levels().plot("levels.svg")`."""
         # By use, as all that draws.
         from interbed.storage.views.levels.view import levels_of
@@ -137,6 +132,8 @@ class Table(TableWrites, TableChanges, TableVersions, TableUpkeep, PypaimonNames
 
         With `scan.snapshot-id` or `scan.timestamp-millis` it has the columns that it had then.
         """
+        from interbed.storage.scan.starting_point import at_snapshot
+
         return Table(self.name, at_snapshot(self.store.with_options(dynamic_options)))
 
     def branch(self, name: str) -> "Table":
@@ -149,6 +146,8 @@ class Table(TableWrites, TableChanges, TableVersions, TableUpkeep, PypaimonNames
         The statistics are committed for engines that plan by them; `$statistics` shows them. None for a table without
         snapshots. Raises InvalidInputError, NotSupportedError for a nested column, and as a commit does.
         """
+        from interbed.storage.upkeep.analyze import analyze_table
+
         plain = [f.name for f in self.fields if isinstance(f.type, AtomicType)]
         return analyze_table(self.store, plain if columns is None else columns)
 
@@ -162,12 +161,15 @@ class Table(TableWrites, TableChanges, TableVersions, TableUpkeep, PypaimonNames
         snapshot_id: int | None = None,
         *,
         threads: int | None = None,
-    ) -> Scan:
+    ) -> "Scan":
         """A query: `scan(columns=["id"], filter="amount > 5 and name = 'x'", limit=10).to_arrow()`.
 
         An older snapshot has the columns that the table had then. Raises FilterError for a filter that does not parse
         or fit, InvalidInputError for an unknown column, and SnapshotNotFoundError.
         """
+        from interbed.storage.read.query import Scan
+        from interbed.storage.scan.starting_point import at_snapshot
+
         store = self.store if snapshot_id is None else at_snapshot(self.store, snapshot_id)
         if columns is not None:
             unknown = [c for c in columns if c not in store.schema.by_name]
@@ -218,11 +220,13 @@ class Table(TableWrites, TableChanges, TableVersions, TableUpkeep, PypaimonNames
         """The number of rows of the newest snapshot."""
         return self.scan().count()
 
-    def get(self, key: Key, columns: Sequence[str] | None = None) -> dict[str, object] | None:
+    def get(self, key: "Key", columns: Sequence[str] | None = None) -> dict[str, object] | None:
         """The row of a primary key, given as a dict, a tuple or the only column's value; None when there is none.
 
         Raises InvalidInputError for a key that does not fit, NotSupportedError for a table without a primary key.
         """
+        from interbed.storage.views.point.lookup import PointLookup
+
         rows = PointLookup(self.store, columns).rows([key]).to_pylist()
         return rows[0] if rows else None
 
@@ -232,10 +236,16 @@ class Table(TableWrites, TableChanges, TableVersions, TableUpkeep, PypaimonNames
         `keys` are Arrow data with the key's columns (an array where there is one), or a sequence of what `get` takes.
         What was decoded is kept for later lookups, up to `lookup.cache-max-memory-size` bytes. Raises as `get` does.
         """
+        from interbed.storage.views.point.lookup import PointLookup
+
         return PointLookup(self.store, columns).rows(keys)
 
-    def explain(self, filter: str | Predicate | None = None, snapshot_id: int | None = None) -> Explanation:  # noqa: A002
+    def explain(self, filter: str | Predicate | None = None, snapshot_id: int | None = None) -> "Explanation":  # noqa: A002
         """What a scan with that filter would read and why: what was pruned, levels, splits."""
+        from interbed.storage.scan.explain import explain_plan
+        from interbed.storage.scan.fallback import plan_rows
+        from interbed.storage.scan.starting_point import at_snapshot
+
         store = self.store if snapshot_id is None else at_snapshot(self.store, snapshot_id)
         predicate = None if filter is None else _bound(filter, store)
         return explain_plan(self.name, plan_rows(store, predicate=predicate, snapshot_id=snapshot_id))
@@ -244,19 +254,27 @@ class Table(TableWrites, TableChanges, TableVersions, TableUpkeep, PypaimonNames
 
     def new_scan(
         self, *, predicate: Predicate | None = None, limit: int | None = None, snapshot_id: int | None = None
-    ) -> TableScan:
+    ) -> "TableScan":
         """The planner of one read."""
+        from interbed.storage.scan.scan import TableScan
+
         return TableScan(self.store, predicate=predicate, limit=limit, snapshot_id=snapshot_id)
 
-    def new_read(self, columns: Sequence[str] | None = None, predicate: Predicate | None = None) -> TableRead:
+    def new_read(self, columns: Sequence[str] | None = None, predicate: Predicate | None = None) -> "TableRead":
         """The reader of splits."""
+        from interbed.storage.read.table_read import TableRead
+
         return TableRead(self.store, None if columns is None else tuple(columns), predicate)
 
-    def new_write(self, commit_user: str, *, overwrite: bool = False, batch: bool = False) -> TableWrite:
+    def new_write(self, commit_user: str, *, overwrite: bool = False, batch: bool = False) -> "TableWrite":
         """The writer of one job or task; `overwrite` when its rows replace all that the partitions hold.
 
         The rows of a `batch` go to real buckets where the table's are postponed, if no others wait there.
         """
+        from interbed.storage.write.bucket_restore import NothingBefore
+        from interbed.storage.write.bucket_strategy import batch_strategy_of, strategy_of
+        from interbed.storage.write.table_write import TableWrite
+
         strategy = batch_strategy_of if batch else strategy_of
         return TableWrite(self.store, commit_user, NothingBefore if overwrite else None, strategy=strategy)
 
@@ -266,10 +284,14 @@ class Table(TableWrites, TableChanges, TableVersions, TableUpkeep, PypaimonNames
         Rows of one bucket have the same hash modulo this number, so that it can divide a batch among tasks. Also 0
         where batches wait like streams. Raises InvalidOptionError.
         """
+        from interbed.storage.write.bucket_strategy import bucket_unit
+
         return bucket_unit(self.store)
 
-    def new_commit(self, commit_user: str) -> FileStoreCommit:
+    def new_commit(self, commit_user: str) -> "FileStoreCommit":
         """The committer of one job."""
+        from interbed.storage.commit.file_store_commit import FileStoreCommit
+
         return FileStoreCommit(self.store, commit_user)
 
 

@@ -3,21 +3,21 @@
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.predicate.expr import Predicate
-from interbed.storage.commit.epochs import EpochCommit
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.store import TableStore
-from interbed.storage.scan.fallback import fallback_of, plan_rows
-from interbed.storage.scan.partition_filter import PartitionChoice
-from interbed.storage.scan.plan import Plan
-from interbed.storage.scan.restore import RestoredBuckets, restore_buckets
-from interbed.storage.scan.starting_point import named_version, snapshot_or_tagged, starting_snapshot, travels
-from interbed.storage.scan.summary.file_sums import FileSum, partition_sums
+
+if TYPE_CHECKING:
+    from interbed.storage.commit.epochs import EpochCommit
+    from interbed.storage.scan.partition_filter import PartitionChoice
+    from interbed.storage.scan.plan import Plan
+    from interbed.storage.scan.restore import RestoredBuckets
+    from interbed.storage.scan.summary.file_sums import FileSum
 
 
 class TableAccess:
@@ -46,11 +46,15 @@ class TableAccess:
     @property
     def falls_back(self) -> bool:
         """Whether partitions that the table lacks are read from another branch: `scan.fallback-branch`."""
+        from interbed.storage.scan.fallback import fallback_of
+
         return fallback_of(self.store) is not None
 
     @property
     def travels(self) -> bool:
         """Whether the options name a snapshot of the past."""
+        from interbed.storage.scan.starting_point import travels
+
         return travels(self.store)
 
     def starting_snapshot(self, snapshot_id: int | None = None) -> Snapshot | None:
@@ -58,10 +62,14 @@ class TableAccess:
 
         Raises SnapshotNotFoundError and TagNotFoundError naming those that exist, InvalidOptionError.
         """
+        from interbed.storage.scan.starting_point import starting_snapshot
+
         return starting_snapshot(self.store, snapshot_id)
 
     def snapshot(self, snapshot_id: int) -> Snapshot:
         """The snapshot of that id, from a tag if it has expired; raises SnapshotNotFoundError."""
+        from interbed.storage.scan.starting_point import snapshot_or_tagged
+
         return snapshot_or_tagged(self.store, snapshot_id)
 
     def snapshot_at(self, time_millis: int) -> Snapshot:
@@ -70,6 +78,8 @@ class TableAccess:
 
     def snapshot_named(self, name: str) -> Snapshot:
         """What VERSION AS OF names: a tag, or the id of a snapshot. Raises TagNotFoundError, SnapshotNotFoundError."""
+        from interbed.storage.scan.starting_point import named_version
+
         return named_version(self.store, name)
 
     def latest_snapshot_of(self, commit_user: str) -> Snapshot | None:
@@ -96,8 +106,10 @@ class TableAccess:
         """The text of each partition column's value, not escaped; null and blank are the default name."""
         return self.store.paths.partition_spec(partition)
 
-    def partition_sums(self) -> dict[bytes, FileSum]:
+    def partition_sums(self) -> "dict[bytes, FileSum]":
         """What the files of the newest snapshot add up to, by partition; without partition columns all are of one."""
+        from interbed.storage.scan.summary.file_sums import partition_sums
+
         latest = self.store.snapshots.latest()
         return {} if latest is None else partition_sums(self.store, latest)
 
@@ -112,16 +124,22 @@ class TableAccess:
 
     # -- reads and writes ------------------------------------------------------------------------------------------
 
-    def restore_buckets(self, partition_filter: PartitionChoice = None) -> RestoredBuckets:
+    def restore_buckets(self, partition_filter: "PartitionChoice" = None) -> "RestoredBuckets":
         """What exists in the newest snapshot, bucket by bucket; see scan.restore."""
+        from interbed.storage.scan.restore import restore_buckets
+
         return restore_buckets(self.store, partition_filter=partition_filter)
 
-    def new_epoch_commit(self, query: str) -> EpochCommit:
+    def new_epoch_commit(self, query: str) -> "EpochCommit":
         """Commits the micro-batches of a streaming query, each once."""
+        from interbed.storage.commit.epochs import EpochCommit
+
         return EpochCommit(self.store, query)
 
     def plan(
         self, *, predicate: Predicate | None = None, limit: int | None = None, snapshot_id: int | None = None
-    ) -> Plan:
+    ) -> "Plan":
         """The splits that hold the table's rows, with those of the branch that it falls back to; see TableScan.plan."""
+        from interbed.storage.scan.fallback import plan_rows
+
         return plan_rows(self.store, predicate=predicate, limit=limit, snapshot_id=snapshot_id)

@@ -7,14 +7,14 @@ from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.base.predicate.parse import bound_filter
 from interbed.storage.meta.options.stream import IncrementalScanMode
-from interbed.storage.read.change_read import ChangeRead
-from interbed.storage.views.change_query import ChangeQuery
-from interbed.storage.views.change_view import AUDIT_LOG, BINLOG, ChangeView
-from interbed.storage.views.stream.stream_scan import StreamScan, streamed
-from interbed.storage.views.stream.table_stream import StreamLimits, TableStream
 
 if TYPE_CHECKING:
     from interbed.storage.meta.store import TableStore
+    from interbed.storage.read.change_read import ChangeRead
+    from interbed.storage.views.change_query import ChangeQuery
+    from interbed.storage.views.change_view import ChangeView
+    from interbed.storage.views.stream.stream_scan import StreamScan
+    from interbed.storage.views.stream.table_stream import TableStream
 
 
 class TableChanges:
@@ -31,7 +31,7 @@ class TableChanges:
         columns: Sequence[str] | None = None,
         filter: str | Predicate | None = None,  # noqa: A002 - the field's word for it
         mode: str = "auto",
-    ) -> ChangeQuery:
+    ) -> "ChangeQuery":
         """What the snapshots from one to another, both included, changed: rows with a column `_row_kind` (0 insert,
         1 update-before, 2 update-after, 3 delete), as `write_changes` takes them.
 
@@ -40,6 +40,8 @@ class TableChanges:
         each key only what became of it. Changes of overwrites are in comparisons alone. Raises FilterError,
         InvalidInputError for an unknown column or mode, and SnapshotNotFoundError for a snapshot that there is not.
         """
+        from interbed.storage.views.change_query import ChangeQuery
+
         predicate = None if filter is None else self._bound(filter)
         names = None if columns is None else tuple(columns)
         if mode not in list(IncrementalScanMode):
@@ -57,7 +59,7 @@ class TableChanges:
         idle_seconds: float | None = None,
         max_splits: int | None = None,
         max_files: int | None = None,
-    ) -> TableStream:
+    ) -> "TableStream":
         """The table's changes as they come: `for changes in table.stream(): apply(changes.to_arrow())`.
 
         Rows are those of `changes`. With `from_snapshot`, the checkpoint of an earlier stream, it begins with the
@@ -66,6 +68,8 @@ class TableChanges:
         came for `idle_seconds` (None: never). Changes of a snapshot are handed out in parts of `max_splits` and
         `max_files` at most. Errors are those of StreamScan.plan and `changes`.
         """
+        from interbed.storage.views.stream.table_stream import StreamLimits, TableStream
+
         predicate = None if filter is None else self._bound(filter)
         scan = self.new_stream_scan(predicate=predicate)
         scan.restore(from_snapshot)
@@ -77,21 +81,32 @@ class TableChanges:
             idle_seconds=idle_seconds,
         )
 
-    def audit_log(self) -> ChangeView:
+    def audit_log(self) -> "ChangeView":
         """The table with the kind of each row as its first column `rowkind`; also named `<table>$audit_log`."""
+        from interbed.storage.views.change_view import AUDIT_LOG, ChangeView
+
         return ChangeView.of(self.name, self.store, AUDIT_LOG)
 
-    def binlog(self) -> ChangeView:
+    def binlog(self) -> "ChangeView":
         """The audit log with arrays for values, in which an update is one row; also named `<table>$binlog`."""
+        from interbed.storage.views.change_view import BINLOG, ChangeView
+
         return ChangeView.of(self.name, self.store, BINLOG)
 
-    def new_stream_scan(self, *, predicate: Predicate | None = None) -> StreamScan:
+    def new_stream_scan(self, *, predicate: Predicate | None = None) -> "StreamScan":
         """The planner of a stream, whose checkpoints the caller keeps."""
+        from interbed.storage.views.stream.stream_scan import StreamScan, streamed
+
         return StreamScan(streamed(self.store), predicate=predicate)
 
-    def new_change_read(self, columns: Sequence[str] | None = None, predicate: Predicate | None = None) -> ChangeRead:
+    def new_change_read(self, columns: Sequence[str] | None = None, predicate: Predicate | None = None) -> "ChangeRead":
         """The reader of splits as changes, with their kinds."""
+        from interbed.storage.read.change_read import ChangeRead
+        from interbed.storage.views.stream.stream_scan import streamed
+
         return ChangeRead(streamed(self.store), columns, predicate)
 
     def _bound(self, given: str | Predicate) -> Predicate:
+        from interbed.storage.views.stream.stream_scan import streamed
+
         return bound_filter(given, streamed(self.store).schema.fields)

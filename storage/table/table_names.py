@@ -1,15 +1,19 @@
 """What `Table` is called by in pypaimon, so that code written for it runs; see docs/pypaimon.md."""
 
+from typing import TYPE_CHECKING
+
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode, crosses_partitions
 from interbed.storage.meta.schema.manager import SchemaManager
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.store import TableStore
-from interbed.storage.views.builder.files import BuiltFiles
-from interbed.storage.views.builder.managers import BuiltBranches, BuiltConsumers, BuiltSnapshots, BuiltTags
-from interbed.storage.views.builder.read import ReadBuilder
-from interbed.storage.views.builder.stream_read import StreamReadBuilder
-from interbed.storage.views.builder.write import BatchWriteBuilder, StreamWriteBuilder
+
+if TYPE_CHECKING:
+    from interbed.storage.views.builder.files import BuiltFiles
+    from interbed.storage.views.builder.managers import BuiltBranches, BuiltConsumers, BuiltSnapshots, BuiltTags
+    from interbed.storage.views.builder.read import ReadBuilder
+    from interbed.storage.views.builder.stream_read import StreamReadBuilder
+    from interbed.storage.views.builder.write import BatchWriteBuilder, StreamWriteBuilder
 
 
 class PypaimonNames:
@@ -20,24 +24,34 @@ class PypaimonNames:
 
     # -- builders --------------------------------------------------------------------------------------------------
 
-    def new_read_builder(self) -> ReadBuilder:
+    def new_read_builder(self) -> "ReadBuilder":
         """pypaimon's read builder."""
+        from interbed.storage.views.builder.read import ReadBuilder
+
         return ReadBuilder(self.store, name=self.name)
 
-    def new_stream_read_builder(self) -> StreamReadBuilder:
+    def new_stream_read_builder(self) -> "StreamReadBuilder":
         """pypaimon's read builder for a sequence of snapshots."""
+        from interbed.storage.views.builder.stream_read import StreamReadBuilder
+
         return StreamReadBuilder(self.store)
 
-    def new_batch_write_builder(self) -> BatchWriteBuilder:
+    def new_batch_write_builder(self) -> "BatchWriteBuilder":
         """pypaimon's write builder for one commit."""
+        from interbed.storage.views.builder.write import BatchWriteBuilder
+
         return BatchWriteBuilder(self.store)
 
-    def new_stream_write_builder(self) -> StreamWriteBuilder:
+    def new_stream_write_builder(self) -> "StreamWriteBuilder":
         """pypaimon's write builder for a sequence of commits, each with its identifier."""
+        from interbed.storage.views.builder.write import StreamWriteBuilder
+
         return StreamWriteBuilder(self.store)
 
-    def new_postpone_fixed_bucket_write_builder(self) -> BatchWriteBuilder:
+    def new_postpone_fixed_bucket_write_builder(self) -> "BatchWriteBuilder":
         """pypaimon's write builder for one commit whose rows go to real buckets, of a table with postponed ones."""
+        from interbed.storage.views.builder.write import BatchWriteBuilder
+
         return BatchWriteBuilder(self.store.with_options({"postpone.batch-write-fixed-bucket": "true"}))
 
     # -- what it is ------------------------------------------------------------------------------------------------
@@ -105,24 +119,34 @@ class PypaimonNames:
         return self.store.paths.branch
 
     @property
-    def file_io(self) -> BuiltFiles:
+    def file_io(self) -> "BuiltFiles":
         """Files of the store that the table lies in."""
+        from interbed.storage.views.builder.files import BuiltFiles
+
         return BuiltFiles(self.store.file_io)
 
-    def snapshot_manager(self) -> BuiltSnapshots:
+    def snapshot_manager(self) -> "BuiltSnapshots":
         """The snapshots."""
+        from interbed.storage.views.builder.managers import BuiltSnapshots
+
         return BuiltSnapshots(self.store)
 
-    def tag_manager(self) -> BuiltTags:
+    def tag_manager(self) -> "BuiltTags":
         """The tags."""
+        from interbed.storage.views.builder.managers import BuiltTags
+
         return BuiltTags(self.store)
 
-    def branch_manager(self) -> BuiltBranches:
+    def branch_manager(self) -> "BuiltBranches":
         """The branches."""
+        from interbed.storage.views.builder.managers import BuiltBranches
+
         return BuiltBranches(self.store)
 
-    def consumer_manager(self) -> BuiltConsumers:
+    def consumer_manager(self) -> "BuiltConsumers":
         """The consumers."""
+        from interbed.storage.views.builder.managers import BuiltConsumers
+
         return BuiltConsumers(self.store)
 
     def list_tags(self) -> list[str]:

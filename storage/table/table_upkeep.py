@@ -6,16 +6,14 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from interbed.storage.base.errors import InvalidInputError
-from interbed.storage.scan.partition_filter import PartitionChoice, Partitions, partition_choice
-from interbed.storage.upkeep.compact_result import CompactionResult, PlannedCompaction, Progress
-from interbed.storage.upkeep.compact_table import compact_table, plan_table_compaction
-from interbed.storage.upkeep.rescale import RescaleResult, rescale_table
-from interbed.storage.upkeep.rewrite_indexes import IndexRewrite, rewrite_file_indexes
-from interbed.storage.upkeep.sort_compact import plan_sort_compaction, sort_compact_table
-from interbed.storage.write.sort.order import SortOrder
 
 if TYPE_CHECKING:
     from interbed.storage.meta.store import TableStore
+    from interbed.storage.scan.partition_filter import PartitionChoice, Partitions
+    from interbed.storage.upkeep.compact_result import CompactionResult, PlannedCompaction, Progress
+    from interbed.storage.upkeep.rescale import RescaleResult
+    from interbed.storage.upkeep.rewrite_indexes import IndexRewrite
+    from interbed.storage.write.sort.order import SortOrder
 
 
 class TableUpkeep:
@@ -28,13 +26,13 @@ class TableUpkeep:
         self,
         *,
         full: bool = True,
-        partitions: Partitions | None = None,
+        partitions: "Partitions | None" = None,
         bucket: int | None = None,
         partition_idle_time: timedelta | None = None,
         order_strategy: str | None = None,
         order_by: Sequence[str] | str | None = None,
-        progress: Progress | None = None,
-    ) -> CompactionResult:
+        progress: "Progress | None" = None,
+    ) -> "CompactionResult":
         """Merge the sorted runs of every bucket into one (small files into larger ones on append tables).
 
         Without `full` only what the universal strategy finds due is done. `partitions` and `bucket` restrict it, and
@@ -47,6 +45,9 @@ class TableUpkeep:
         that filters on them leave more files out. Raises InvalidInputError for what does not go together,
         NotSupportedError for a table that can't be sorted, CommitConflictError when another compaction was faster.
         """
+        from interbed.storage.upkeep.compact_table import compact_table
+        from interbed.storage.upkeep.sort_compact import sort_compact_table
+
         order = self._sort_order(order_strategy, order_by, bucket, partition_idle_time)
         chosen = self._chosen(partitions)
         user = str(uuid.uuid4())
@@ -66,13 +67,16 @@ class TableUpkeep:
         self,
         *,
         full: bool = True,
-        partitions: Partitions | None = None,
+        partitions: "Partitions | None" = None,
         bucket: int | None = None,
         partition_idle_time: timedelta | None = None,
         order_strategy: str | None = None,
         order_by: Sequence[str] | str | None = None,
-    ) -> list[PlannedCompaction]:
+    ) -> "list[PlannedCompaction]":
         """What `compact` would do now, why, and what it would cost, bucket by bucket; nothing is changed."""
+        from interbed.storage.upkeep.compact_table import plan_table_compaction
+        from interbed.storage.upkeep.sort_compact import plan_sort_compaction
+
         order = self._sort_order(order_strategy, order_by, bucket, partition_idle_time)
         chosen = self._chosen(partitions)
         if order is not None:
@@ -84,8 +88,8 @@ class TableUpkeep:
     def rescale(
         self,
         bucket_num: int | None = None,
-        partitions: Partitions | None = None,
-    ) -> RescaleResult:
+        partitions: "Partitions | None" = None,
+    ) -> "RescaleResult":
         """Spread the rows over another number of buckets, by default the one of the option `bucket`.
 
         Without `partitions` those of the whole table, and the option `bucket` is changed, also of this object; else
@@ -93,6 +97,8 @@ class TableUpkeep:
         was nothing to do. Raises NotSupportedError for a table without fixed or postponed buckets, InvalidInputError
         for an impossible number, CommitConflictError when other writers came first again and again.
         """
+        from interbed.storage.upkeep.rescale import rescale_table
+
         result = rescale_table(self.store, lambda: str(uuid.uuid4()), bucket_num, self._chosen(partitions))
         self._follow()
         return result
@@ -100,14 +106,16 @@ class TableUpkeep:
     def rewrite_file_index(
         self,
         *,
-        partitions: Partitions | None = None,
-    ) -> IndexRewrite:
+        partitions: "Partitions | None" = None,
+    ) -> "IndexRewrite":
         """Give files that there are the indexes that the options `file-index.…` ask of new ones; rows are not written.
 
         Partitions are chosen as in `compact`. The result is one COMPACT snapshot, or none when all files have them.
         Raises NotSupportedError for indexes other than bloom filters of a table with a primary key,
         CommitConflictError when another writer replaced a file meanwhile.
         """
+        from interbed.storage.upkeep.rewrite_indexes import rewrite_file_indexes
+
         return rewrite_file_indexes(self.store, self._chosen(partitions))
 
     def _sort_order(
@@ -116,7 +124,9 @@ class TableUpkeep:
         order_by: Sequence[str] | str | None,
         bucket: int | None,
         partition_idle_time: timedelta | None,
-    ) -> SortOrder | None:
+    ) -> "SortOrder | None":
+        from interbed.storage.write.sort.order import SortOrder
+
         order = SortOrder.of(self.store.schema, strategy, order_by)
         if order is not None and bucket is not None:
             raise InvalidInputError("A sort compaction takes whole partitions; leave the bucket out.")
@@ -128,5 +138,7 @@ class TableUpkeep:
         """Take the newest schema, which a method has made."""
         raise NotImplementedError
 
-    def _chosen(self, partitions: Partitions | None) -> PartitionChoice:
+    def _chosen(self, partitions: "Partitions | None") -> "PartitionChoice":
+        from interbed.storage.scan.partition_filter import partition_choice
+
         return partition_choice(partitions, self.store.schema.fields)

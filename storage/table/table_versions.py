@@ -8,28 +8,20 @@ import time
 import uuid
 from collections.abc import Callable
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from interbed.storage.base.errors import InvalidInputError, SnapshotNotFoundError
-from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.meta.options.reader import parse_duration_millis
 from interbed.storage.meta.paths import MAIN_BRANCH
 from interbed.storage.meta.snapshot.consumer import ConsumerManager
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.snapshot.tag import Tag, TagManager, new_tag
-from interbed.storage.scan.starting_point import snapshot_or_tagged
 from interbed.storage.table.table_access import TableAccess
-from interbed.storage.version.automatic_tags import create_automatic_tags
-from interbed.storage.version.branch import BranchManager
-from interbed.storage.version.expire import ExpiryResult, SnapshotExpiry
-from interbed.storage.version.fsck import FsckResult, check_table
-from interbed.storage.version.missing_files import remove_missing_files
-from interbed.storage.version.orphans import OrphansResult, remove_orphan_files
-from interbed.storage.version.purge import purge
-from interbed.storage.version.repair import repair_earliest
-from interbed.storage.version.rollback import roll_back, roll_back_to_time, roll_back_to_watermark
-from interbed.storage.version.tag_creation import create_tag, rename_tag, replace_tag, reset_consumer
-from interbed.storage.version.tag_deletion import delete_tag, expire_tags
-from interbed.storage.version.tag_success import note_created
+
+if TYPE_CHECKING:
+    from interbed.storage.version.expire import ExpiryResult
+    from interbed.storage.version.fsck import FsckResult
+    from interbed.storage.version.orphans import OrphansResult
 
 Moment = datetime | str | int
 Span = timedelta | str
@@ -60,6 +52,9 @@ class TableVersions(TableAccess):
         `time_retained` is how long the tag stays, by default what `tag.default-time-retained` says. Raises
         InvalidInputError for a name that is taken, SnapshotNotFoundError.
         """
+        from interbed.storage.version.tag_creation import create_tag
+        from interbed.storage.version.tag_success import note_created
+
         tag = new_tag(name, self._version(snapshot_id), self._retained(time_retained))
         if create_tag(self.store, tag):
             note_created(self.store, name)
@@ -80,6 +75,9 @@ class TableVersions(TableAccess):
 
     def replace_tag(self, name: str, snapshot_id: int | None = None, time_retained: Span | None = None) -> Tag:
         """Make a tag stand for another snapshot; raises TagNotFoundError, SnapshotNotFoundError."""
+        from interbed.storage.version.tag_creation import replace_tag
+        from interbed.storage.version.tag_success import note_created
+
         tag = new_tag(name, self._version(snapshot_id), self._retained(time_retained))
         replace_tag(self.store, tag)
         note_created(self.store, name)
@@ -87,6 +85,8 @@ class TableVersions(TableAccess):
 
     def rename_tag(self, name: str, new_name: str) -> None:
         """Give a tag another name; raises TagNotFoundError, InvalidInputError for a name that is taken."""
+        from interbed.storage.version.tag_creation import rename_tag
+
         rename_tag(self.store, name, new_name)
 
     def delete_tag(self, name: str) -> Tag | None:
@@ -94,10 +94,14 @@ class TableVersions(TableAccess):
 
         Raises TagNotFoundError.
         """
+        from interbed.storage.version.tag_deletion import delete_tag
+
         return delete_tag(self.store, name)
 
     def expire_tags(self, older_than: Moment | None = None) -> list[str]:
         """Delete the tags whose time is over, and those made before `older_than`; their names."""
+        from interbed.storage.version.tag_deletion import expire_tags
+
         moment = None if older_than is None else datetime.fromtimestamp(_millis(older_than) / 1000)
         return expire_tags(self.store, datetime.now(), moment)
 
@@ -106,6 +110,8 @@ class TableVersions(TableAccess):
 
         Raises InvalidOptionError.
         """
+        from interbed.storage.version.automatic_tags import create_automatic_tags
+
         made = create_automatic_tags(self.store)
         if self.store.options.tag_time_expire_enabled:
             self.expire_tags()
@@ -115,18 +121,26 @@ class TableVersions(TableAccess):
 
     def branches(self) -> list[str]:
         """The names of all branches but `main`."""
+        from interbed.storage.version.branch import BranchManager
+
         return BranchManager(self.store).names()
 
     def create_branch(self, name: str, tag: str | None = None, *, ignore_if_exists: bool = False) -> None:
         """Make a branch: empty, or with the rows that a tag keeps. Raises InvalidInputError, TagNotFoundError."""
+        from interbed.storage.version.branch import BranchManager
+
         BranchManager(self.store).create(name, tag, ignore_if_exists=ignore_if_exists)
 
     def delete_branch(self, name: str) -> None:
         """Delete a branch; raises BranchNotFoundError."""
+        from interbed.storage.version.branch import BranchManager
+
         BranchManager(self.store).delete(name)
 
     def rename_branch(self, name: str, new_name: str) -> None:
         """Give a branch another name; raises BranchNotFoundError, InvalidInputError for a name that is taken."""
+        from interbed.storage.version.branch import BranchManager
+
         BranchManager(self.store).rename(name, new_name)
 
     def merge_branch(self, source: str, target: str = MAIN_BRANCH) -> int | None:
@@ -135,10 +149,14 @@ class TableVersions(TableAccess):
         Only for append tables of which both have done nothing but append since they parted; no file is copied. Raises
         BranchNotFoundError, NotSupportedError, InvalidInputError, and as a commit does.
         """
+        from interbed.storage.version.branch import BranchManager
+
         return BranchManager(self.store).merge(source, target)
 
     def fast_forward(self, branch: str) -> None:
         """Make the table what the branch is; raises BranchNotFoundError, InvalidInputError for an empty branch."""
+        from interbed.storage.version.branch import BranchManager
+
         BranchManager(self.store).fast_forward(branch)
         self._follow()
 
@@ -149,14 +167,20 @@ class TableVersions(TableAccess):
 
         Raises SnapshotNotFoundError, TagNotFoundError.
         """
+        from interbed.storage.version.rollback import roll_back
+
         return roll_back(self.store, version)
 
     def rollback_to_timestamp(self, timestamp: Moment) -> Snapshot:
         """Take back all that was committed after a time; raises SnapshotNotFoundError."""
+        from interbed.storage.version.rollback import roll_back_to_time
+
         return roll_back_to_time(self.store, _millis(timestamp))
 
     def rollback_to_watermark(self, watermark: int) -> Snapshot:
         """Take back all that was committed after a watermark, in milliseconds; raises SnapshotNotFoundError."""
+        from interbed.storage.version.rollback import roll_back_to_watermark
+
         return roll_back_to_watermark(self.store, watermark)
 
     def repair_earliest_snapshot(self, snapshot_id: int) -> int:
@@ -164,6 +188,8 @@ class TableVersions(TableAccess):
 
         For a table some of whose oldest snapshots were deleted by hand. Raises InvalidInputError.
         """
+        from interbed.storage.version.repair import repair_earliest
+
         return repair_earliest(self.store, snapshot_id)
 
     def expire_snapshots(
@@ -175,12 +201,14 @@ class TableVersions(TableAccess):
         max_deletes: int | None = None,
         dry_run: bool = False,
         clock: Callable[[], float] = time.time,
-    ) -> ExpiryResult:
+    ) -> "ExpiryResult":
         """Delete old snapshots, and the files that no newer one, no tag and no branch needs.
 
         What is not given is as the options `snapshot.num-retained.max`, `snapshot.num-retained.min`,
         `snapshot.time-retained` and `snapshot.expire.limit` say. Raises as SnapshotExpiry.run does.
         """
+        from interbed.storage.version.expire import SnapshotExpiry
+
         return SnapshotExpiry(self.store, dry_run=dry_run, clock=clock).run(
             retain_max=retain_max,
             retain_min=retain_min,
@@ -188,27 +216,35 @@ class TableVersions(TableAccess):
             max_deletes=max_deletes,
         )
 
-    def remove_orphan_files(self, older_than: Moment | None = None, *, dry_run: bool = False) -> OrphansResult:
+    def remove_orphan_files(self, older_than: Moment | None = None, *, dry_run: bool = False) -> "OrphansResult":
         """Delete files that no snapshot, tag or branch names and that are older than a day, or than the time given.
 
         Raises InvalidInputError for a time in the future.
         """
+        from interbed.storage.version.orphans import remove_orphan_files
+
         limit = None if older_than is None else _millis(older_than)
         return remove_orphan_files(self.store, older_than_millis=limit, dry_run=dry_run)
 
-    def fsck(self, *, repair: bool = False) -> FsckResult:
+    def fsck(self, *, repair: bool = False) -> "FsckResult":
         """What is wrong with the table: versions that name missing files, changes that were not finished, bad hints.
 
         With `repair` what can be mended without guessing is mended. No row is read.
         """
+        from interbed.storage.version.fsck import check_table
+
         return check_table(self.store, repair=repair)
 
     def remove_unexisting_files(self, *, dry_run: bool = False) -> list[str]:
         """Take data files that are gone out of the table, whose rows are lost; their paths."""
+        from interbed.storage.version.missing_files import remove_missing_files
+
         return remove_missing_files(self.store, dry_run=dry_run)
 
     def purge_files(self) -> None:
         """Delete all rows, snapshots, tags, branches and consumers; nobody may write to the table meanwhile."""
+        from interbed.storage.version.purge import purge
+
         purge(self.store)
 
     def compact_manifests(self) -> int | None:
@@ -216,6 +252,8 @@ class TableVersions(TableAccess):
 
         Raises CommitFailedError and CommitStateUnknownError.
         """
+        from interbed.storage.commit.file_store_commit import FileStoreCommit
+
         return FileStoreCommit(self.store, str(uuid.uuid4()), new_user=True).compact_manifests()
 
     # -- consumers -------------------------------------------------------------------------------------------------
@@ -226,6 +264,8 @@ class TableVersions(TableAccess):
 
     def reset_consumer(self, consumer_id: str, next_snapshot: int | None = None) -> None:
         """Let a consumer go on from a snapshot, or forget it without one."""
+        from interbed.storage.version.tag_creation import reset_consumer
+
         consumers = ConsumerManager(self.store.file_io, self.store.paths)
         if next_snapshot is None:
             consumers.delete(consumer_id)
@@ -247,6 +287,8 @@ class TableVersions(TableAccess):
         return TagManager(self.store.file_io, self.store.paths)
 
     def _version(self, snapshot_id: int | None) -> Snapshot:
+        from interbed.storage.scan.starting_point import snapshot_or_tagged
+
         snapshots = self.store.snapshots
         if snapshot_id is None:
             latest = snapshots.latest()

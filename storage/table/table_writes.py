@@ -2,10 +2,12 @@
 
 import uuid
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
+from interbed.storage.base.arrow_values import from_numpy
 from interbed.storage.base.errors import (
     InvalidInputError,
     NotSupportedError,
@@ -15,25 +17,17 @@ from interbed.storage.base.incoming import ArrowRows, IncomingRows, arrow_rows
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.base.predicate.parse import bound_filter
 from interbed.storage.base.row.kind import RowKind
-from interbed.storage.commit.file_store_commit import FileStoreCommit
-from interbed.storage.commit.retry import RetryPolicy
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
 from interbed.storage.meta.merge_schema import arrow_fields, merge_into
 from interbed.storage.meta.options.stream import FALLBACK_BRANCH
 from interbed.storage.meta.schema.change import SchemaChange
 from interbed.storage.meta.schema.merge import MergeRules
 from interbed.storage.meta.store import TableStore
-from interbed.storage.read.query import Scan
-from interbed.storage.scan.partition_filter import Partitions, partition_choice, selects_all
-from interbed.storage.scan.scan import TableScan
 from interbed.storage.table.schema_update import SchemaUpdate
-from interbed.storage.upkeep.append_delete import delete_rows
-from interbed.storage.upkeep.compact_again import compact_again
-from interbed.storage.write.bucket_strategy import batch_strategy_of
-from interbed.storage.write.commit_message import CommitMessage
-from interbed.storage.write.replacing import overwriting
-from interbed.storage.write.row_kinds import kinds_of
-from interbed.storage.write.table_write import TableWrite
+
+if TYPE_CHECKING:
+    from interbed.storage.scan.partition_filter import Partitions
+    from interbed.storage.write.commit_message import CommitMessage
 
 
 class TableWrites:
@@ -92,7 +86,7 @@ class TableWrites:
     def overwrite(
         self,
         data: IncomingRows,
-        partitions: Partitions | None = None,
+        partitions: "Partitions | None" = None,
         *,
         merge_schema: bool | None = None,
         read_at: int | None = None,
@@ -122,6 +116,9 @@ class TableWrites:
 
     def delete(self, filter: str | Predicate) -> int | None:  # noqa: A002 - the field's word for it
         """Delete the rows that the filter selects. Returns the id of the snapshot made, None when no row matched."""
+        from interbed.storage.commit.retry import RetryPolicy
+        from interbed.storage.upkeep.append_delete import delete_rows
+
         predicate = bound_filter(filter, self.store.schema.fields)
         if not self.store.schema.has_primary_key:
             # What conflicts with a compaction or another deletion is worked out anew.
@@ -130,12 +127,16 @@ class TableWrites:
             )
         return self._redone(lambda: self._delete_once(predicate))
 
-    def delete_partitions(self, partitions: Partitions) -> int | None:
+    def delete_partitions(self, partitions: "Partitions") -> int | None:
         """Delete all rows of the partitions chosen, without reading any; older snapshots keep them.
 
         Returns the id of the snapshot made, None when there are no such rows. Raises InvalidInputError for a filter or
         a specification with other columns than the partition columns.
         """
+        from interbed.storage.commit.file_store_commit import FileStoreCommit
+        from interbed.storage.scan.partition_filter import partition_choice, selects_all
+        from interbed.storage.scan.scan import TableScan
+
         chosen = partition_choice(partitions, self.store.schema.fields)
         everything = selects_all(chosen)
         if not TableScan(self.store, partition_filter=None if everything else chosen).plan().splits:
@@ -145,12 +146,15 @@ class TableWrites:
         )
         return ids[-1] if ids else None
 
-    def truncate(self, partitions: Partitions | None = None) -> int | None:
+    def truncate(self, partitions: "Partitions | None" = None) -> int | None:
         """Delete all rows, or those of the partitions chosen; older snapshots keep them.
 
         Returns the id of the snapshot made, which there is also when nothing was there to delete; None for a table
         without snapshots. Raises as delete_partitions does.
         """
+        from interbed.storage.commit.file_store_commit import FileStoreCommit
+        from interbed.storage.scan.partition_filter import partition_choice
+
         chosen = partition_choice(partitions, self.store.schema.fields)
         ids = FileStoreCommit(self.store, _new_commit_user(), new_user=True).truncate(chosen)
         return ids[-1] if ids else None
@@ -172,7 +176,15 @@ class TableWrites:
             self.merge_schema(pa.schema([f for f in rows.schema if f.name != kind_column]))
         return rows
 
-    def _overwrite_once(self, data: ArrowRows, partitions: Partitions | None, read_at: int | None = None) -> int | None:
+    def _overwrite_once(
+        self, data: ArrowRows, partitions: "Partitions | None", read_at: int | None = None
+    ) -> int | None:
+        from interbed.storage.commit.file_store_commit import FileStoreCommit
+        from interbed.storage.scan.partition_filter import partition_choice
+        from interbed.storage.upkeep.compact_again import compact_again
+        from interbed.storage.write.bucket_strategy import batch_strategy_of
+        from interbed.storage.write.replacing import overwriting
+
         user = _new_commit_user()
         chosen = partition_choice({} if partitions is None else partitions, self.store.schema.fields)
         dynamic = (
@@ -198,11 +210,16 @@ class TableWrites:
 
     def _redone(self, work: Callable[[], int | None]) -> int | None:
         """Do it, and redo it when another writer has given keys their dynamic buckets meanwhile."""
+        from interbed.storage.commit.retry import RetryPolicy
+
         if bucket_mode(self.store.schema, self.store.options) not in (BucketMode.DYNAMIC, BucketMode.CROSS_PARTITION):
             return work()
         return RetryPolicy.of(self.store.options).redo(work)
 
     def _write_once(self, data: ArrowRows, kind_column: str | None) -> int | None:
+        from interbed.storage.write.bucket_strategy import batch_strategy_of
+        from interbed.storage.write.table_write import TableWrite
+
         user = _new_commit_user()
         with TableWrite(self.store, user, strategy=batch_strategy_of) as write:
             for batch in _batches(data):
@@ -221,18 +238,25 @@ class TableWrites:
         )
 
     def _delete_once(self, predicate: Predicate) -> int | None:
+        from interbed.storage.read.query import Scan
+        from interbed.storage.write.bucket_strategy import batch_strategy_of
+        from interbed.storage.write.table_write import TableWrite
+
         query = Scan(self._without_fallback(), predicate=predicate)
         user = _new_commit_user()
         with TableWrite(self.store, user, strategy=batch_strategy_of) as write:
             rows = 0
             for batch in query.to_arrow_batch_reader():
                 rows += batch.num_rows
-                write.write_arrow(batch, pa.repeat(pa.scalar(int(RowKind.DELETE), pa.int8()), batch.num_rows))
+                write.write_arrow(batch, from_numpy(np.full(batch.num_rows, RowKind.DELETE, np.int8)))
             messages = write.prepare_commit()
         return self._commit(user, messages) if rows else None
 
-    def _commit(self, user: str, messages: Sequence[CommitMessage]) -> int | None:
+    def _commit(self, user: str, messages: "Sequence[CommitMessage]") -> int | None:
         """Commit new rows; where they are seen when they were compacted, see to that, too."""
+        from interbed.storage.commit.file_store_commit import FileStoreCommit
+        from interbed.storage.upkeep.compact_again import compact_again
+
         commit = FileStoreCommit(self.store, user, new_user=True)
         ids = commit.commit(messages)
         if commit.gave_up_compaction:
@@ -242,6 +266,8 @@ class TableWrites:
 
 def split_kinds(data: pa.Table | pa.RecordBatch, kind_column: str) -> "tuple[pa.Table | pa.RecordBatch, pa.Array[Any]]":
     """The rows without their column of row kinds, and the kinds as int8; raises InvalidInputError."""
+    from interbed.storage.write.row_kinds import kinds_of
+
     if not isinstance(data, pa.Table | pa.RecordBatch) or kind_column not in data.schema.names:
         raise InvalidInputError(f"The changes lack the column {kind_column!r} with the row kinds 0 to 3.")
     kinds = data.column(kind_column)

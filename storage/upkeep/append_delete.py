@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
+from interbed.storage.base.arrow_values import to_numpy
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.base.predicate.evaluate import mask
 from interbed.storage.base.predicate.expr import Predicate, columns_of
@@ -40,7 +41,7 @@ def delete_rows_by_vectors(store: TableStore, predicate: Predicate, commit_user:
     for split in plan.splits:
         files = marked.setdefault(split.bucket_id, {})
         for one in _single_files(split):
-            found = [batch.column(ROW_INDEX).to_numpy() for batch in read.to_batches(one)]
+            found = [to_numpy(batch.column(ROW_INDEX)) for batch in read.to_batches(one)]
             if found:
                 files[one.files[0].file_name] = found
     positions = {place: {n: np.concatenate(p) for n, p in files.items()} for place, files in marked.items()}

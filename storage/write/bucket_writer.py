@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from interbed.storage.base.arrow_values import from_numpy
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.files.format.layout import DataFileLayout, DataFileNames
 from interbed.storage.files.format.writer import RollingFileWriter
@@ -81,7 +82,7 @@ class BucketWriter:
         if self._merge is None:
             return rows.batch
         places = np.arange(rows.batch.num_rows, dtype=np.int64) if rows.places is None else rows.places
-        sequences: pa.Array[Any] = pa.array(places + first)
+        sequences: pa.Array[Any] = from_numpy(places + first)
         columns = [*rows.batch.columns, sequences]
         batch = pa.RecordBatch.from_arrays(columns, names=[*rows.batch.schema.names, SEQUENCE_NUMBER])
         return batch if rows.kinds is None else with_kinds(batch, rows.kinds)

@@ -6,6 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from interbed.storage.base.arrow_values import scalar_of
 from interbed.storage.base.errors import InvalidInputError, SchemaMismatchError
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.base.types.arrow import cast_to_schema
@@ -55,7 +56,7 @@ class IncomingRows:
         if len(array) != rows:
             raise InvalidInputError(f"Row kinds are one for each row; got {len(array)} for {rows} rows.")
         kinds = kinds_of(array, source="The array of row kinds")
-        inserted = pa.scalar(int(RowKind.INSERT), pa.int8())
+        inserted = scalar_of(int(RowKind.INSERT), pa.int8())
         if not self._schema.has_primary_key and pc.any(pc.not_equal(kinds, inserted)).as_py():
             raise InvalidInputError(
                 f"The {self._table} has no primary key, so it takes insertions (+I) only; "

@@ -6,8 +6,9 @@ as any upsert does, and deletes the rows of the replaced partitions whose keys h
 
 from dataclasses import replace
 
-import pyarrow as pa
+import numpy as np
 
+from interbed.storage.base.arrow_values import from_numpy
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.meta.bucket_mode import BucketMode, bucket_mode
@@ -75,7 +76,7 @@ class ReplacingWrite(TableWrite):
         try:
             target = self._target()
             for left in self._replacing.rows_left(target):
-                self.write_arrow(left, pa.repeat(pa.scalar(int(RowKind.DELETE), pa.int8()), left.num_rows))
+                self.write_arrow(left, from_numpy(np.full(left.num_rows, RowKind.DELETE, np.int8)))
         except BaseException:
             self.abort()
             raise

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interbed.storage.base.arrays import Ints
+from interbed.storage.base.arrow_values import from_numpy
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.lsm.key_words import group_ends, sort_groups
 from interbed.storage.lsm.write_buffer import SMALL_ROWS, Kinds
@@ -94,7 +95,7 @@ class Router:
 
     def _by_key(self, block: pa.RecordBatch, groups: Ints) -> Ints:
         """The numbers of the rows that are kept of all keys, ordered by group and key."""
-        codes: pa.Array[Any] = pa.array(groups)
+        codes: pa.Array[Any] = from_numpy(groups)
         keys = [block.column(name) for name in self._keys]
         sequence = [block.column(name) for name in self._sequence_fields]
         order, starts = sort_groups([codes, *keys], sequence, descending_ties=self._descending)
@@ -112,7 +113,7 @@ class _Rows(NamedTuple):
         if len(order) == self.batch.num_rows and bool((order[1:] > order[:-1]).all()):
             return self
         # Row numbers of 32 bits are gathered faster.
-        indices: Any = pa.array(order.astype(np.uint32))
+        indices: Any = from_numpy(order.astype(np.uint32))
         return _Rows(self.batch.take(indices), None if self.kinds is None else self.kinds.take(indices))
 
     def slice(self, offset: int, rows: int) -> "_Rows":

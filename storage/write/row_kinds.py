@@ -9,9 +9,10 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from interbed.storage.base.arrow_values import array_of, scalar_of
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.row.kind import RowKind
-from interbed.storage.lsm.merge_function.factory import retract_refusal
+from interbed.storage.lsm.merge_function.retraction import retract_refusal
 from interbed.storage.meta.options.core import CoreOptions
 from interbed.storage.meta.schema.table_schema import TableSchema
 
@@ -38,14 +39,14 @@ class RowKinds:
             kinds = kinds_of(column, source=f"The column {self._field!r} of option 'rowkind.field'")
         if kinds is None:
             return batch, None
-        retracts = pc.equal(pc.bit_wise_and(kinds, pa.scalar(1, pa.int8())), pa.scalar(1, pa.int8()))
+        retracts = pc.equal(pc.bit_wise_and(kinds, scalar_of(1, pa.int8())), scalar_of(1, pa.int8()))
         if not pc.any(retracts).as_py():
             return batch, kinds
         ignored: Any = None
         if self._ignore_delete:
             ignored = retracts
         elif self._ignore_update_before:
-            ignored = pc.equal(kinds, pa.scalar(int(RowKind.UPDATE_BEFORE), pa.int8()))
+            ignored = pc.equal(kinds, scalar_of(int(RowKind.UPDATE_BEFORE), pa.int8()))
         if ignored is not None:
             kept = pc.invert(ignored)
             batch, kinds = batch.filter(kept), kinds.filter(kept)
@@ -64,9 +65,9 @@ def kinds_of(column: "pa.Array[Any]", *, source: str) -> Kinds:
         column = column.dictionary_decode()
     if pa.types.is_integer(column.type):
         # Unsafe: no unsigned number that wraps around comes to lie between 0 and 3.
-        found = pc.index_in(column.cast(pa.int64(), safe=False), pa.array([int(k) for k in RowKind], pa.int64()))
+        found = pc.index_in(column.cast(pa.int64(), safe=False), array_of([int(k) for k in RowKind], pa.int64()))
     elif pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        found = pc.index_in(column.cast(pa.string()), pa.array([k.short for k in RowKind], pa.string()))
+        found = pc.index_in(column.cast(pa.string()), array_of([k.short for k in RowKind], pa.string()))
     else:
         raise InvalidInputError(f"{source} holds row kinds, 0 to 3 or +I, -U, +U and -D, not values of {column.type}.")
     if found.null_count:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from interbed.storage.base.arrays import Bytes, Mask
+from interbed.storage.base.arrow_values import array_of, to_numpy
 from interbed.storage.base.avro.schema import MULTISET_COUNT
 from interbed.storage.base.types.data_type import (
     ArrayType,
@@ -81,7 +82,7 @@ def _encode(values: "pa.Array[Any]", data_type: DataType) -> list[Encoded]:
     if not values.null_count:
         branch = _fixed(np.full(len(values), _IS_VALUE, np.uint8), 1)
         return [branch, *_encode_present(values, data_type)]
-    present = values.is_valid().to_numpy(zero_copy_only=False)
+    present = to_numpy(values.is_valid())
     branch = _fixed(np.where(present, _IS_VALUE, _IS_NULL).astype(np.uint8), 1)
     return [branch, *(part.spread(present) for part in _encode_present(values.drop_null(), data_type))]
 
@@ -115,7 +116,7 @@ def _encode_map(values: "pa.Array[Any]", key: DataType, value: DataType) -> list
 def _encode_items(
     values: "pa.ListArray[Any] | pa.MapArray[Any, Any]", children: "Sequence[tuple[pa.Array[Any], DataType]]"
 ) -> list[Encoded]:
-    offsets: Lengths = values.offsets.to_numpy().astype(np.int64)
+    offsets: Lengths = to_numpy(values.offsets).astype(np.int64)
     first, count = int(offsets[0]), int(offsets[-1] - offsets[0])
     parts = [part for child, of in children for part in _encode(child.slice(first, count), of)]
     items = _interleave(parts, count)
@@ -132,21 +133,21 @@ def _encode_items(
 def _encode_atomic(values: "pa.Array[Any]", data_type: AtomicType) -> list[Encoded]:
     match data_type.root:
         case TypeRoot.BOOLEAN:
-            return [_fixed(values.to_numpy(zero_copy_only=False).astype(np.uint8), 1)]
+            return [_fixed(to_numpy(values).astype(np.uint8), 1)]
         case TypeRoot.FLOAT:
-            return [_fixed(values.to_numpy(zero_copy_only=False).astype("<f4"), 4)]
+            return [_fixed(to_numpy(values).astype("<f4"), 4)]
         case TypeRoot.DOUBLE:
-            return [_fixed(values.to_numpy(zero_copy_only=False).astype("<f8"), 8)]
+            return [_fixed(to_numpy(values).astype("<f8"), 8)]
         case TypeRoot.CHAR | TypeRoot.VARCHAR | TypeRoot.BINARY | TypeRoot.VARBINARY:
             return _texts(values)
         case TypeRoot.DECIMAL:
             return _decimals(values)
         case TypeRoot.TIMESTAMP | TypeRoot.TIMESTAMP_LTZ:
-            return [_varints(values.view(pa.int64()).to_numpy())]
+            return [_varints(to_numpy(values.view(pa.int64())))]
         case TypeRoot.DATE | TypeRoot.TIME:
-            return [_varints(values.view(pa.int32()).to_numpy())]
+            return [_varints(to_numpy(values.view(pa.int32())))]
         case _:
-            return [_varints(values.to_numpy())]
+            return [_varints(to_numpy(values))]
 
 
 def _fixed(values: "npt.NDArray[Any]", width: int) -> Encoded:
@@ -200,7 +201,7 @@ def _decimals(values: "pa.Array[Any]") -> list[Encoded]:
     _, buffer = values.buffers()
     rows = len(values)
     if buffer is None or not rows:
-        return _texts(pa.array([], pa.binary()))
+        return _texts(array_of([], pa.binary()))
     every = np.frombuffer(memoryview(buffer), np.uint8).reshape(-1, _DECIMAL_BYTES)[
         values.offset : values.offset + rows, ::-1
     ]

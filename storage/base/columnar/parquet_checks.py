@@ -9,12 +9,14 @@ when it is used. Source: parquet-format, README (checksumming) and BinaryProtoco
 """
 
 import zlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from interbed.storage.base.seal import SEAL, UNSEALED, check_seal, sealed
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 MAGIC = b"PAR1"
 _TAIL_BYTES = 4 + len(MAGIC)
@@ -32,11 +34,13 @@ _HEAD_WITHOUT_INDEX = _EXTENSION + bytes([len(SEAL) + len(UNSEALED)])
 _HEAD = _EXTENSION + bytes([_INDEX_DIGITS + len(SEAL) + len(UNSEALED)])
 
 
-def open_parquet(source: pa.NativeFile, *, verify: bool, buffer_size: int = 0) -> pq.ParquetFile:
+def open_parquet(source: pa.NativeFile, *, verify: bool, buffer_size: int = 0) -> "pq.ParquetFile":
     """The file, its footer verified; its pages are verified when they are read. Without `verify` nothing is.
 
     Raises ValueError and what Arrow raises for bytes that are no such file.
     """
+    import pyarrow.parquet as pq
+
     if not verify:
         return pq.ParquetFile(source, pre_buffer=False, buffer_size=buffer_size)
     footer = footer_of(source)

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
-from pyarrow import orc
 
+from interbed.storage.base.arrow_values import array_of
 from interbed.storage.base.columnar.orc_checks import SealingSink, check_orc
 from interbed.storage.base.columnar.parquet_checks import MAGIC, open_parquet, seal_footer
 from interbed.storage.base.errors import InvalidOptionError
@@ -53,12 +52,14 @@ def write_columns(
     schema: pa.Schema, records: Iterable[Mapping[str, Any]], file_format: str, codec: str | None
 ) -> bytes:
     """The content of a file of the records; `codec` is what the format's writer calls it."""
-    rows: Any = pa.array(list(records), pa.struct(list(schema)))
+    rows: Any = array_of(list(records), pa.struct(list(schema)))
     table = pa.Table.from_batches([pa.RecordBatch.from_struct_array(rows)]).cast(schema)
     target = io.BytesIO()
     if file_format == PARQUET:
         _write_parquet(table, target, codec)
         return _sealed_parquet(target.getvalue())
+    from pyarrow import orc
+
     # The stubs of pyarrow lag behind what the writer takes.
     make: Any = orc.ORCWriter
     sink = SealingSink(target)
@@ -74,6 +75,8 @@ def read_columns(content: bytes) -> pa.Table:
     Raises ValueError and what Arrow raises for bytes that are no such file.
     """
     if format_of(content) == ORC:
+        from pyarrow import orc
+
         check_orc(pa.BufferReader(content))
         stripes = orc.ORCFile(pa.BufferReader(content))
         found, expected = stripes.read(), stripes.nrows
@@ -121,6 +124,8 @@ def _names(fields: Iterable["pa.Field[Any]"]) -> set[str]:
 
 
 def _write_parquet(table: pa.Table, target: io.BytesIO, codec: str | None) -> None:
+    import pyarrow.parquet as pq
+
     make: Any = pq.ParquetWriter
     with make(
         target,

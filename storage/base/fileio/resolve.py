@@ -4,15 +4,16 @@ import os
 import re
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from pyarrow import fs as pafs
 
 from interbed.storage.base.errors import InvalidInputError, StorageAccessError
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.local import LocalFileIO
-from interbed.storage.base.fileio.object_store import ObjectStoreFileIO
+
+if TYPE_CHECKING:
+    from pyarrow import fs as pafs
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.\-]*):(.*)$", re.DOTALL)
 _S3_SCHEMES = frozenset({"s3", "s3a", "s3n"})
@@ -60,6 +61,10 @@ def file_io_for(path: str, options: Mapping[str, str] | None = None) -> tuple[Fi
 
 @lru_cache(maxsize=64)
 def _remote(scheme: str, authority: str, options: tuple[tuple[str, str], ...]) -> FileIO:
+    from pyarrow import fs as pafs
+
+    from interbed.storage.base.fileio.object_store import ObjectStoreFileIO
+
     try:
         if scheme == "s3":
             return ObjectStoreFileIO(_s3(dict(options)), scheme="s3")
@@ -71,7 +76,9 @@ def _remote(scheme: str, authority: str, options: tuple[tuple[str, str], ...]) -
         raise StorageAccessError(f"Can't open the store {scheme}://{authority}: {error}") from error
 
 
-def _s3(options: Mapping[str, str]) -> pafs.FileSystem:
+def _s3(options: Mapping[str, str]) -> "pafs.FileSystem":
+    from pyarrow import fs as pafs
+
     arguments: dict[str, Any] = {
         "access_key": options.get("s3.access-key"),
         "secret_key": options.get("s3.secret-key"),
@@ -92,6 +99,9 @@ def _s3(options: Mapping[str, str]) -> pafs.FileSystem:
 def _through_fsspec(scheme: str) -> FileIO:
     # By use: it brings asyncio and ssl along, and most tables are read without it.
     import fsspec
+    from pyarrow import fs as pafs
+
+    from interbed.storage.base.fileio.object_store import ObjectStoreFileIO
 
     try:
         filesystem = fsspec.filesystem(scheme)

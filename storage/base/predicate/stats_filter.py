@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interbed.storage.base.arrays import Mask
+from interbed.storage.base.arrow_values import FALSE, TRUE, array_of, to_numpy
 from interbed.storage.base.predicate.evaluate import literal, mask
 from interbed.storage.base.predicate.expr import (
     AlwaysFalse,
@@ -58,7 +59,7 @@ class _Files:
         null_counts: Mapping[str, Array],
         row_counts: Array,
     ) -> None:
-        self.rows = row_counts.cast(pa.float64()).to_numpy(zero_copy_only=False)
+        self.rows = to_numpy(row_counts.cast(pa.float64()))
         self._mins, self._maxs, self._nulls = mins, maxs, null_counts
 
     def column(self, name: str) -> _Column:
@@ -67,9 +68,7 @@ class _Files:
         return _Column(
             self._mins.get(name),
             self._maxs.get(name),
-            np.full(len(self.rows), np.nan)
-            if nulls is None
-            else nulls.cast(pa.float64()).to_numpy(zero_copy_only=False),
+            np.full(len(self.rows), np.nan) if nulls is None else to_numpy(nulls.cast(pa.float64())),
         )
 
     def all(self, value: bool) -> Mask:
@@ -100,10 +99,10 @@ def partition_select(predicate: Predicate, partitions: Sequence[bytes], fields: 
     columns = decode_rows(partitions, [f.type for f in fields])
     if not columns:
         # Without columns a batch has no rows, so the one row of an unpartitioned table is made up.
-        batch = pa.record_batch([pa.array([None] * len(partitions), pa.bool_())], names=[""])
+        batch = pa.record_batch([pa.nulls(len(partitions), pa.bool_())], names=[""])
     else:
         batch = pa.record_batch(columns, names=[f.name for f in fields])
-    flags: Mask = mask(predicate, batch).to_numpy(zero_copy_only=False)
+    flags: Mask = to_numpy(mask(predicate, batch))
     return flags
 
 
@@ -150,7 +149,7 @@ def _holds(files: _Files, kernel: str, bound: "Array | None", value: object) -> 
         return files.all(False)
     right = value if isinstance(value, pa.Scalar) else literal(value, bound.type)
     found: Any = pc.call_function(kernel, [bound, right])
-    flags: Mask = found.fill_null(False).to_numpy(zero_copy_only=False)
+    flags: Mask = to_numpy(found.fill_null(FALSE))
     return flags
 
 
@@ -190,7 +189,7 @@ def _any_within(files: _Files, stats: _Column, values: Sequence[object]) -> Mask
     arrow = stats.low.type if stats.low is not None else stats.high.type if stats.high is not None else None
     if arrow is None:
         return files.all(True)
-    ends: Any = pc.min_max(pa.array([literal(v, arrow) for v in comparable], arrow))
+    ends: Any = pc.min_max(array_of([literal(v, arrow) for v in comparable], arrow))
     return _compare(files, stats, Op.GE, ends["min"]) & _compare(files, stats, Op.LE, ends["max"])
 
 
@@ -211,7 +210,7 @@ def _starts_with(files: _Files, stats: _Column, prefix: str) -> Mask:
     # What begins with the prefix is not below it; a minimum above it rules the file out unless it begins with it, too.
     low: Any = stats.low.cast(pa.binary())
     begun: Any = pc.call_function("starts_with", [low], pc.MatchSubstringOptions(prefix))
-    continued: Mask = begun.fill_null(True).to_numpy(zero_copy_only=False)
+    continued: Mask = to_numpy(begun.fill_null(TRUE))
     later = _holds(files, "greater", stats.low, prefix) & ~continued
     return ~(above | later)
 

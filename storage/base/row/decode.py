@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from interbed.storage.base.arrays import Bytes, Ints, Mask, Words
+from interbed.storage.base.arrow_values import from_numpy, nulls_of
 from interbed.storage.base.errors import CorruptFileError, NotSupportedError
 from interbed.storage.base.row.values import type_name
 from interbed.storage.base.row.words import (
@@ -92,7 +93,7 @@ def _column(buffer: RowBuffer, index: int, data_type: DataType) -> Array:
     if not isinstance(data_type, AtomicType):
         if not null.all():
             raise NotSupportedError(f"A value of type {type_name(data_type)} in a key or in statistics is not read.")
-        return pa.array([None] * len(null), target)
+        return nulls_of(len(null), target)
     slot = buffer.slot(index)
     root = data_type.root
     if root in STRINGS or root in BINARIES:
@@ -100,15 +101,15 @@ def _column(buffer: RowBuffer, index: int, data_type: DataType) -> Array:
     if root is TypeRoot.DECIMAL:
         return _decimals(buffer, slot, null, target, (data_type.precision or 0) > COMPACT_DECIMAL)
     if root in TIMESTAMPS:
-        ticks: Array = pa.array(_ticks(buffer, slot, null, data_type), pa.int64(), mask=null)
+        ticks: Array = from_numpy(_ticks(buffer, slot, null, data_type), null)
         return ticks.view(target)
     if root is TypeRoot.BOOLEAN:
-        return pa.array((slot & np.uint64(0xFF)) != 0, pa.bool_(), mask=null)
+        return from_numpy((slot & np.uint64(0xFF)) != 0, null)
     if root in _FLOATS:
         unsigned, floating = _FLOATS[root]
-        return pa.array(slot.astype(unsigned).view(floating), target, mask=null, from_pandas=False)
+        return from_numpy(slot.astype(unsigned).view(floating), null)
     values = slot.view(np.int64).astype(_STORED[root])
-    numbers: Array = pa.array(values, mask=null)
+    numbers: Array = from_numpy(values, null)
     return numbers.view(target)
 
 

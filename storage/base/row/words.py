@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from interbed.storage.base.arrays import Bytes, Ints, Mask, Words
+from interbed.storage.base.arrow_values import FALSE, nulls_of, scalar_of, to_numpy
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.row.values import type_name
 from interbed.storage.base.types.arrow import type_to_arrow
@@ -144,14 +145,14 @@ def in_arrow_form(column: Column, data_type: DataType) -> Array:
 
 def no_values(arrow: pa.DataType) -> Array:
     """An array of that type without rows."""
-    return pa.array([], arrow)
+    return nulls_of(0, arrow)
 
 
 def validity(array: Array) -> Mask | None:
     """Which values are not null; None when all are."""
     if not array.null_count:
         return None
-    flags: Mask = array.is_valid().to_numpy(zero_copy_only=False)
+    flags: Mask = to_numpy(array.is_valid())
     return flags
 
 
@@ -185,15 +186,15 @@ def _column(array: Array, valid: Mask | None, data_type: DataType, cursor: Ints)
             return ticks.view(np.uint64), None
         return _timestamps(ticks, valid, 1_000 if (data_type.precision or 0) <= 6 else 1_000_000, cursor)
     if root is TypeRoot.BOOLEAN:
-        flags: Mask = array.to_numpy(zero_copy_only=False) if valid is None else array.fill_null(False).to_numpy(False)
+        flags: Mask = to_numpy(array) if valid is None else to_numpy(array.fill_null(FALSE))
         return flags.astype(np.uint64), None
     stored, unsigned = _FILLED[root]
     return _filled(array.view(stored), valid).view(unsigned).astype(np.uint64), None
 
 
 def _filled(array: Array, valid: Mask | None) -> npt.NDArray[np.generic]:
-    filled = array if valid is None else array.fill_null(pa.scalar(0, array.type))
-    return filled.to_numpy()
+    filled = array if valid is None else array.fill_null(scalar_of(0, array.type))
+    return to_numpy(filled)
 
 
 def _strings(array: Array, valid: Mask | None, cursor: Ints) -> tuple[Words, VariablePart]:

@@ -11,6 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from interbed.storage.base.arrow_values import from_numpy, scalar_of, to_numpy
+
 # The stubs of pyarrow lag behind what these take.
 _LIST_OF: Callable[..., "pa.Array[Any]"] = pa.ListArray.from_arrays
 _MAP_OF: Callable[..., "pa.Array[Any]"] = pa.MapArray.from_arrays
@@ -112,8 +114,8 @@ def _mask(array: "pa.Array[Any]") -> Any:
 
 def _offsets(array: Any) -> "pa.Array[Any]":
     """Offsets into the flattened lists."""
-    lengths: Any = pc.fill_null(pc.list_value_length(array), pa.scalar(0, pa.int32()))
-    return pa.array(np.concatenate(([0], np.cumsum(lengths.to_numpy()))).astype(np.int32))
+    lengths: Any = pc.fill_null(pc.list_value_length(array), scalar_of(0, pa.int32()))
+    return from_numpy(np.concatenate(([0], np.cumsum(to_numpy(lengths)))).astype(np.int32))
 
 
 def _all_valid(array: "pa.Array[Any]") -> "pa.Array[Any]":

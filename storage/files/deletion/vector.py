@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from pyroaring import BitMap
 
-from interbed.storage.base.arrays import Mask, Positions
+from interbed.storage.base.arrays import Mask, Positions, distinct
 from interbed.storage.base.errors import CorruptFileError, InvalidInputError
 
 MAGIC_32 = struct.pack(">i", 1581511376)
@@ -41,7 +41,7 @@ class DeletionVector:
     @staticmethod
     def of(positions: npt.ArrayLike) -> "DeletionVector":
         """The vector of positions in any order, which may repeat; InvalidInputError for negative ones."""
-        unique = np.unique(np.asarray(positions, np.int64))
+        unique = distinct(np.asarray(positions, np.int64))
         if len(unique) and unique[0] < 0:
             raise InvalidInputError(f"A row's position is never negative; got {unique[0]}.")
         return DeletionVector(unique)

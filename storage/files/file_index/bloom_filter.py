@@ -10,9 +10,9 @@ import struct
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from interbed.storage.base.arrays import Mask
+from interbed.storage.base.arrow_values import array_of
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.base.predicate.evaluate import literal
 from interbed.storage.base.predicate.expr import Comparison, In, Leaf, Op
@@ -100,7 +100,7 @@ class BloomFilterReader:
             wanted += [0.0, -0.0]
         if not wanted:
             return False
-        return bool(self.may_hold(pa.array([literal(v, arrow) for v in wanted], arrow)).any())
+        return bool(self.may_hold(array_of([literal(v, arrow) for v in wanted], arrow)).any())
 
 
 def _places(hashes: Hashes, functions: int, bits: int) -> npt.NDArray[np.int64]:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyroaring import BitMap
 
 from interbed.storage.base.arrays import Mask
+from interbed.storage.base.arrow_values import to_numpy
 from interbed.storage.base.errors import UnsupportedVersionError
 from interbed.storage.base.predicate.expr import Comparison, In, IsNotNull, IsNull, Leaf, NotIn, Op
 from interbed.storage.base.row.words import Array
@@ -50,8 +51,8 @@ class BsiWriter:
     def finish(self) -> bytes | None:
         """See IndexWriter."""
         column: Any = pa.chunked_array(self._parts, pa.int64())
-        present = column.is_valid().to_numpy()
-        numbers = column.fill_null(0).to_numpy()
+        present = to_numpy(column.is_valid())
+        numbers = to_numpy(column.fill_null(0))
         if (numbers == _LEAST).any():
             # The least 64-bit number has no counterpart without its sign.
             return None

@@ -13,7 +13,6 @@ from interbed.storage.base.predicate.expr import And, Leaf, Not, Or, Predicate, 
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.file_index.api import EVERYTHING, INDEX_SUFFIX, IndexReader, Selection
 from interbed.storage.files.file_index.container import IndexContainer
-from interbed.storage.files.file_index.kinds import KINDS, value_form
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 
 _T = TypeVar("_T")
@@ -41,6 +40,9 @@ class ColumnReaders:
         return self._known[column]
 
     def _reader(self, field: DataField, name: str) -> IndexReader | None:
+        # By use: most files have no index.
+        from interbed.storage.files.file_index.kinds import KINDS, value_form
+
         kind = KINDS.get(name)
         form = None if kind is None else value_form(kind, field.type)
         content = None if form is None else self._container.content(field.name, name)

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from interbed.storage.base.arrays import Ints
+from interbed.storage.base.arrow_values import to_numpy
 from interbed.storage.base.row.words import Array, unaligned_words
 from interbed.storage.files.file_index.values import ValueForm
 
@@ -34,7 +35,7 @@ def hash_values(values: Array, form: ValueForm) -> Hashes:
     """The hash of each value that is not null, as the form converts them."""
     converted: Any = form.convert(values).drop_null()
     if form.width:
-        return hash_integers(converted.to_numpy(zero_copy_only=False).astype(np.int64))
+        return hash_integers(to_numpy(converted).astype(np.int64))
     return hash_binary(converted)
 
 

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from interbed.storage.base.arrow_values import array_of, from_numpy, scalar_of, to_numpy
 from interbed.storage.base.predicate.evaluate import literal
 from interbed.storage.base.row.words import Array, in_arrow_form
 from interbed.storage.base.types.arrow import type_to_arrow
@@ -91,7 +92,7 @@ class ValueForm:
         if self.is_float:
             nan = pc.is_nan(array)
             if pc.any(nan).as_py():
-                array = pc.if_else(nan, pa.scalar(float("nan"), array.type), array)
+                array = pc.if_else(nan, scalar_of(float("nan"), array.type), array)
             return array.view(self.arrow)  # type: ignore[no-any-return]
         if self.type.root is TypeRoot.DECIMAL:
             return _unscaled(array)
@@ -111,7 +112,7 @@ class ValueForm:
         scalars = [value]
         if self.is_float and value == 0:
             scalars = [0.0, -0.0]
-        made: Any = pa.array([literal(v, type_to_arrow(self.type)) for v in scalars], type_to_arrow(self.type))
+        made: Any = array_of([literal(v, type_to_arrow(self.type)) for v in scalars], type_to_arrow(self.type))
         return keys_of(self.convert(made))
 
 
@@ -162,17 +163,17 @@ class CodeCollector:
         kind: Any = pa.dictionary(pa.int32(), arrow)
         unified: Any = pa.chunked_array(self._parts, kind).unify_dictionaries()
         if not unified.num_chunks:
-            return SortedCodes(pa.array([], self._form.arrow), np.empty(0, np.int64))
+            return SortedCodes(array_of([], self._form.arrow), np.empty(0, np.int64))
         dictionary: Array = unified.chunk(0).dictionary
-        indices = np.concatenate([c.indices.fill_null(-1).to_numpy(zero_copy_only=False) for c in unified.chunks])
+        indices = np.concatenate([to_numpy(c.indices.fill_null(-1)) for c in unified.chunks])
         if self._form.is_float:
-            order = np.argsort(float_order(dictionary.to_numpy(zero_copy_only=False)))
+            order = np.argsort(float_order(to_numpy(dictionary)))
         else:
-            order = pc.sort_indices(dictionary).to_numpy(zero_copy_only=False)
+            order = to_numpy(pc.sort_indices(dictionary))
         # The last place is that of the nulls, whose index is -1.
         ranks = np.full(len(order) + 1, -1, np.int64)
         ranks[order] = np.arange(len(order))
-        places: Any = pa.array(order)
+        places: Any = from_numpy(order)
         return SortedCodes(dictionary.take(places), ranks[indices])
 
 
@@ -218,15 +219,15 @@ def _exactly(content: bytes | memoryview, offset: int, length: int) -> bytes | m
 
 
 def _microseconds(array: Any) -> Array:
-    nulls = array.is_null().to_numpy(zero_copy_only=False)
+    nulls = to_numpy(array.is_null())
     # Floored, as Java Paimon does: it keeps milliseconds and the nanoseconds in them, which are never negative.
-    micros = array.view(pa.int64()).fill_null(0).to_numpy() // 1000
+    micros = to_numpy(array.view(pa.int64()).fill_null(0)) // 1000
     made: Array = pa.array(micros, pa.int64(), mask=nulls)
     return made
 
 
 def _unscaled(array: Any) -> Array:
-    nulls = array.is_null().to_numpy(zero_copy_only=False)
+    nulls = to_numpy(array.is_null())
     words = np.frombuffer(array.buffers()[1], np.int64).reshape(-1, 2)[array.offset : array.offset + len(array), 0]
     made: Array = pa.array(words, pa.int64(), mask=nulls)
     return made

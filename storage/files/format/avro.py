@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from interbed.storage.base.arrays import Positions
+from interbed.storage.base.arrow_values import array_of
 from interbed.storage.base.avro.blocks import PlainBlocks
 from interbed.storage.base.avro.decode import Block, FlatDecoder, Values
 from interbed.storage.base.fileio.api import FileIO
@@ -136,9 +137,9 @@ def _column(values: list[Any], data_type: DataType, schema: Any) -> "pa.Array[An
     """The column of values as fastavro decodes them without logical types; `schema` is the file's, with those."""
     arrow = type_to_arrow(data_type)
     if is_atomic(data_type, TypeRoot.DECIMAL):
-        return _decimals(pa.array(values, pa.binary()), arrow)
+        return _decimals(array_of(values, pa.binary()), arrow)
     convert = _converter(data_type, _present(schema))
-    return pa.array(values if convert is _same else [convert(v) for v in values], arrow)
+    return array_of(values if convert is _same else [convert(v) for v in values], arrow)
 
 
 def _converter(data_type: DataType, schema: Any) -> _Convert:
@@ -209,7 +210,7 @@ def _decimals(values: "pa.Array[Any]", arrow: pa.DataType) -> "pa.Array[Any]":
     validity, offset_buffer, content = values.buffers()
     rows = len(values)
     if offset_buffer is None or content is None:
-        return pa.array([None] * rows, arrow)
+        return array_of([None] * rows, arrow)
     offsets = np.frombuffer(memoryview(offset_buffer), np.int32)[: rows + 1]
     data = np.frombuffer(memoryview(content), np.uint8)[: offsets[-1]]
     lengths = np.diff(offsets)

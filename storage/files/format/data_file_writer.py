@@ -9,6 +9,7 @@ from contextlib import suppress
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from interbed.storage.base.arrow_values import scalar_of
 from interbed.storage.base.clock import Clock, local_millis
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.writing import write_errors
@@ -156,7 +157,7 @@ class DataFileWriter:
             self._sequences = (min(low, bounds["min"].as_py()), max(high, bounds["max"].as_py()))
             # +I and +U are even, -U and -D odd.
             kinds = columns[VALUE_KIND]
-            self._deletes += pc.sum(pc.bit_wise_and(kinds, pa.scalar(1, kinds.type))).as_py() or 0
+            self._deletes += pc.sum(pc.bit_wise_and(kinds, scalar_of(1, kinds.type))).as_py() or 0
         self.row_count += batch.num_rows
 
     def _key_bounds(self) -> tuple[bytes, bytes]:

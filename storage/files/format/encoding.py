@@ -18,6 +18,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from interbed.storage.base.arrow_values import to_numpy
+
 SAMPLE_ROWS = 4096
 DICTIONARY_SHARE = 0.25
 """A dictionary pays when at most this share of the sample's values are distinct."""
@@ -99,7 +101,7 @@ def _compresses(values: "pa.Array[Any]", codec: str) -> bool:
     ):
         return True
     integers: Any = values.drop_null().view(pa.int32() if kind.bit_width == 32 else pa.int64())
-    numbers: npt.NDArray[Any] = integers.to_numpy()
+    numbers: npt.NDArray[Any] = to_numpy(integers)
     # The stubs take literals only.
     make: Any = pa.Codec
     compressed: bytes = make(codec).compress(numbers.tobytes(), asbytes=True)

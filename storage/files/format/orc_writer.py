@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import orc
 
+from interbed.storage.base.arrow_values import from_numpy, to_numpy
 from interbed.storage.base.columnar.orc_checks import SealingSink
 from interbed.storage.base.columnar.schema import ORC_ID
 from interbed.storage.base.errors import InvalidInputError
@@ -112,7 +113,7 @@ def _orc_type(arrow: pa.DataType) -> pa.DataType:
 def _as_stored(column: "pa.Array[Any]", arrow: pa.DataType) -> "pa.Array[Any]":
     if pa.types.is_nested(arrow):
         # The encoder overlooks that the rows of a struct begin further back in its children; a copy begins at 0.
-        rows: Any = pa.array(np.arange(len(column), dtype=np.int32))
+        rows: Any = from_numpy(np.arange(len(column), dtype=np.int32))
         column = column.take(rows)
     return column if column.type.equals(arrow, check_metadata=True) else column.view(arrow)
 
@@ -137,7 +138,7 @@ def _check_timestamps(name: str, column: "pa.Array[Any]") -> None:
         if not isinstance(values.type, pa.TimestampType):
             continue
         unit = str(values.type.unit)
-        counts = values.drop_null().view(pa.int64()).to_numpy()
+        counts = to_numpy(values.drop_null().view(pa.int64()))
         if not len(counts) or ((low := int(counts.min())) >= 0 and unit == "ns"):
             continue
         most = _MOST_SECONDS * _PER_SECOND[unit]

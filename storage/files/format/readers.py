@@ -1,12 +1,32 @@
 """The reader of each file format."""
 
+from collections.abc import Callable
+from functools import cache
+
 from interbed.storage.base.errors import NotSupportedError
 from interbed.storage.files.format.api import FormatReader
-from interbed.storage.files.format.avro import AvroReader
-from interbed.storage.files.format.orc import OrcReader
-from interbed.storage.files.format.parquet import ParquetReader
 
-_READERS: dict[str, FormatReader] = {"parquet": ParquetReader(), "orc": OrcReader(), "avro": AvroReader()}
+
+def _parquet() -> FormatReader:
+    from interbed.storage.files.format.parquet import ParquetReader
+
+    return ParquetReader()
+
+
+def _orc() -> FormatReader:
+    from interbed.storage.files.format.orc import OrcReader
+
+    return OrcReader()
+
+
+def _avro() -> FormatReader:
+    from interbed.storage.files.format.avro import AvroReader
+
+    return AvroReader()
+
+
+# Loaded by use: a table seldom has files of two formats.
+_READERS: dict[str, Callable[[], FormatReader]] = {"parquet": cache(_parquet), "orc": cache(_orc), "avro": cache(_avro)}
 
 
 def reader_for(file_format: str, path: str) -> FormatReader:
@@ -16,4 +36,4 @@ def reader_for(file_format: str, path: str) -> FormatReader:
         raise NotSupportedError(
             f"The data file {path} is of the format '{file_format}'; this version reads {', '.join(sorted(_READERS))}."
         )
-    return reader
+    return reader()

@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from interbed.storage.base.arrow_values import array_of, to_numpy
 from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.base.row.binary_row import encode_rows
 from interbed.storage.base.types.arrow import type_to_arrow
@@ -182,23 +183,23 @@ class _Column:
         """The least and the greatest value, cut as the mode says; both null when they are unknown."""
         if not self._lows:
             return self._unknown()
-        lows, highs = pa.array(self._lows, self.arrow), pa.array(self._highs, self.arrow)
+        lows, highs = array_of(self._lows, self.arrow), array_of(self._highs, self.arrow)
         if pa.types.is_floating(self.arrow):
             least, greatest = _float_bounds(lows), _float_bounds(highs)
             assert least is not None
             assert greatest is not None
-            return pa.array([least[0], greatest[1]], self.arrow)
+            return array_of([least[0], greatest[1]], self.arrow)
         low, high = pc.min(lows), pc.max(highs)
         if self._length is None:
-            return pa.array([low, high], self.arrow)
+            return array_of([low, high], self.arrow)
         upper = truncate_up(high.as_py(), self._length)
         if upper is None:
             # No value of that length is great enough, so that neither bound is kept, as in Paimon.
             return self._unknown()
-        return pa.array([low.as_py()[: self._length], upper], self.arrow)
+        return array_of([low.as_py()[: self._length], upper], self.arrow)
 
     def _unknown(self) -> "pa.Array[Any]":
-        return pa.array([None, None], self.arrow)
+        return array_of([None, None], self.arrow)
 
 
 def truncate_up(value: str, length: int) -> str | None:
@@ -215,7 +216,7 @@ def truncate_up(value: str, length: int) -> str | None:
 
 def _float_bounds(values: "pa.Array[Any]") -> tuple[float, float] | None:
     """The least and the greatest value in Java's order; None when all are null."""
-    numbers = values.drop_null().to_numpy(zero_copy_only=False)
+    numbers = to_numpy(values.drop_null())
     if not len(numbers):
         return None
     low, high = float(np.fmin.reduce(numbers)), float(np.fmax.reduce(numbers))

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from interbed.storage.base.arrays import Ints, Mask
+from interbed.storage.base.arrow_values import from_numpy, to_numpy
 from interbed.storage.lsm.compact.changelog import change_records
 from interbed.storage.lsm.key_words import sort_groups
 from interbed.storage.lsm.merge_function.api import LEVEL, KeyGroups, Kinds, MergeFunction, take_rows
@@ -78,7 +79,7 @@ class RowChangeRules:
         if not self.drop_deletes:
             return result
         gone = _gone(result)
-        return result.filter(pa.array(~gone)) if gone.any() else result
+        return result.filter(from_numpy(~gone)) if gone.any() else result
 
     def single(self, rows: pa.RecordBatch, kinds: Kinds | None) -> KeyGroups:
         """Rows of different keys, in key order, as groups."""
@@ -151,9 +152,9 @@ class LookupChanges(_Changes):
         """The rows with older ones added, in groups; no key is new by that."""
         older = pa.RecordBatch.from_arrays([found.column(n) for n in rows.schema.names], schema=rows.schema)
         joined: pa.RecordBatch = pa.concat_batches([older, rows])  # type: ignore[attr-defined]  # The stubs lack it.
-        kinds: Kinds = joined.column(VALUE_KIND).to_numpy(zero_copy_only=False)
+        kinds: Kinds = to_numpy(joined.column(VALUE_KIND))
         ties: list[Any] = [joined.column(n) for n in self.rules.ties]
-        ties.append(pa.array(~is_retract(kinds)))
+        ties.append(from_numpy(~is_retract(kinds)))
         keys = [joined.column(k) for k in self.rules.keys]
         order, starts = sort_groups(keys, ties, descending_ties=self.rules.descending)
         deletes = bool(is_retract(kinds).any())
@@ -191,7 +192,7 @@ class FirstRowChanges(_Changes):
         is_new = lowest_above_0(levels, groups.starts) == NO_LEVEL
         keys = take_rows(groups.rows, rules.keys, groups.order[groups.starts])
         known = np.zeros(len(is_new), np.bool_)
-        asked = [keys.filter(pa.array(is_new)).column(k) for k in rules.keys]
+        asked = [keys.filter(from_numpy(is_new)).column(k) for k in rules.keys]
         known[is_new] = self.older.has(asked)
         result, after_of = rules.merged(groups, output)
         rules.emit_changes(groups.rows, np.full(len(is_new), -1), is_new & ~known, result, after_of)
@@ -213,4 +214,4 @@ def _gone(rows: pa.RecordBatch) -> Mask:
     index = rows.schema.get_field_index(VALUE_KIND)
     if index < 0:
         return np.zeros(rows.num_rows, np.bool_)
-    return is_retract(rows.column(index).to_numpy(zero_copy_only=False))
+    return is_retract(to_numpy(rows.column(index)))

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interbed.storage.base.arrays import Ints, Mask
+from interbed.storage.base.arrow_values import from_numpy, to_numpy
 from interbed.storage.base.row.kind import RowKind
 from interbed.storage.lsm.merge_function.api import take_rows
 from interbed.storage.meta.schema.table_schema import VALUE_KIND
@@ -49,7 +50,7 @@ def change_records(
     columns = [n for n in before.schema.names if n != VALUE_KIND]
     joined: Any = pa.concat_batches([before.select(columns), after.select(columns)])  # type: ignore[attr-defined]  # The stubs lack it.
     taken = take_rows(joined, columns, numbers)
-    kind_column: pa.Array[Any] = pa.array(kinds)
+    kind_column: pa.Array[Any] = from_numpy(kinds)
     arrays = [kind_column if n == VALUE_KIND else taken.column(n) for n in before.schema.names]
     return pa.RecordBatch.from_arrays(arrays, names=before.schema.names)
 
@@ -64,7 +65,7 @@ def same_rows(before: pa.RecordBatch, after: pa.RecordBatch, left: Ints, right: 
 
 
 def _taken(column: "pa.Array[Any]", numbers: Ints) -> "pa.Array[Any]":
-    indices: Any = pa.array(numbers)
+    indices: Any = from_numpy(numbers)
     taken: pa.Array[Any] = pc.take(column, indices, boundscheck=False)
     return taken
 
@@ -74,8 +75,8 @@ def _equal(a: "pa.Array[Any]", b: "pa.Array[Any]") -> Mask:
         # Arrow compares no nested values; they are few in changelogs, and compared as Python's.
         pairs = zip(a.to_pylist(), b.to_pylist(), strict=True)
         return np.fromiter((x == y for x, y in pairs), np.bool_, len(a))
-    nulls = [np.asarray(pc.is_null(x).to_numpy(zero_copy_only=False)) for x in (a, b)]
+    nulls = [np.asarray(to_numpy(pc.is_null(x))) for x in (a, b)]
     both: Any = pc.equal(a, b)
-    values = np.asarray(pc.fill_null(both, False).to_numpy(zero_copy_only=False))
+    values = np.asarray(to_numpy(pc.fill_null(both, False)))
     equal: Mask = np.where(nulls[0] | nulls[1], nulls[0] & nulls[1], values)
     return equal

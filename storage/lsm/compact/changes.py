@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from interbed.storage.base.arrays import Mask
+from interbed.storage.base.arrow_values import from_numpy
 from interbed.storage.files.deletion.bucket_deletions import BucketDeletions
 from interbed.storage.lsm.compact.change_merge import FirstRowChanges, FullChanges, LookupChanges, RowChangeRules
 from interbed.storage.lsm.compact.rewriter import Emit
@@ -116,7 +117,7 @@ class OlderThan:
         for found in self.rows.find(keys, above=self.level):
             stored = [n for n in columns if n != LEVEL]
             batch = self.rows.rows(found, stored)
-            levels: pa.Array[Any] = pa.array(np.full(batch.num_rows, found.file.level, np.int8))
+            levels: pa.Array[Any] = from_numpy(np.full(batch.num_rows, found.file.level, np.int8))
             arrays = [levels if n == LEVEL else batch.column(n) for n in columns]
             batches.append(pa.RecordBatch.from_arrays(arrays, names=list(columns)))
             if self.deletions is not None:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from interbed.storage.base.arrays import Mask
+from interbed.storage.base.arrow_values import from_numpy, to_numpy
 from interbed.storage.base.clock import Clock
 from interbed.storage.base.row.binary_row import decode_rows
 from interbed.storage.base.types.data_type import DataField
@@ -70,11 +71,11 @@ class RecordExpiry:
     def kept(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The rows without those that are too old."""
         old = self._is_old(rows.column(self.time.name))
-        return rows.filter(pa.array(~old)) if old.any() else rows
+        return rows.filter(from_numpy(~old)) if old.any() else rows
 
     def _is_old(self, times: "pa.Array[Any]") -> Mask:
         now = self.clock() // 1000
-        known = times.is_valid().to_numpy(zero_copy_only=False)
+        known = to_numpy(times.is_valid())
         old: Mask = known & (_seconds(times) < now - self.seconds)
         return old
 
@@ -95,7 +96,7 @@ class ExpiringRows:
 def _seconds(times: "pa.Array[Any]") -> Seconds:
     """Times as seconds since the epoch; whatever where they are null."""
     counted = times if pa.types.is_integer(times.type) else times.cast(pa.int64())
-    values = counted.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    values = to_numpy(counted.cast(pa.int64()).fill_null(0))
     if pa.types.is_timestamp(times.type):
         found: Seconds = values // _PER_SECOND[times.type.unit]
         return found

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from interbed.storage.base.arrays import Positions
+from interbed.storage.base.arrow_values import from_numpy
 from interbed.storage.lsm.lookup.sorted_keys import SortedKeys
 
 _KEYS = "keys.arrow"
@@ -39,7 +40,7 @@ class LookupFile:
 
     def rows(self, positions: Positions, columns: Sequence[str]) -> pa.RecordBatch:
         """The records at these positions, in this order."""
-        numbers: Any = pa.array(positions)
+        numbers: Any = from_numpy(positions)
         taken = self._records.select(list(columns)).take(numbers).combine_chunks()
         batches = taken.to_batches()
         if batches:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interbed.storage.base.arrays import Positions
+from interbed.storage.base.arrow_values import from_numpy
 from interbed.storage.base.row.binary_row import decode_rows
 from interbed.storage.base.types.data_type import DataType
 from interbed.storage.files.deletion.vector import DeletionVector
@@ -86,6 +87,6 @@ class OlderRows:
 
 
 def _taken(column: "pa.Array[Any]", numbers: Positions) -> "pa.Array[Any]":
-    indices: Any = pa.array(numbers)
+    indices: Any = from_numpy(numbers)
     taken: pa.Array[Any] = pc.take(column, indices, boundscheck=False)
     return taken

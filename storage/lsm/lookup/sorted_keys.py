@@ -12,7 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interbed.storage.base.arrays import Positions
+from interbed.storage.base.arrays import Positions, distinct
+from interbed.storage.base.arrow_values import from_numpy, to_numpy
 from interbed.storage.lsm.key_words import sort_groups
 
 KeyColumns = Sequence["pa.Array[Any]"]
@@ -46,7 +47,7 @@ class SortedKeys:
                 places = np.minimum(np.searchsorted(self._numbers, wanted_numbers), self._count - 1)
                 return np.where(self._numbers[places] == wanted_numbers, places, -1)
         blocks = count_below(self._samples, keys, or_equal=True) - 1
-        wanted = np.unique(blocks[blocks >= 0])
+        wanted = distinct(blocks[blocks >= 0])
         if not len(wanted):
             return found
         near = (wanted[:, None] * SAMPLE_EVERY + np.arange(SAMPLE_EVERY)).reshape(-1)
@@ -81,7 +82,7 @@ def _numbers(column: "pa.Array[Any]") -> "npt.NDArray[Any] | None":
         column = column.view(pa.int32())
     elif pa.types.is_timestamp(column.type):
         column = column.view(pa.int64())
-    return column.to_numpy() if pa.types.is_signed_integer(column.type) else None
+    return to_numpy(column) if pa.types.is_signed_integer(column.type) else None
 
 
 def _as(column: "pa.Array[Any]", arrow: pa.DataType) -> "pa.Array[Any]":
@@ -94,6 +95,6 @@ def _joined(left: "pa.Array[Any]", right: "pa.Array[Any]") -> "pa.Array[Any]":
 
 
 def _taken(column: "pa.Array[Any]", numbers: Positions) -> "pa.Array[Any]":
-    indices: Any = pa.array(numbers)
+    indices: Any = from_numpy(numbers)
     taken: pa.Array[Any] = pc.take(column, indices, boundscheck=False)
     return taken

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from interbed.storage.base.arrays import Mask
+from interbed.storage.base.arrow_values import from_numpy
 from interbed.storage.lsm.key_words import Order, group_ends
 from interbed.storage.lsm.merge_function.api import KeyGroups, Kinds, take_rows
 
@@ -55,7 +56,7 @@ class Deduplicate:
         adds = ~is_retract(kinds)
         if adds.all():
             return rows.select(list(output))
-        return rows.select(list(output)).filter(pa.array(adds))
+        return rows.select(list(output)).filter(from_numpy(adds))
 
 
 def is_retract(kinds: "npt.NDArray[Any]") -> Mask:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from interbed.storage.base.arrays import Mask
+from interbed.storage.base.arrow_values import to_numpy
 from interbed.storage.lsm.merge_function.api import LEVEL, KeyGroups, Kinds, MergeFunction
 
 NO_LEVEL = 127
@@ -41,7 +42,7 @@ class LowestLevel:
 
 def levels_of(rows: pa.RecordBatch) -> Levels:
     """The level of each row."""
-    levels: Levels = rows.column(LEVEL).to_numpy(zero_copy_only=False)
+    levels: Levels = to_numpy(rows.column(LEVEL))
     return levels
 
 

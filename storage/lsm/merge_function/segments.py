@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from interbed.storage.base.arrays import Mask
+from interbed.storage.base.arrow_values import from_numpy, to_numpy
 from interbed.storage.lsm.key_words import Order, group_ends
 from interbed.storage.lsm.merge_function.api import KeyGroups, Kinds, block_memory_pool, no_columns, take_rows
 from interbed.storage.lsm.merge_function.take import Numbers, take_column
@@ -207,7 +208,7 @@ def finish(
     for name in output:
         result = results.get(name)
         if name == VALUE_KIND:
-            columns.append(pa.array(np.zeros(len(newest), np.int8) if kinds is None else kinds))
+            columns.append(from_numpy(np.zeros(len(newest), np.int8) if kinds is None else kinds))
             continue
         if result is not None and not isinstance(result, Picked):
             columns.append(result)
@@ -251,7 +252,7 @@ def _kinds(
     if kinds is None and deleted is None:
         if VALUE_KIND not in output:
             return None
-        kinds = rows.column(VALUE_KIND).to_numpy()
+        kinds = to_numpy(rows.column(VALUE_KIND))
     of_rows: Kinds = np.zeros(len(segments.newest), np.int8) if kinds is None else kinds[segments.newest]
     of_slots = np.zeros(len(segments), np.int8)
     if deleted is not None:
@@ -264,7 +265,7 @@ def kinds_of_adds(rows: pa.RecordBatch, keys: KeyRows, output: Sequence[str]) ->
     """The kinds of keys of which no row takes back, where the output has them: a row alone keeps its own."""
     if VALUE_KIND not in output:
         return None
-    own: Kinds = rows.column(VALUE_KIND).to_numpy()
+    own: Kinds = to_numpy(rows.column(VALUE_KIND))
     return np.where(keys.sizes == 1, own[keys.newest], np.int8(0))
 
 

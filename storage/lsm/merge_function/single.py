@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from interbed.storage.base.arrow_values import from_numpy
 from interbed.storage.lsm.merge_function.api import Kinds
 from interbed.storage.lsm.merge_function.deduplicate import is_retract
 
@@ -16,4 +17,4 @@ def single_rows(
     if kinds is None or not drop_deletes:
         return selected
     adds = ~is_retract(kinds)
-    return selected if adds.all() else selected.filter(pa.array(adds))
+    return selected if adds.all() else selected.filter(from_numpy(adds))

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interbed.storage.base.arrays import Mask
+from interbed.storage.base.arrow_values import from_numpy
 
 Column: TypeAlias = "pa.Array[Any]"
 
@@ -19,7 +20,7 @@ class Numbers:
         missing: Mask = numbers < 0
         self.there: Mask | None = ~missing if missing.any() else None
         self.plain = numbers if self.there is None else np.where(missing, 0, numbers)
-        indices: Any = pa.array(self.plain.astype(np.uint32))
+        indices: Any = from_numpy(self.plain.astype(np.uint32))
         self.indices = indices
 
     def __len__(self) -> int:
@@ -27,7 +28,7 @@ class Numbers:
 
     def with_nulls(self) -> Any:
         """The numbers as Arrow's take has them."""
-        return self.indices if self.there is None else pc.if_else(pa.array(self.there), self.indices, None)
+        return self.indices if self.there is None else pc.if_else(from_numpy(self.there), self.indices, None)
 
 
 def take_column(column: Column, numbers: Numbers, pool: pa.MemoryPool) -> Column:

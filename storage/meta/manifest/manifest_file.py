@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from interbed.storage.base.arrow_values import array_of, to_numpy
 from interbed.storage.base.avro.records import field, metadata_errors, optional, record
 from interbed.storage.base.columnar.records import format_of
 from interbed.storage.base.errors import UnsupportedVersionError
@@ -152,11 +153,11 @@ def _extreme(column: Array, *, least: bool) -> Array:
     """The least or greatest value as an array of one; null when there is none."""
     present: Array = column.drop_null()
     if not len(present):
-        nothing: Array = pa.array([None], column.type)
+        nothing: Array = array_of([None], column.type)
         return nothing
     if pa.types.is_floating(column.type):
         # NaN is the greatest for Paimon, and -0.0 less than 0.0; Arrow knows neither.
-        values = present.to_numpy(zero_copy_only=False)
+        values = to_numpy(present)
         order = np.lexsort((~np.signbit(values), values))
         index = int(order[0] if least else order[-1])
         single: Array = present.slice(index, 1)

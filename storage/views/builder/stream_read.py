@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from interbed.storage.base.arrow_values import array_of
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.predicate.expr import Predicate, bind
 from interbed.storage.base.row.kind import RowKind
@@ -19,7 +20,7 @@ from interbed.storage.views.builder.predicate import PredicateBuilder
 from interbed.storage.views.builder.read import BuiltPlan, BuiltRead
 from interbed.storage.views.stream.stream_scan import StreamScan, streamed
 
-_KIND_TEXTS = pa.array([kind.short for kind in RowKind], pa.string())
+_KIND_TEXTS = array_of([kind.short for kind in RowKind], pa.string())
 
 
 class BuiltStreamScan:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from interbed.storage.base.arrow_values import to_numpy
 from interbed.storage.base.row.binary_row import decode_rows
 from interbed.storage.base.types.data_type import DataType
 from interbed.storage.lsm.interval_partition import key_ranks
@@ -216,7 +217,7 @@ def _numbers(columns: Sequence[Any]) -> npt.NDArray[np.float64] | None:
         column = column.cast(pa.int64())
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
         return None
-    numbers: npt.NDArray[np.float64] = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    numbers: npt.NDArray[np.float64] = to_numpy(column.cast(pa.float64(), safe=False))
     return numbers if bool(np.isfinite(numbers).all()) else None
 
 

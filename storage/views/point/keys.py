@@ -5,6 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from interbed.storage.base.arrow_values import array_of
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.row.values import coerce
 from interbed.storage.base.types.arrow import fields_to_schema
@@ -43,7 +44,7 @@ def key_batch(given: Any, schema: TableSchema) -> pa.RecordBatch:
     rows = [_row(key, fields) for key in given]
     columns = [[row[i] for row in rows] for i in range(len(fields))]
     arrow = fields_to_schema(fields)
-    return pa.RecordBatch.from_arrays([pa.array(c, f.type) for c, f in zip(columns, arrow, strict=True)], schema=arrow)
+    return pa.RecordBatch.from_arrays([array_of(c, f.type) for c, f in zip(columns, arrow, strict=True)], schema=arrow)
 
 
 def _from_arrow(given: pa.Table | pa.RecordBatch, fields: Sequence[DataField]) -> pa.RecordBatch:
@@ -58,7 +59,7 @@ def _from_arrow(given: pa.Table | pa.RecordBatch, fields: Sequence[DataField]) -
         found: Any = given.column(field.name)
         column: Any = found.combine_chunks() if isinstance(found, pa.ChunkedArray) else found
         if isinstance(column, pa.ChunkedArray):
-            column = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+            column = pa.concat_arrays(column.chunks) if column.num_chunks else array_of([], column.type)
         if column.null_count:
             raise InvalidInputError(f"The keys have a null in {field.name!r}; no key column is ever null.")
         try:

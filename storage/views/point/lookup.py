@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from interbed.storage.base.arrays import Ints
+from interbed.storage.base.arrow_values import from_numpy
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.row.binary_row import decode_rows, encode_rows
 from interbed.storage.base.types.arrow import fields_to_schema
@@ -99,7 +100,7 @@ class PointLookup:
         table = pa.Table.from_batches(parts).cast(self._schema)
         order = np.concatenate(places)
         if (order[1:] < order[:-1]).any():
-            sorting: Any = pa.array(np.argsort(order, kind="stable"))
+            sorting: Any = from_numpy(np.argsort(order, kind="stable"))
             table = table.take(sorting)
         return table
 
@@ -150,7 +151,7 @@ class PointLookup:
             fields = schema.fields_named(schema.bucket_keys)
             columns = [_taken(asked.column(f.name), numbers) for f in fields]
             assigned = assign_buckets(columns, [f.type for f in fields], total, bucket_function(schema.core))
-            for number in np.unique(assigned).tolist():
+            for number in np.flatnonzero(np.bincount(assigned)).tolist():
                 if number in buckets:
                     yield buckets[number], numbers[assigned == number]
 
@@ -185,7 +186,7 @@ class PointLookup:
             rows = None if hits is None else hits.rows
             vector = bucket.deleted_of(file)
             if hits is not None and rows is not None and vector is not None:
-                kept: Any = pa.array(~vector.contains(hits.positions))
+                kept: Any = from_numpy(~vector.contains(hits.positions))
                 rows = rows.filter(kept)
             if rows is not None and rows.num_rows:
                 found[file.file_name] = rows
@@ -229,13 +230,13 @@ def _in_range(bucket: _Bucket, keys: KeyColumns) -> Iterator[tuple[DataFileMeta,
 
 
 def _rows_at(rows: pa.RecordBatch, places: Ints) -> pa.RecordBatch:
-    numbers: Any = pa.array(places)
+    numbers: Any = from_numpy(places)
     return rows.take(numbers)
 
 
 def _taken(column: "pa.Array[Any]", numbers: Ints) -> "pa.Array[Any]":
     if len(numbers) == len(column) and len(numbers) == 1:
         return column
-    indices: Any = pa.array(numbers)
+    indices: Any = from_numpy(numbers)
     taken: pa.Array[Any] = column.take(indices)
     return taken

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 
 from interbed.storage.base.arrays import Ints, Mask
+from interbed.storage.base.arrow_values import from_numpy
 from interbed.storage.base.row.binary_row import encode_rows
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.lsm.compact.unit import CompactionUnit, Rewrite
@@ -116,7 +116,7 @@ class SimulatedBucket:
         starts = range(0, count, self._file_rows)
         ends = [min(start + self._file_rows, count) for start in starts]
         bounds = [records.positions[[start, end - 1]] for start, end in zip(starts, ends, strict=True)]
-        keys = encode_rows([pa.array(np.concatenate(bounds))], KEY_TYPES) if bounds else []
+        keys = encode_rows([from_numpy(np.concatenate(bounds))], KEY_TYPES) if bounds else []
         for i, (start, end) in enumerate(zip(starts, ends, strict=True)):
             part = _Records(positions=records.positions[start:end], deletes=records.deletes[start:end])
             self._names += 1

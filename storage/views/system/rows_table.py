@@ -7,6 +7,7 @@ from typing import NoReturn
 
 import pyarrow as pa
 
+from interbed.storage.base.arrow_values import array_of
 from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.predicate.evaluate import mask
 from interbed.storage.base.predicate.expr import Predicate, columns_of
@@ -110,7 +111,7 @@ class RowsQuery(ArrowRows):
         needed = set(self.schema.names) | (set() if self.predicate is None else columns_of(self.predicate))
         rows = self.table.rows(needed)
         columns = [
-            pa.array([row[i] for row in rows], field.type) if field.name in needed else pa.nulls(len(rows), field.type)
+            array_of([row[i] for row in rows], field.type) if field.name in needed else pa.nulls(len(rows), field.type)
             for i, field in enumerate(schema)
         ]
         batch = pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from interbed.storage.base.arrays import Ints, Mask
+from interbed.storage.base.arrow_values import from_numpy, to_numpy
 from interbed.storage.base.clock import Clock, local_millis
 from interbed.storage.base.errors import SnapshotNotFoundError
 from interbed.storage.base.row.binary_row import decode_rows
@@ -92,7 +93,7 @@ class CrossPartition:
         own[order] = known[groups]
         partitions = own >> _BUCKET_BITS
         if self._engine is MergeEngine.FIRST_ROW:
-            kept: Any = pa.array(partitions == wanted)
+            kept: Any = from_numpy(partitions == wanted)
             mask = np.asarray(kept)
             return Placed(rows.filter(kept), None if kinds is None else kinds.filter(kept), own[mask] & _BUCKET_MASK)
         if not np.array_equal(partitions, wanted):
@@ -179,10 +180,10 @@ class CrossPartition:
         deletes = np.zeros(len(taken), np.bool_)
         deletes[:-1] = taken[1:] == taken[:-1]
         location = np.where(deletes, source[taken], target[taken])
-        indices: Any = pa.array(taken)
+        indices: Any = from_numpy(taken)
         placed = self._partitions.put_into(rows.take(indices), location >> _BUCKET_BITS)
-        old = np.zeros(count, np.int8) if kinds is None else kinds.to_numpy()
-        new: pa.Array[Any] = pa.array(np.where(deletes, np.int8(RowKind.DELETE), old[taken]).astype(np.int8))
+        old = np.zeros(count, np.int8) if kinds is None else to_numpy(kinds)
+        new: pa.Array[Any] = from_numpy(np.where(deletes, np.int8(RowKind.DELETE), old[taken]).astype(np.int8))
         return Placed(placed, new, location & _BUCKET_MASK)
 
     # -- buckets ---------------------------------------------------------------------------------------------------
@@ -285,7 +286,7 @@ class ReplacingCrossPartition(CrossPartition):
                 continue
             for batch in reader.to_batches(split):
                 keys = KeyHashes.of([batch.column(name) for name in self._keys], self._key_types)
-                yield batch.filter(pa.array(self._came.find(keys) == NOWHERE))
+                yield batch.filter(from_numpy(self._came.find(keys) == NOWHERE))
 
     def close(self) -> None:
         """See CrossPartition."""
@@ -317,7 +318,7 @@ class _Partitions:
             self._columns = decode_rows(list(self._numbers), self._schema.partition_types)
             self._decoded = len(self._numbers)
         columns = list(rows.columns)
-        indices: Any = pa.array(numbers)
+        indices: Any = from_numpy(numbers)
         for name, values in zip(self._schema.partition_keys, self._columns, strict=True):
             place = rows.schema.get_field_index(name)
             columns[place] = values.take(indices).cast(rows.schema.field(place).type)

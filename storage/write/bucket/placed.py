@@ -7,6 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from interbed.storage.base.arrays import Ints
+from interbed.storage.base.arrow_values import from_numpy, to_numpy
 from interbed.storage.base.row.binary_row import encode_rows
 from interbed.storage.lsm.write_buffer import Kinds
 from interbed.storage.meta.manifest.stats import EMPTY_ROW
@@ -34,11 +35,11 @@ def distinct_partitions(block: pa.RecordBatch, schema: TableSchema) -> tuple[lis
         # Made dense again after each column, so that the product never overflows.
         codes = np.unique(codes, return_inverse=True)[1]
     _, firsts, dense = np.unique(codes, return_index=True, return_inverse=True)
-    chosen: Any = pa.array(firsts)
+    chosen: Any = from_numpy(firsts)
     return encode_rows([c.take(chosen) for c in columns], schema.partition_types), dense.astype(np.int64)
 
 
 def _codes(column: "pa.Array[Any]") -> npt.NDArray[np.int64]:
     """A number for each row, equal where the values are; null is a value of its own."""
     encoded = column.dictionary_encode(null_encoding="encode")
-    return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    return to_numpy(encoded.indices).astype(np.int64)

@@ -11,6 +11,7 @@ from typing import Protocol, Self
 import numpy as np
 import pyarrow as pa
 
+from interbed.storage.base.arrow_values import from_numpy
 from interbed.storage.lsm.spill import SpilledRun, SpillFiles
 from interbed.storage.write.sort.key import Array, Sample, SortKey, chosen_rows, places
 
@@ -147,7 +148,7 @@ def sample_of(batches: Iterator[pa.RecordBatch], part: float, weight: float = 1.
     chosen: list[pa.RecordBatch] = []
     for number, batch in enumerate(batches):
         kept = chosen_rows(batch.num_rows, part, number)
-        chosen.append(batch if kept is None else batch.filter(pa.array(kept)))
+        chosen.append(batch if kept is None else batch.filter(from_numpy(kept)))
     rows = _joined(chosen)
     return Sample(rows, np.full(rows.num_rows, weight))
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from interbed.storage.base.arrays import Ints, Mask
+from interbed.storage.base.arrow_values import from_numpy
 from interbed.storage.lsm.key_words import row_ranks, sort_groups
 from interbed.storage.write.sort.curves import bits_of, hilbert, z_order
 from interbed.storage.write.sort.order import OrderStrategy, SortOrder
@@ -57,7 +58,7 @@ class SortKey:
             return given
         cells = [places([v], [g])[1].astype(np.uint64) for v, g in zip(given, self.grid, strict=True)]
         curve = hilbert if self.order.strategy is OrderStrategy.HILBERT else z_order
-        return [pa.array(curve(cells))]
+        return [from_numpy(curve(cells))]
 
     def boundaries(self, sample: Sample, ranges: int) -> list[Array]:
         """Rows, as columns, that part the sample's into about so many ranges of the same weight, ascending."""
@@ -120,7 +121,7 @@ def _boundaries(columns: Sequence[Array], weights: npt.NDArray[np.float64] | Non
     groups = np.cumsum(starts) - 1
     firsts = np.flatnonzero(starts)
     cut_rows = firsts[np.unique(groups[np.minimum(cuts, rows - 1)])]
-    chosen: Any = pa.array(order[cut_rows])
+    chosen: Any = from_numpy(order[cut_rows])
     return [c.take(chosen) for c in columns]
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from interbed.storage.base.arrow_values import array_of, from_numpy
 from interbed.storage.base.bucket_id import BucketId
 from interbed.storage.files.deletion.bucket_deletions import BucketDeletions
 from interbed.storage.lsm.file_read import EXPANSION, FileRead, ReadOptions, block_rows
@@ -77,7 +78,7 @@ class PartitionRows:
             for batch in self._of_file(reader, file):
                 kept = chosen_rows(batch.num_rows, part, number)
                 number += 1
-                chosen.append(batch if kept is None else batch.filter(pa.array(kept)))
+                chosen.append(batch if kept is None else batch.filter(from_numpy(kept)))
                 weights.append(np.full(chosen[-1].num_rows, weight))
         rows = pa.Table.from_batches(chosen or [_no_rows(self._store, self._columns)]).combine_chunks()
         found = rows.to_batches() or [_no_rows(self._store, self._columns)]
@@ -96,4 +97,4 @@ class PartitionRows:
 
 def _no_rows(store: TableStore, columns: Sequence[str]) -> pa.RecordBatch:
     schema = pa.schema([store.schema.arrow.field(c) for c in columns])
-    return pa.record_batch([pa.array([], f.type) for f in schema], schema=schema)
+    return pa.record_batch([array_of([], f.type) for f in schema], schema=schema)

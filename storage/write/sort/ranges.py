@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from interbed.storage.base.arrays import Mask
+from interbed.storage.base.arrow_values import from_numpy
 from interbed.storage.write.sort.external import Rows
 from interbed.storage.write.sort.key import Array, Sample, SortKey, batch_from_bytes, batch_to_bytes, places
 from interbed.storage.write.sort.partition_rows import PartitionRows
@@ -66,10 +67,10 @@ class RowsOfRange(Rows):
         """Some of the range's rows."""
         sample = self.rows.sample()
         own = self._is_own(sample.rows)
-        return Sample(sample.rows.filter(pa.array(own)), sample.weights[own])
+        return Sample(sample.rows.filter(from_numpy(own)), sample.weights[own])
 
     def _own(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        return batch.filter(pa.array(self._is_own(batch)))
+        return batch.filter(from_numpy(self._is_own(batch)))
 
     def _is_own(self, batch: pa.RecordBatch) -> Mask:
         return np.asarray(places(self.ranges.key.columns(batch), self.ranges.bounds)[1] == self.number)

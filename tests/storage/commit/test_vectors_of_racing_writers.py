@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 
 import interbed
+from interbed.storage.commit import file_store_commit
 from interbed.storage.commit.file_store_commit import FileStoreCommit
 from interbed.storage.lsm.compact.increment import NO_COMPACTION
-from interbed.storage.table import table_writes
 from interbed.storage.table.table import Table
 from interbed.storage.upkeep.compact_table import compact_buckets, restored_buckets
 from interbed.storage.write.commit_message import CommitMessage
@@ -123,7 +123,7 @@ def test_rows_are_seen_when_the_write_has_returned_although_its_compaction_lost(
             next(commits, lambda: None)()
             return super().commit(*arguments, **more)
 
-    monkeypatch.setattr(table_writes, "FileStoreCommit", Slow)
+    monkeypatch.setattr(file_store_commit, "FileStoreCommit", Slow)
     table.upsert(batch({2: 2}))
     assert rows_of(table) == [(1, 1), (2, 2), (3, 0), (4, 0)]
 

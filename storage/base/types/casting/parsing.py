@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from interbed.storage.base.arrow_values import array_of, scalar_of
 from interbed.storage.base.types.arrow import type_to_arrow
 from interbed.storage.base.types.casting.numbers import fitted
 from interbed.storage.base.types.casting.rules import FRACTIONS
@@ -107,12 +108,12 @@ def _no_value(text: str, target: AtomicType) -> ValueError:
 
 def _booleans(array: Array, target: AtomicType) -> Array:
     lower = pc.utf8_lower(array)
-    yes = pc.is_in(lower, value_set=pa.array(_TRUE))
-    known = pc.or_(pc.is_in(lower, value_set=pa.array((*_TRUE, *_FALSE))), pc.is_null(array))
+    yes = pc.is_in(lower, value_set=array_of(_TRUE, pa.string()))
+    known = pc.or_(pc.is_in(lower, value_set=array_of((*_TRUE, *_FALSE), pa.string())), pc.is_null(array))
     unknown = array.filter(pc.invert(known))
     if len(unknown):
         raise _no_value(unknown[0].as_py(), target)
-    return cast("Array", pc.if_else(pc.is_valid(array), yes, pa.scalar(None, pa.bool_())))
+    return cast("Array", pc.if_else(pc.is_valid(array), yes, scalar_of(None, pa.bool_())))
 
 
 def _integer(text: str, bits: int) -> int | None:

@@ -8,6 +8,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from interbed.storage.base import arrow_values
+from interbed.storage.base.arrow_values import array_of, scalar_of
+
 Array: TypeAlias = "pa.Array[Any]"
 Int64s: TypeAlias = npt.NDArray[np.int64]
 
@@ -15,7 +18,7 @@ Int64s: TypeAlias = npt.NDArray[np.int64]
 def to_numpy(array: Array) -> npt.NDArray[Any]:
     """The values of a column of numbers; those of nulls are 0."""
     filled: Any = array.fill_null(0) if array.null_count else array
-    values: npt.NDArray[Any] = filled.to_numpy(zero_copy_only=False)
+    values: npt.NDArray[Any] = arrow_values.to_numpy(filled)
     return values
 
 
@@ -27,7 +30,7 @@ def to_counts(array: Array) -> Int64s:
 
 def from_numpy(values: npt.NDArray[Any], like: Array) -> Array:
     """The values as a column of their own type, null where the other column is."""
-    mask = like.is_null().to_numpy(zero_copy_only=False) if like.null_count else None
+    mask = arrow_values.to_numpy(like.is_null()) if like.null_count else None
     made: Array = pa.array(values, mask=mask)
     return made
 
@@ -36,7 +39,7 @@ def cast_few(array: Array, arrow: pa.DataType, cast: Callable[[Any], Any]) -> Ar
     """Each distinct value cast by a function; for forms that are rare, because the values become Python's."""
     encoded: Any = array.dictionary_encode()
     # One by one: a loop over the distinct values alone, which meets the forms that Arrow has no function for.
-    distinct = pa.array([cast(value) for value in encoded.dictionary.to_pylist()], arrow)
+    distinct = array_of([cast(value) for value in encoded.dictionary.to_pylist()], arrow)
     result: Array = distinct.take(encoded.indices)
     return result
 
@@ -46,6 +49,6 @@ def cast_where(common: Array, array: Array, many: Callable[[Array], Array], few:
     if pc.all(common).as_py() in (True, None):
         return many(array)
     rest = few(array.filter(pc.invert(common)))
-    kept = many(pc.if_else(common, array, pa.scalar(None, array.type)))
+    kept = many(pc.if_else(common, array, scalar_of(None, array.type)))
     result: Array = pc.replace_with_mask(kept, pc.invert(common), rest)
     return result

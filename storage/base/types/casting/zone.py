@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from interbed.storage.base.arrow_values import from_numpy, to_numpy
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.types.casting.values import Int64s
 
@@ -58,11 +59,11 @@ def _offsets(seconds: Int64s, zone: str) -> Int64s:
     if zone in ("UTC", "Etc/UTC", "GMT", "Etc/GMT"):
         return np.zeros_like(seconds)
     try:
-        instants: Any = pa.array(seconds).view(pa.timestamp("s", zone))
+        instants: Any = from_numpy(seconds).view(pa.timestamp("s", zone))
         shown: Any = pc.local_timestamp(instants)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InvalidInputError(
             f"The time zone {zone!r} of this machine is not known: {error}. Set the environment variable TZ."
         ) from error
-    offsets: Int64s = shown.view(pa.int64()).to_numpy(zero_copy_only=False) - seconds
+    offsets: Int64s = to_numpy(shown.view(pa.int64())) - seconds
     return offsets

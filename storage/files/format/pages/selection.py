@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from interbed.storage.base.arrays import Ints, Mask, Positions
+from interbed.storage.base.arrays import Ints, Mask, Positions, distinct
+from interbed.storage.base.arrow_values import from_numpy, to_numpy
 from interbed.storage.base.predicate.evaluate import mask
 from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate, columns_of
 from interbed.storage.base.predicate.stats_filter import select
@@ -97,7 +98,7 @@ class PageRead:
         if not known and wanted is None and not looks_first:
             return None
         grids = [rows for rows, _ in known.values()] or [group.by_name[request.names[0]][0].rows]
-        edges = np.unique(np.concatenate(grids))
+        edges = distinct(np.concatenate(grids))
         chosen = _matching(edges, known, request)
         if wanted is not None:
             chosen &= np.diff(np.searchsorted(wanted, edges)) > 0
@@ -114,7 +115,7 @@ class PageRead:
                 yield start, self._rows(group, request.names, start, end)
                 continue
             compared = self._rows(group, request.compared, start, end)
-            matches = mask(request.predicate, compared).to_numpy(zero_copy_only=False)
+            matches = to_numpy(mask(request.predicate, compared))
             if wanted is not None:
                 matches = matches & _flags(wanted, start, end)
             grid = group.by_name[(request.rest or request.compared)[0]][0].rows
@@ -157,14 +158,14 @@ def _matching(edges: Ints, known: Mapping[str, tuple[Ints, PageBounds]], request
     nulls: dict[str, pa.Array[Any]] = {}
     for name, (rows, bounds) in known.items():
         pages = np.searchsorted(rows, edges[:-1], side="right") - 1
-        of_segment: Any = pa.array(pages)
+        of_segment: Any = from_numpy(pages)
         least[name], greatest[name] = bounds.least.take(of_segment), bounds.greatest.take(of_segment)
         # Of a part of a page it is known only whether it has no nulls, or nothing else.
         number = np.where(bounds.all_null[pages], counts, 0)
         unknown = ~bounds.all_null[pages] & (bounds.nulls[pages] != 0)
-        nulls[name] = pa.array(number, pa.int64(), mask=unknown)
+        nulls[name] = from_numpy(number, unknown)
     fields = [request.fields[name] for name in known]
-    return select(request.predicate, fields, least, greatest, nulls, pa.array(counts, pa.int64()))
+    return select(request.predicate, fields, least, greatest, nulls, from_numpy(counts))
 
 
 def _pieces(edges: Sequence[int], chosen: Sequence[bool], most: int) -> list[Rows]:

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from interbed.storage.base.arrow_values import array_of, to_numpy
 from interbed.storage.lsm.key_words import Order, row_ranks
 from interbed.storage.lsm.merge_function.api import block_memory_pool
 from interbed.storage.lsm.merge_function.fields.fold import Column, Fold, Late
@@ -79,7 +80,7 @@ class Elements(Fold):
 
     def _built(self, offsets: Any, flat: list[Any]) -> Column:
         kind: Any = self.column.type
-        taken = children(self.column).take(pa.array(flat, pa.int64()))
+        taken = children(self.column).take(array_of(flat, pa.int64()))
         if isinstance(self.column.type, pa.MapType):
             # A map's entries are rows of key and value that are never null.
             keys, items = taken.field(0), taken.field(1)
@@ -268,7 +269,7 @@ class NestedPartialUpdate(Elements):
         self._codes: list[int] = codes_of_row([fields[i] for i in key_fields]).tolist()
         self._key_fields = key_fields
         numbers = np.arange(len(rows))
-        present = [np.where(np.asarray(f.is_valid().to_numpy(zero_copy_only=False)), numbers, -1) for f in fields]
+        present = [np.where(np.asarray(to_numpy(f.is_valid())), numbers, -1) for f in fields]
         self._fields: list[tuple[int, ...]] = list(zip(*(p.tolist() for p in present), strict=True))
         self._present: list[bool] = rows.is_valid().to_pylist()
 
@@ -296,7 +297,7 @@ class NestedPartialUpdate(Elements):
         for i, field in enumerate(rows.flatten()):
             numbers = np.array([-1 if row is None else row[1][i] for row in flat], np.int64)
             columns.append(field.take(pa.array(numbers, mask=numbers < 0)))
-        missing: Any = pa.array([row is None for row in flat], pa.bool_())
+        missing: Any = array_of([row is None for row in flat], pa.bool_())
         built = pa.StructArray.from_arrays(
             columns, fields=[kind.field(i) for i in range(kind.num_fields)], mask=missing
         )
@@ -306,7 +307,7 @@ class NestedPartialUpdate(Elements):
 def offsets_of(column: Column) -> Codes:
     """Where each row's elements begin, counted in `children`; one number more than there are rows."""
     offsets: Any = column.offsets  # type: ignore[attr-defined]  # Lists and maps have it.
-    numbers = np.asarray(offsets.to_numpy()).astype(np.int64)
+    numbers = np.asarray(to_numpy(offsets)).astype(np.int64)
     return numbers - (numbers[0] if len(numbers) else 0)
 
 
@@ -328,7 +329,7 @@ def codes(column: Any) -> Codes:
         return np.empty(0, np.int64)
     kind = column.type
     if pa.types.is_struct(kind):
-        valid: Codes = np.asarray(column.is_valid().to_numpy(zero_copy_only=False)).astype(np.int64)
+        valid: Codes = np.asarray(to_numpy(column.is_valid())).astype(np.int64)
         return codes_of_row([*column.flatten(), valid])
     if pa.types.is_list(kind) or pa.types.is_map(kind):
         inner, offsets = codes(children(column)).tolist(), offsets_of(column).tolist()

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from interbed.storage.base.arrays import Mask
+from interbed.storage.base.arrow_values import from_numpy, to_numpy
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.lsm.key_words import Order
 from interbed.storage.lsm.merge_function.fields.fold import Column, Fold, Late
@@ -144,7 +145,7 @@ class Sum(_Numbers):
             return None
         sums = sums_of(low.take(keys.order), keys)
         data: Any = np.stack([sums, sums >> 63], axis=1)
-        has: Any = None if self._valid is None else pa.array(keys.has(self._valid))
+        has: Any = None if self._valid is None else from_numpy(keys.has(self._valid))
         buffers = [None if has is None else has.buffers()[1], pa.py_buffer(data)]
         built: Column = pa.Array.from_buffers(self._decimal, len(sums), buffers)
         return built
@@ -254,7 +255,7 @@ def numbers_of(column: Column) -> Numbers:
             return low.view(np.int64).astype(object)
         wide: Numbers = (limbs[:, 1].copy().view(np.int64).astype(object) << 64) + low.astype(object)
         return wide
-    numbers: Numbers = without_nulls(column).to_numpy()
+    numbers: Numbers = to_numpy(without_nulls(column))
     return numbers
 
 
@@ -262,6 +263,6 @@ def decimals(values: Numbers, has: Mask, kind: pa.Decimal128Type) -> Column:
     """Integers without their scale as a column of decimals."""
     # Arrow has no way from wide integers to decimals but this one.
     data = b"".join(int(v).to_bytes(16, "little", signed=True) for v in values)
-    mask: Any = pa.array(has)
+    mask: Any = from_numpy(has)
     built: Column = pa.Array.from_buffers(kind, len(values), [mask.buffers()[1], pa.py_buffer(data)])
     return built

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from interbed.storage.base.arrow_values import from_numpy, scalar_of, to_numpy
 from interbed.storage.lsm.merge_function.api import block_memory_pool
 from interbed.storage.lsm.merge_function.fields.fold import Column, Late
 from interbed.storage.lsm.merge_function.fields.values import FieldValues
@@ -30,18 +31,18 @@ class ListAgg(FieldValues):
         valid = validity(self.column)
         # Empty texts and nulls add nothing, not even a delimiter.
         texts: Any = without_nulls(self.column)
-        filled = np.asarray(pc.binary_length(texts).to_numpy()) > 0
+        filled = np.asarray(to_numpy(pc.binary_length(texts))) > 0
         if valid is not None:
             filled &= valid
         added = filled.take(keys.order)
         parts = take_column(self.column, Numbers(keys.order.compress(added)), block_memory_pool())
         ends = np.cumsum(added)
         starts = np.append(ends.take(keys.firsts) - added.take(keys.firsts), ends[-1]).astype(np.int32)
-        offsets: Any = pa.array(starts)
+        offsets: Any = from_numpy(starts)
         joined: Any = pc.binary_join(pa.ListArray.from_arrays(offsets, parts), self._delimiter)
         if valid is not None:
-            there: Any = pa.array(keys.has(valid))
-            joined = pc.if_else(there, joined, pa.scalar(None, joined.type))
+            there: Any = from_numpy(keys.has(valid))
+            joined = pc.if_else(there, joined, scalar_of(None, joined.type))
         return joined  # type: ignore[no-any-return]
 
     def _agg(self, held: str | None, value: str | None) -> str | None:

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
+from interbed.storage.base.arrow_values import array_of, from_numpy
 from interbed.storage.lsm.key_words import Order
 from interbed.storage.lsm.merge_function.fields.fold import Column, Fold
 from interbed.storage.lsm.merge_function.segments import Slots
@@ -37,7 +37,7 @@ class FieldValues(Fold):
 
     def result(self) -> Column:
         """See Fold."""
-        values: Column = pa.array(self._held, self.column.type)
+        values: Column = array_of(self._held, self.column.type)
         return values
 
     def _agg(self, held: Any, value: Any) -> Any:
@@ -45,7 +45,7 @@ class FieldValues(Fold):
         raise NotImplementedError
 
     def _each(self, slots: Slots, rows: Order, merge: Callable[[Any, Any], Any]) -> None:
-        taken: Any = pa.array(rows)
+        taken: Any = from_numpy(rows)
         values = self.column.take(taken).to_pylist()
         for slot, value in zip(np.arange(self.slots)[slots].tolist(), values, strict=True):
             self._held[slot] = merge(self._held[slot], value)

@@ -1,0 +1,191 @@
+"""Arrow arrays and scalars made of Python's values and numpy's arrays without loading pandas.
+
+`pa.array` and `pa.scalar` import pandas where it is installed, in order to ask whether they were given one of its
+objects; that takes longer than to open a table and to find a row. The functions here make the common types from their
+buffers, and leave every other value to `pa.array`, with its rules and errors.
+"""
+
+import sys
+from collections.abc import Sequence
+from datetime import date, datetime
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from interbed.storage.base.arrays import Mask
+
+_INTEGERS = {
+    pa.int8(): np.int8,
+    pa.int16(): np.int16,
+    pa.int32(): np.int32,
+    pa.int64(): np.int64,
+    pa.uint8(): np.uint8,
+    pa.uint16(): np.uint16,
+    pa.uint32(): np.uint32,
+    pa.uint64(): np.uint64,
+}
+_ARROW: dict[np.dtype[Any], pa.DataType] = {
+    **{np.dtype(plain): arrow for arrow, plain in _INTEGERS.items()},
+    np.dtype(np.float32): pa.float32(),
+    np.dtype(np.float64): pa.float64(),
+}
+_PLAIN: dict[pa.DataType, np.dtype[Any]] = {
+    **{arrow: plain for plain, arrow in _ARROW.items()},
+    pa.bool_(): np.dtype(np.bool_),
+}
+_PER_UNIT = {pa.timestamp("ms"): 1_000, pa.timestamp("us"): 1}
+"""Microseconds in a unit of a type."""
+_EPOCH = datetime(1970, 1, 1)
+_INFERRED: dict[type, pa.DataType] = {
+    int: pa.int64(),
+    float: pa.float64(),
+    bool: pa.bool_(),
+    str: pa.string(),
+    bytes: pa.binary(),
+}
+_COMMON = frozenset({*_INFERRED, date, datetime})
+
+
+def array_of(values: Sequence[object], arrow: pa.DataType | None = None) -> "pa.Array[Any]":
+    """What `pa.array(values, arrow)` makes, None being null; raises what that raises."""
+    made = None if _asking_costs_nothing() else _made(values, arrow)
+    return pa.array(values, arrow) if made is None else made
+
+
+def _asking_costs_nothing() -> bool:
+    """Whether pandas is loaded already, or there is none."""
+    return "pandas" in sys.modules or not _has_pandas()
+
+
+@cache
+def _has_pandas() -> bool:
+    try:
+        return find_spec("pandas") is not None
+    except ImportError:
+        # Who finds modules in another way may say so by an error.
+        return False
+
+
+def _made(values: Sequence[object], arrow: pa.DataType | None) -> "pa.Array[Any] | None":
+    """The array; None for values or a type that are not common."""
+    kinds = {type(value) for value in values}
+    missing = np.fromiter((v is None for v in values), np.bool_, len(values)) if type(None) in kinds else None
+    kinds.discard(type(None))
+    if not kinds:
+        return nulls_of(len(values), pa.null() if arrow is None else arrow)
+    if missing is None and all(isinstance(v, pa.Scalar) and v.type == arrow for v in values):
+        return _joined(values)
+    kind = kinds.pop()
+    if kinds or kind not in _COMMON or (arrow is None and kind not in _INFERRED):
+        return None
+    arrow = _INFERRED[kind] if arrow is None else arrow
+    if kind is int and arrow in _INTEGERS:
+        try:
+            return from_numpy(np.array([0 if v is None else v for v in values], _INTEGERS[arrow]), missing)
+        except OverflowError:
+            return None
+    if kind is float and arrow == pa.float64():
+        return from_numpy(np.array([0.0 if v is None else v for v in values], np.float64), missing)
+    if kind is bool and arrow == pa.bool_():
+        return from_numpy(np.array([bool(v) for v in values], np.bool_), missing)
+    if kind is date and arrow == pa.date32():
+        days = np.array([_EPOCH.date() if v is None else v for v in values], "datetime64[D]")
+        return from_numpy(days.astype(np.int32), missing).view(arrow)
+    if kind is datetime and arrow in _PER_UNIT:
+        return _of_moments(values, missing, arrow)
+    if kind in (str, bytes) and arrow == _INFERRED[kind]:
+        try:
+            texts: list[Any] = [b"" if v is None else v.encode() if isinstance(v, str) else v for v in values]
+        except UnicodeEncodeError:
+            return None
+        return _of_bytes(texts, missing, arrow)
+    return None
+
+
+def from_numpy(values: "npt.NDArray[Any]", missing: Mask | None = None) -> "pa.Array[Any]":
+    """Numbers or booleans of one dimension as an array of the type that goes with them, null where they are missing.
+
+    The array borrows the memory of numbers that lie one after the other.
+    """
+    validity = None if missing is None or not missing.any() else _bits(~missing)
+    if values.dtype == np.bool_:
+        return pa.Array.from_buffers(pa.bool_(), len(values), [validity, _bits(values)])
+    arrow = _ARROW.get(values.dtype)
+    if arrow is None:
+        found: pa.Array[Any] = pa.array(values, mask=missing, from_pandas=False)
+        return found
+    return pa.Array.from_buffers(arrow, len(values), [validity, _buffer(np.ascontiguousarray(values))])
+
+
+def nulls_of(count: int, arrow: pa.DataType) -> "pa.Array[Any]":
+    """So many nulls of a type."""
+    kind: Any = arrow
+    found: pa.Array[Any] = pa.nulls(count, kind)
+    return found
+
+
+def scalar_of(value: object, arrow: pa.DataType) -> "pa.Scalar[Any]":
+    """What `pa.scalar(value, arrow)` makes; raises what that raises."""
+    found: pa.Scalar[Any] = array_of([value], arrow)[0]
+    return found
+
+
+def _of_moments(values: Sequence[Any], missing: Mask | None, arrow: pa.DataType) -> "pa.Array[Any] | None":
+    if any(v is not None and v.tzinfo is not None for v in values):
+        return None
+    micros = np.array([_EPOCH if v is None else v for v in values], "datetime64[us]").astype(np.int64)
+    counts, rest = np.divmod(micros, _PER_UNIT[arrow])
+    return None if rest.any() else from_numpy(counts, missing).view(arrow)
+
+
+def _joined(scalars: Sequence[Any]) -> "pa.Array[Any]":
+    return pa.concat_arrays([pa.repeat(scalar, 1) for scalar in scalars])
+
+
+def _of_bytes(texts: Sequence[bytes], missing: Mask | None, arrow: pa.DataType) -> "pa.Array[Any] | None":
+    ends = np.zeros(len(texts) + 1, np.int64)
+    np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)), out=ends[1:])
+    if ends[-1] > np.iinfo(np.int32).max:
+        return None
+    validity = None if missing is None else _bits(~missing)
+    buffers = [validity, _buffer(ends.astype(np.int32)), pa.py_buffer(b"".join(texts))]
+    return pa.Array.from_buffers(arrow, len(texts), buffers)
+
+
+def _bits(mask: Mask) -> pa.Buffer:
+    return _buffer(np.packbits(mask, bitorder="little"))
+
+
+def _buffer(values: Any) -> pa.Buffer:
+    return pa.py_buffer(values)
+
+
+def to_numpy(column: "pa.Array[Any] | pa.ChunkedArray[Any]") -> "npt.NDArray[Any]":
+    """What `column.to_numpy(zero_copy_only=False)` gives; numbers without null share the column's memory."""
+    array = _only_chunk(column)
+    if array is None or array.null_count or array.type not in _PLAIN:
+        return column.to_numpy() if isinstance(column, pa.ChunkedArray) else column.to_numpy(zero_copy_only=False)
+    plain = _PLAIN[array.type]
+    if len(array) == 0:
+        return np.zeros(0, plain)
+    values: Any = array.buffers()[1]
+    if plain == np.bool_:
+        first, end = array.offset // 8, (array.offset + len(array) + 7) // 8
+        bits = np.unpackbits(np.frombuffer(values, np.uint8, end - first, first), bitorder="little")
+        return bits[array.offset % 8 :][: len(array)].view(np.bool_)
+    return np.frombuffer(values, plain, len(array), array.offset * plain.itemsize)
+
+
+def _only_chunk(column: "pa.Array[Any] | pa.ChunkedArray[Any]") -> "pa.Array[Any] | None":
+    whole: Any = column
+    if isinstance(column, pa.ChunkedArray):
+        return whole.chunk(0) if whole.num_chunks == 1 else None
+    return whole  # type: ignore[no-any-return]
+
+
+TRUE, FALSE, UNKNOWN = array_of([True, False, None], pa.bool_())
+"""The values of a BOOLEAN column."""
