@@ -5,7 +5,6 @@ read through a buffer per column, never ahead of need.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,11 +15,11 @@ from interbed.storage.base.columnar.parquet_checks import check_index, footer_of
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.mapped import MappedPages
 from interbed.storage.base.memory_cache import MemoryCache
-from interbed.storage.base.predicate.evaluate import to_arrow
 from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.format.api import CHECKSUMS, ReadChecks, data_file_errors
 from interbed.storage.files.format.pages.index import PageIndex
+from interbed.storage.files.format.pages.row_groups import groups_of
 from interbed.storage.files.format.pages.selection import PageRead, PageRequest
 
 COLUMN_BUFFER_BYTES = 1 << 20
@@ -71,7 +70,7 @@ class ParquetReader:
                         if position != end:
                             raise ValueError(f"its pages end at row {position} instead of {end}")
 
-                groups = _row_groups(source, file, predicate, wanted)
+                groups = _row_groups(file, fields, predicate, wanted)
                 if groups == [] or (predicate is None and wanted is None):
                     yield from whole(groups)
                     return
@@ -147,10 +146,10 @@ def _stretches(metadata: pq.FileMetaData, groups: Sequence[int] | None) -> Itera
 
 
 def _row_groups(
-    source: pa.NativeFile, file: pq.ParquetFile, predicate: Predicate | None, wanted: Positions | None
+    file: pq.ParquetFile, fields: Sequence[DataField], predicate: Predicate | None, wanted: Positions | None
 ) -> list[int] | None:
     """The row groups that may hold rows of the predicate at positions wanted; None for all."""
-    chosen = _matching_groups(source, file, predicate)
+    chosen = _matching_groups(file, fields, predicate)
     if wanted is None:
         return chosen
     sizes = [file.metadata.row_group(g).num_rows for g in range(file.num_row_groups)]
@@ -159,17 +158,10 @@ def _row_groups(
     return [g for g in groups if ends[g] < ends[g + 1]]
 
 
-def _matching_groups(source: pa.NativeFile, file: pq.ParquetFile, predicate: Predicate | None) -> list[int] | None:
+def _matching_groups(
+    file: pq.ParquetFile, fields: Sequence[DataField], predicate: Predicate | None
+) -> list[int] | None:
     if predicate is None or isinstance(predicate, AlwaysTrue) or file.num_row_groups < 2:
         # A file of one group was chosen by its statistics in the manifest, and its pages will be.
         return None
-    readable: Any = source
-    # By use: it brings pandas along where that is installed.
-    import pyarrow.dataset as ds
-
-    fragment: Any = ds.ParquetFileFormat().make_fragment(readable)
-    try:
-        return [group.id for group in fragment.subset(to_arrow(predicate, file.schema_arrow)).row_groups]
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
-        # The file's physical types do not compare with the literals (INT96 timestamps, for one).
-        return None
+    return groups_of(file.metadata, file.schema_arrow, fields, predicate)

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from interbed.storage.base.arrays import Ints
+from interbed.storage.base.arrow_values import array_of, from_numpy
 from interbed.storage.files.format.pages.compact import LIST, STRUCT, CompactReader, Struct
 
 _SCHEMA, _GROUPS = 2, 4
@@ -261,21 +262,22 @@ def _values(
         width = 4 if physical == _INT32 else 8
         joined = b"".join(bytes(width) if gone else value for value, gone in zip(encoded, missing, strict=True))
         numbers = np.frombuffer(joined, f"<i{width}")
-        return _of_integers(numbers, absent, arrow)
+        return of_integers(numbers, absent, arrow)
     if physical == _BYTE_ARRAY and (pa.types.is_string(arrow) or pa.types.is_binary(arrow)):
         values = [None if gone else value for value, gone in zip(encoded, missing, strict=True)]
         try:
-            return pa.array(values, pa.binary()).cast(arrow)
+            return array_of(values, pa.binary()).cast(arrow)
         except pa.ArrowInvalid:
             # A bound may be cut in the middle of a character.
             return None
     return None
 
 
-def _of_integers(
+def of_integers(
     numbers: "np.ndarray[Any, Any]", absent: "np.ndarray[Any, np.dtype[np.bool_]]", arrow: pa.DataType
 ) -> "pa.Array[Any] | None":
-    plain: Any = pa.array(numbers, mask=absent)
+    """Integers as a file stores them as values of the column's type; None for types that are not known."""
+    plain: Any = from_numpy(numbers, absent)
     if pa.types.is_signed_integer(arrow):
         found: pa.Array[Any] = plain.cast(arrow)
         return found
@@ -287,5 +289,5 @@ def _of_integers(
         return moments
     if pa.types.is_decimal(arrow):
         scale: int = arrow.scale
-        return pa.array([None if v is None else Decimal(v).scaleb(-scale) for v in plain.to_pylist()], arrow)
+        return array_of([None if v is None else Decimal(v).scaleb(-scale) for v in plain.to_pylist()], arrow)
     return None

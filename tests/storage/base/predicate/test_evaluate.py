@@ -4,18 +4,15 @@ import math
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 
 from interbed.storage.base.errors import FilterError
-from interbed.storage.base.predicate.evaluate import mask, to_arrow
+from interbed.storage.base.predicate.evaluate import mask
 from interbed.storage.base.predicate.expr import (
     And,
     Comparison,
     In,
-    Not,
     NotIn,
     Op,
     Predicate,
@@ -69,29 +66,6 @@ def test_a_restricted_predicate_keeps_every_row_of_the_whole(case: Table) -> Non
         assert all(truth(restricted, row) for row in rows if truth(predicate, row))
 
 
-@settings(deadline=None, max_examples=100)
-@given(tables())
-def test_an_expression_keeps_every_row_and_no_other_without_floats(case: Table) -> None:
-    fields, rows, predicate = case
-    batch = batch_of(fields, rows)
-    numbered = pa.Table.from_batches([batch]).append_column("row", pa.array(range(len(rows)), pa.int32()))
-    found = set(numbered.filter(to_arrow(bind(predicate, fields), batch.schema))["row"].to_pylist())
-    expected = {i for i, row in enumerate(rows) if truth(predicate, row)}
-    assert found >= expected
-    if not any(pa.types.is_floating(f.type) for f in batch.schema):
-        assert found == expected
-
-
-def test_readers_that_prune_by_statistics_do_not_lose_rows_with_nan(tmp_path: Any) -> None:
-    table = pa.table({"x": [1.0, math.nan]})
-    pq.write_table(table, tmp_path / "nan.parquet")
-    one = Comparison(Op.EQ, "x", 1.0)
-    for predicate in (Comparison(Op.NE, "x", 1.0), Not(one), NotIn("x", (1.0,)), Not(Comparison(Op.LE, "x", 1.0))):
-        found = ds.dataset(tmp_path / "nan.parquet").to_table(filter=to_arrow(predicate, table.schema))
-        exact = found.filter(mask(predicate, found))
-        assert [math.isnan(x) for x in exact["x"].to_pylist()] == [True]
-
-
 def test_zero_is_found_whatever_its_sign_and_nan_never() -> None:
     batch = pa.record_batch({"x": [0.0, -0.0, math.nan, None]})
     assert mask(In("x", (0.0, math.nan)), batch).to_pylist() == [True, True, False, False]
@@ -103,5 +77,3 @@ def test_an_absent_column_is_named() -> None:
     predicate = And((Comparison(Op.EQ, "y", 1),))
     with pytest.raises(FilterError, match="'y'; the columns are x"):
         mask(predicate, batch)
-    with pytest.raises(FilterError, match="'y'; the columns are x"):
-        to_arrow(predicate, batch.schema)
