@@ -1,7 +1,8 @@
 """Finding keys in one data file: which of its row groups can have them, and where in those they are.
 
-A Parquet file's row groups are selected by the statistics of the first key column, and each is decoded as a whole:
-Arrow reads no single pages. A file of another format counts as one group. What is decoded stays in the cache.
+A Parquet file's row groups are selected by the statistics of the first key column. Where few keys are looked for in a
+group for the first time, only the pages that can have them are read; the second time the group is decoded as a whole
+and stays in the cache, for the lookups to come. A file of another format counts as one group.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,13 +13,15 @@ import numpy as np
 import pyarrow as pa
 
 from interbed.storage.base.arrays import Mask, Positions
+from interbed.storage.base.arrow_values import array_of, from_numpy, to_numpy
 from interbed.storage.base.columnar.parquet_checks import open_parquet
+from interbed.storage.base.predicate.expr import And, In, Predicate
 from interbed.storage.base.types.arrow import type_to_arrow
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.file_index.bloom_filter import BloomFilterReader
 from interbed.storage.files.file_index.evaluate import ColumnReaders, has_index, with_indexes
 from interbed.storage.files.format.api import data_file_errors
-from interbed.storage.lsm.file_read import MAX_INDEXED_ROWS, FileRead, ReadOptions
+from interbed.storage.lsm.file_read import MAX_INDEXED_ROWS, ROW_INDEX, FileRead, ReadOptions
 from interbed.storage.lsm.lookup.sorted_keys import KeyColumns, SortedKeys, count_below
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.store import TableStore
@@ -26,6 +29,10 @@ from interbed.storage.views.point.cache import CACHE
 
 _OVERHEAD = 512
 """Bytes that a cached object takes besides its buffers, about."""
+_FEW_KEYS = 16
+"""So many keys of one group are looked for in its pages, of more the group is decoded at once."""
+_MANY_ROWS = 32_768
+"""Groups with fewer rows, which are about four pages, are decoded at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +51,13 @@ class _Groups:
     starts: Positions
     least: "pa.Array[Any] | None"
     greatest: "pa.Array[Any] | None"
+    nbytes: int = _OVERHEAD
+
+
+@dataclass(frozen=True, slots=True)
+class _Noted:
+    """That a group was read before."""
+
     nbytes: int = _OVERHEAD
 
 
@@ -79,19 +93,44 @@ class FileLookup:
         groups = CACHE.get(("groups", path), lambda: self._groups(file, path), limit=self._limit)
         found: list[tuple[int, pa.RecordBatch, Positions]] = []
         for group, asked in self._candidates(file, path, groups, keys):
-            block = self._block(file, path, groups, group)
-            places = block.keys.find(asked)
-            # Ascending places are in key order; the keys asked for need not be.
-            places = np.sort(places[places >= 0])
-            if len(places):
-                numbers: Any = pa.array(places)
-                found.append((group, block.rows.take(numbers), places + groups.starts[group]))
+            rows, positions = self._in_group(file, path, groups, group, asked)
+            if len(positions):
+                found.append((group, rows, positions))
         if not found:
             return None
         found.sort(key=lambda f: f[0])
-        rows = [rows for _, rows, _ in found]
-        joined: Any = rows[0] if len(rows) == 1 else pa.concat_batches(rows)  # type: ignore[attr-defined]
+        batches = [rows for _, rows, _ in found]
+        joined: Any = batches[0] if len(batches) == 1 else pa.concat_batches(batches)  # type: ignore[attr-defined]
         return PointRows(joined, np.concatenate([positions for _, _, positions in found]))
+
+    def _in_group(
+        self, file: DataFileMeta, path: str, groups: _Groups, group: int, asked: KeyColumns
+    ) -> tuple[pa.RecordBatch, Positions]:
+        """The rows of the keys in one group, in key order, and their positions in the file."""
+        predicate = self._predicate(file, path, groups, group, asked)
+        if predicate is None:
+            block = self._block(file, path, groups, group)
+            places = _places(block.keys, asked)
+            return block.rows.take(from_numpy(places)), places + groups.starts[group]
+        rows = self._rows(file, path, groups, group, predicate)
+        if rows is None:
+            return pa.record_batch([], names=[]), np.zeros(0, np.int64)
+        places = _places(SortedKeys([rows.column(k) for k in self._keys]), asked)
+        hits = rows.take(from_numpy(places))
+        return hits.select(hits.schema.names[:-1]), to_numpy(hits.column(ROW_INDEX))
+
+    def _predicate(
+        self, file: DataFileMeta, path: str, groups: _Groups, group: int, asked: KeyColumns
+    ) -> Predicate | None:
+        """What the rows of the keys satisfy, if their pages are to be read alone."""
+        name = self._block_name(path, group)
+        few = len(asked[0]) <= _FEW_KEYS and groups.starts[group + 1] - groups.starts[group] > _MANY_ROWS
+        if not few or file.format.lower() != "parquet" or name in CACHE or ("noted", *name) in CACHE:
+            return None
+        if not all(_is_plain(k.type) for k in asked):
+            return None
+        CACHE.get(("noted", *name), _Noted, limit=self._limit)
+        return And(tuple(In(column, tuple(key.to_pylist())) for column, key in zip(self._keys, asked, strict=True)))
 
     def _candidates(
         self, file: DataFileMeta, path: str, groups: _Groups, keys: KeyColumns
@@ -148,6 +187,14 @@ class FileLookup:
         )
 
     def _decode(self, file: DataFileMeta, path: str, groups: _Groups, group: int) -> _Block:
+        rows = self._rows(file, path, groups, group)
+        assert rows is not None
+        return _Block(rows, SortedKeys([rows.column(k) for k in self._keys]), rows.nbytes + _OVERHEAD)
+
+    def _rows(
+        self, file: DataFileMeta, path: str, groups: _Groups, group: int, predicate: Predicate | None = None
+    ) -> pa.RecordBatch | None:
+        """The rows of a group; with a predicate some of them, with their positions, or None."""
         start, end = groups.starts[group : group + 2].tolist()
         batches = self._files.batches(
             file,
@@ -156,14 +203,17 @@ class FileLookup:
                 batch_rows=max(end - start, 1),
                 with_sequence=True,
                 with_kind=True,
-                use_threads=True,
+                with_position=predicate is not None,
+                predicate=predicate,
+                use_threads=predicate is None,
                 wanted=None if len(groups.starts) == 2 else np.arange(start, end),
             ),
         )
         parts = [b for b in batches if b.num_rows]
+        if not parts:
+            return None
         rows: Any = parts[0] if len(parts) == 1 else pa.concat_batches(parts)  # type: ignore[attr-defined]
-        keys = SortedKeys([rows.column(k) for k in self._keys])
-        return _Block(rows, keys, rows.nbytes + _OVERHEAD)
+        return rows  # type: ignore[no-any-return]
 
     def _groups(self, file: DataFileMeta, path: str) -> _Groups:
         whole = _Groups(np.array([0, file.row_count]), None, None)
@@ -195,13 +245,24 @@ class FileLookup:
             return None, None
         arrow = type_to_arrow(key.type)
         try:
-            return pa.array([s.min for s in found], arrow), pa.array([s.max for s in found], arrow)
+            return array_of([s.min for s in found], arrow), array_of([s.max for s in found], arrow)
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError, OverflowError):
             # Physical values that are not the type's (decimals in bytes, for one) are of no use here.
             return None, None
 
 
+def _places(keys: SortedKeys, asked: KeyColumns) -> Positions:
+    # Ascending places are in key order; the keys asked for need not be.
+    places = keys.find(asked)
+    return np.sort(places[places >= 0])
+
+
+def _is_plain(arrow: pa.DataType) -> bool:
+    """Whether pages are chosen by values of the type as they come from Arrow."""
+    return pa.types.is_integer(arrow) or pa.types.is_string(arrow) or pa.types.is_date32(arrow)
+
+
 def _taken(column: "pa.Array[Any]", numbers: Positions) -> "pa.Array[Any]":
-    indices: Any = pa.array(numbers)
+    indices: Any = from_numpy(numbers)
     taken: pa.Array[Any] = column.take(indices)
     return taken

@@ -17,6 +17,7 @@ from interbed.storage.base.memory_cache import MemoryCache
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.meta.schema.change import AddColumn, RenameColumn
 from interbed.storage.table.table import Table
+from interbed.storage.views.point import files
 from interbed.storage.views.point.cache import CACHE
 from tests.support.examples import examples
 
@@ -152,6 +153,39 @@ def test_a_key_is_found_in_the_row_group_that_has_it(tmp_path: Path) -> None:
     everything = table.get_many(pa.array(range(20_000)))
     assert everything.column("id").to_pylist() == list(range(0, 20_000, 2))
     assert CACHE.bytes > 3 * one_group
+
+
+@pytest.mark.parametrize("vectors", ["false", "true"])
+def test_the_first_lookup_in_a_group_reads_pages_and_finds_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, vectors: str
+) -> None:
+    monkeypatch.setattr(files, "_MANY_ROWS", 0)
+    decoded: list[str] = []
+    whole = files.FileLookup._decode
+
+    def decode(lookup: files.FileLookup, file: Any, path: str, *which: Any) -> Any:
+        decoded.append(path)
+        return whole(lookup, file, path, *which)
+
+    monkeypatch.setattr(files.FileLookup, "_decode", decode)
+    options = {"bucket": "2", "deletion-vectors.enabled": vectors, "parquet.page.row.count.limit": "10"}
+    table = make(tmp_path, keys=["dt", "id", "name"], options=options)
+    # Rows of one day and number lie in two pages, with and without an update or deletion, and some keys are not there.
+    keys = [("d1", i // 7, f"n{i}") for i in range(300)]
+    day, number, name = (list(column) for column in zip(*keys, strict=True))
+    rows = pa.table({"dt": day, "id": pa.array(number, pa.int32()), "name": name, "amount": list(range(300))})
+    table.upsert(rows)
+    table.compact(full=True)
+    table.upsert(rows.slice(0, 300).take(list(range(0, 300, 11))).set_column(3, "amount", pa.array([-1] * 28)))
+    table.delete("name in ('n3', 'n30', 'n299')")
+    expected = {(r["dt"], r["id"], r["name"]): r for r in table.scan().to_arrow().to_pylist()}
+    asked = [*keys[::29], keys[3], keys[299], ("d1", 5, "none"), ("d9", 1, "n7")]
+    assert [table.get(key) for key in asked[:1]] == [expected.get(asked[0])]
+    assert not decoded
+    assert [table.get(key) for key in asked] == [expected.get(key) for key in asked]
+    assert decoded
+    narrow = table.get_many(asked, columns=["amount"])
+    assert narrow.column("amount").to_pylist() == [expected[key]["amount"] for key in asked if key in expected]
 
 
 @pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])
