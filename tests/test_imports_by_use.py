@@ -1,0 +1,89 @@
+"""What a process loads grows with what it does: opening a table loads no writer, and nothing of ours loads pandas."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+STEPS = {
+    "make": """
+import interbed, pyarrow as pa
+catalog = interbed.load_catalog(warehouse=warehouse)
+catalog.create_database("b")
+schema = pa.schema([("id", pa.int64()), ("name", pa.string()), ("day", pa.date32())])
+table = catalog.create_table("b.t", schema, primary_keys=["id"], options={"bucket": "2"})
+""",
+    "write": """
+table.upsert([{"id": i, "name": str(i), "day": None} for i in range(100)])
+table.upsert([{"id": 3, "name": "x", "day": None}])
+table.delete("id = 5")
+table.compact()
+table.expire_snapshots(retain_min=1, retain_max=1)
+""",
+    "open": "import interbed; table = interbed.load_catalog(warehouse=warehouse).get_table('b.t')",
+    "plan": "table.scan(filter=\"id = 7 and name > 'a'\").plan",
+    "get": "table.get(7)",
+    "read": "table.scan(filter='id between 3 and 9 or name is null', limit=5).to_arrow()",
+    "count": "table.count()",
+    "look": "interbed.load_catalog(warehouse=warehouse).get_table('b.t$snapshots').scan().to_arrow()",
+}
+RUN = """
+import json, sys
+warehouse = sys.argv[1]
+steps, loaded = json.loads(sys.argv[2]), []
+for step in steps:
+    exec(step)
+    loaded.append(sorted(sys.modules))
+print(json.dumps(loaded))
+"""
+
+
+def loaded_by(warehouse: Path, *steps: str) -> list[set[str]]:
+    """The modules that a new process has after each of the steps."""
+    codes = json.dumps([STEPS[step] for step in steps])
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, str(warehouse), codes], check=True, capture_output=True, text=True, timeout=60
+    )
+    return [set(modules) for modules in json.loads(done.stdout)]
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[set[str]]]:
+    """A warehouse with a table, and what making and writing it have loaded."""
+    warehouse = tmp_path_factory.mktemp("lake")
+    return warehouse, loaded_by(warehouse, "make", "write")
+
+
+def floors(modules: set[str]) -> set[str]:
+    """The floors of storage that the modules are of."""
+    return {name.split(".")[2] for name in modules if name.startswith("interbed.storage.") and name.count(".") > 2}
+
+
+def test_a_step_loads_the_floors_that_it_needs(written: tuple[Path, list[set[str]]]) -> None:
+    opened, planned, found, read, counted = loaded_by(written[0], "open", "plan", "get", "read", "count")
+    assert floors(opened) == {"base", "meta", "table"}
+    assert floors(planned) <= floors(opened) | {"scan", "lsm", "files", "read"}
+    assert "interbed.storage.read.table_read" not in planned
+    assert floors(found) == floors(planned) | {"views"}
+    for modules in (found, read, counted):
+        assert not floors(modules) & {"write", "commit", "upkeep", "version"}
+        # Formats, merge engines and indexes that this table does not have.
+        assert not modules & {
+            "interbed.storage.files.format.orc",
+            "interbed.storage.files.format.avro",
+            "interbed.storage.lsm.merge_function.aggregate",
+            "interbed.storage.files.file_index.bitmap",
+        }
+
+
+def test_pandas_and_other_slow_libraries_are_not_loaded_for_us(written: tuple[Path, list[set[str]]]) -> None:
+    assert importlib.util.find_spec("pandas") is not None, "without pandas this shows nothing"
+    warehouse, making = written
+    reading = loaded_by(warehouse, "open", "plan", "get", "read", "count", "look")
+    for modules in (*making, *reading):
+        assert not modules & {"pandas", "pyarrow.dataset", "fsspec", "rich", "sqlalchemy", "asyncio"}
+    # The grammar of filters is there for those who use it.
+    assert "lark" not in reading[0]
