@@ -146,7 +146,7 @@ def prune_manifests(
         name: array_of([m.partition_stats.null_counts[i] for m in known], pa.int64()) for i, name in enumerate(names)
     }
     rows = array_of([m.num_added_files + m.num_deleted_files for m in known], pa.int64())
-    chosen = select(predicate, fields, mins, maxs, nulls, rows)
+    chosen = select(predicate, mins, maxs, nulls, rows)
     dropped = {m.file_name for m, keep in zip(known, chosen, strict=True) if not keep}
     return [m for m in manifests if m.file_name not in dropped]
 

@@ -143,7 +143,7 @@ def _select(
         if low is not None and high is not None:
             least[field.name], greatest[field.name] = low, high
         nulls[field.name] = array_of([stats[i].null_counts[n] for i in known], pa.int64())
-    result[known] = select(predicate, wanted, least, greatest, nulls, rows)
+    result[known] = select(predicate, least, greatest, nulls, rows)
     return result
 
 

@@ -34,21 +34,30 @@ _HEAD_WITHOUT_INDEX = _EXTENSION + bytes([len(SEAL) + len(UNSEALED)])
 _HEAD = _EXTENSION + bytes([_INDEX_DIGITS + len(SEAL) + len(UNSEALED)])
 
 
-def open_parquet(source: pa.NativeFile, *, verify: bool, buffer_size: int = 0) -> "pq.ParquetFile":
-    """The file, its footer verified; its pages are verified when they are read. Without `verify` nothing is.
+def open_parquet(source: pa.NativeFile) -> "pq.ParquetFile":
+    """The file, its footer verified; its pages are verified when they are read.
 
     Raises ValueError and what Arrow raises for bytes that are no such file.
     """
+    footer = footer_of(source)
+    check_footer(footer)
+    return opened(source, metadata_of(footer), verify=True)
+
+
+def opened(source: Any, metadata: "pq.FileMetaData", *, verify: bool, buffer_size: int = 0) -> "pq.ParquetFile":
+    """The file with that footer; with `verify` its pages are verified when they are read."""
     import pyarrow.parquet as pq
 
-    if not verify:
-        return pq.ParquetFile(source, pre_buffer=False, buffer_size=buffer_size)
-    footer = footer_of(source)
-    _check_footer(footer)
-    metadata = pq.read_metadata(pa.BufferReader(b"".join((MAGIC, footer, len(footer).to_bytes(4, "little"), MAGIC))))
     return pq.ParquetFile(
-        source, metadata=metadata, pre_buffer=False, buffer_size=buffer_size, page_checksum_verification=True
+        source, metadata=metadata, pre_buffer=False, buffer_size=buffer_size, page_checksum_verification=verify
     )
+
+
+def metadata_of(footer: bytes) -> "pq.FileMetaData":
+    """The decoded FileMetaData; raises what Arrow raises for bytes that are none."""
+    import pyarrow.parquet as pq
+
+    return pq.read_metadata(pa.BufferReader(b"".join((MAGIC, footer, len(footer).to_bytes(4, "little"), MAGIC))))
 
 
 def seal_footer(footer: bytes, index: bytes) -> bytes:
@@ -80,7 +89,7 @@ def _place_of_key(footer: bytes) -> int | None:
     return at if at > 0 and alike >= len(_KEY) // 2 else None
 
 
-def _check_footer(footer: bytes) -> None:
+def check_footer(footer: bytes) -> None:
     """Raise ValueError for a damaged footer of ours; those of other writers are taken as they are."""
     at = _place_of_key(footer)
     if at is None:

@@ -5,7 +5,7 @@ Predicates must be bound to the columns (interbed.storage.base.predicate.expr.bi
 
 from collections.abc import Sequence
 from decimal import Decimal
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Any
 
 import pyarrow as pa
@@ -57,6 +57,12 @@ def literal(value: object, arrow: pa.DataType) -> "pa.Scalar[Any]":
     if isinstance(value, Decimal) and isinstance(arrow, pa.Decimal128Type):
         # Arrow refuses a decimal whose scale is not the type's, so it is given as text.
         return pa.scalar(f"{value:.{arrow.scale}f}").cast(arrow)
+    # Of one query each file asks for the same ones. Equal numbers of two types are not the same.
+    return _plain(value, arrow) if type(value) in (int, str) else scalar_of(value, arrow)
+
+
+@lru_cache(maxsize=256)
+def _plain(value: object, arrow: pa.DataType) -> "pa.Scalar[Any]":
     return scalar_of(value, arrow)
 
 

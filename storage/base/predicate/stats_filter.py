@@ -78,7 +78,6 @@ class _Files:
 
 def select(
     predicate: Predicate,
-    fields: Sequence[DataField],
     mins: Mapping[str, Array],
     maxs: Mapping[str, Array],
     null_counts: Mapping[str, Array],

@@ -77,12 +77,15 @@ class FileMapping:
         """
         if predicate is None:
             return None
-        names = {
+        return rename_columns(restrict_to(predicate, self._file_names), self._file_names)
+
+    @cached_property
+    def _file_names(self) -> dict[str, str]:
+        return {
             target.name: source.name
             for target, source in zip(self.read_fields, self.sources, strict=True)
             if source is not None and source.type.with_nullable(True) == target.type.with_nullable(True)
         }
-        return rename_columns(restrict_to(predicate, names), names)
 
 
 def map_fields(read_fields: Sequence[DataField], file_fields: Sequence[DataField]) -> FileMapping:

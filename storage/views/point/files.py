@@ -14,13 +14,13 @@ import pyarrow as pa
 
 from interbed.storage.base.arrays import Mask, Positions
 from interbed.storage.base.arrow_values import array_of, from_numpy, to_numpy
-from interbed.storage.base.columnar.parquet_checks import open_parquet
 from interbed.storage.base.predicate.expr import And, In, Predicate
 from interbed.storage.base.types.arrow import type_to_arrow
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.file_index.bloom_filter import BloomFilterReader
 from interbed.storage.files.file_index.evaluate import ColumnReaders, has_index, with_indexes
 from interbed.storage.files.format.api import data_file_errors
+from interbed.storage.files.format.pages.footer import read_footer
 from interbed.storage.lsm.file_read import MAX_INDEXED_ROWS, ROW_INDEX, FileRead, ReadOptions
 from interbed.storage.lsm.lookup.sorted_keys import KeyColumns, SortedKeys, count_below
 from interbed.storage.meta.manifest.data_file import DataFileMeta
@@ -221,8 +221,7 @@ class FileLookup:
             return whole
         verify = self._store.options.read_verify_checksums
         with data_file_errors(path), self._store.file_io.open_input(path) as source:
-            with open_parquet(source, verify=verify) as parquet:
-                metadata = parquet.metadata
+            metadata = read_footer(source, path, verify=verify).metadata
             if metadata.num_rows != file.row_count:
                 raise ValueError(f"it has {metadata.num_rows} rows where the manifest says {file.row_count}")
             groups = [metadata.row_group(g) for g in range(metadata.num_row_groups)]

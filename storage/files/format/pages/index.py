@@ -28,8 +28,6 @@ _META, _OFFSET_INDEX, _OFFSET_LENGTH, _COLUMN_INDEX, _COLUMN_LENGTH, _CRYPTO = 3
 _TYPE, _ENCODINGS, _PATH, _CODEC, _TOTAL_SIZE, _DATA_PAGE, _DICTIONARY_PAGE = 1, 2, 3, 4, 6, 9, 11
 """Fields of ColumnMetaData."""
 _KEPT = (_TYPE, _ENCODINGS, _PATH, _CODEC)
-_DECODED = 16
-"""How much more memory a decoded footer takes, with the indexes: a rough guess on the safe side."""
 _INT32, _INT64, _BYTE_ARRAY = 1, 2, 6
 """Physical types whose bounds are understood."""
 
@@ -160,11 +158,6 @@ class PageIndex:
             else:
                 reader.skip(kind)
                 self.members[number] = (kind, footer[start : reader.position])
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes in memory, about, once all groups were looked at."""
-        return _DECODED * len(self._footer)
 
     def group(self, number: int, source: Any) -> GroupPages | None:
         """The pages of a row group; None when the file does not say where they are.

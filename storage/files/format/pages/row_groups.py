@@ -1,51 +1,91 @@
 """Which row groups of a Parquet file may hold rows of a predicate, by the statistics in its footer."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from functools import cached_property
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from interbed.storage.base.arrow_values import array_of
+from interbed.storage.base.arrow_values import array_of, from_numpy
 from interbed.storage.base.predicate.expr import Predicate, columns_of
 from interbed.storage.base.predicate.stats_filter import select
-from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.format.pages.index import of_integers
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 _INTEGERS, _FLOATS = ("INT32", "INT64"), ("FLOAT", "DOUBLE")
 
 
-def groups_of(
-    metadata: pq.FileMetaData, schema: pa.Schema, fields: Sequence[DataField], predicate: Predicate
-) -> list[int]:
-    """The numbers of the row groups that may hold a row for which the predicate is true.
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The statistics of one column, with an entry for each group; the bounds None for a type that is not known."""
 
-    `schema` is that of the file. Columns without statistics, and nested ones, rule no group out.
-    """
-    groups = [metadata.row_group(g) for g in range(metadata.num_row_groups)]
-    counts = array_of([g.num_rows for g in groups], pa.int64())
-    least: dict[str, pa.Array[Any]] = {}
-    greatest: dict[str, pa.Array[Any]] = {}
-    nulls: dict[str, pa.Array[Any]] = {}
-    wanted = columns_of(predicate)
-    for leaf in range(metadata.num_columns):
-        column = metadata.schema.column(leaf)
-        name, arrow = column.path, _type_of(schema, column.path)
-        # A path with a dot may be that of a nested column as well.
-        if name not in wanted or "." in name or arrow is None:
-            continue
-        found = [g.column(leaf).statistics if g.column(leaf).is_stats_set else None for g in groups]
-        low, high = (
-            _bounds([_end(s, "min_raw") for s in found], column.physical_type, arrow),
-            _bounds([_end(s, "max_raw") for s in found], column.physical_type, arrow),
+    least: "pa.Array[Any] | None"
+    greatest: "pa.Array[Any] | None"
+    nulls: "pa.Array[Any]"
+
+
+class RowGroups:
+    """The row groups of a file; `schema` is the file's. Statistics are decoded when a predicate asks for them."""
+
+    def __init__(self, metadata: "pq.FileMetaData", schema: pa.Schema) -> None:
+        self._metadata = metadata
+        self._schema = schema
+        self._known: dict[str, _Known | None] = {}
+
+    @cached_property
+    def starts(self) -> list[int]:
+        """The first row of each group, and the number of rows of the file."""
+        groups = range(self._metadata.num_row_groups)
+        return list(accumulate((self._metadata.row_group(g).num_rows for g in groups), initial=0))
+
+    def matching(self, predicate: Predicate) -> list[int]:
+        """The numbers of the groups that may hold a row for which the predicate is true.
+
+        Columns without statistics, and nested ones, rule no group out.
+        """
+        known = {name: found for name in columns_of(predicate) if (found := self._column(name)) is not None}
+        chosen = select(
+            predicate,
+            {name: column.least for name, column in known.items() if column.least is not None},
+            {name: column.greatest for name, column in known.items() if column.greatest is not None},
+            {name: column.nulls for name, column in known.items()},
+            self._rows,
         )
-        if low is not None and high is not None:
-            least[name], greatest[name] = low, high
-        nulls[name] = array_of([None if s is None else s.null_count for s in found], pa.int64())
-    chosen = select(predicate, [f for f in fields if f.name in wanted], least, greatest, nulls, counts)
-    return [int(g) for g in np.flatnonzero(chosen)]
+        return [int(g) for g in np.flatnonzero(chosen)]
+
+    @cached_property
+    def _rows(self) -> "pa.Array[Any]":
+        return from_numpy(np.diff(np.array(self.starts, np.int64)))
+
+    @cached_property
+    def _leaves(self) -> dict[str, int]:
+        schema = self._metadata.schema
+        return {schema.column(leaf).path: leaf for leaf in range(self._metadata.num_columns)}
+
+    def _column(self, name: str) -> _Known | None:
+        if name not in self._known:
+            self._known[name] = self._decoded(name)
+        return self._known[name]
+
+    def _decoded(self, name: str) -> _Known | None:
+        leaf, arrow = self._leaves.get(name), _type_of(self._schema, name)
+        # A path with a dot may be that of a nested column as well.
+        if leaf is None or arrow is None or "." in name:
+            return None
+        chunks = [self._metadata.row_group(g).column(leaf) for g in range(self._metadata.num_row_groups)]
+        found = [chunk.statistics if chunk.is_stats_set else None for chunk in chunks]
+        physical = self._metadata.schema.column(leaf).physical_type
+        return _Known(
+            _bounds([_end(s, "min_raw") for s in found], physical, arrow),
+            _bounds([_end(s, "max_raw") for s in found], physical, arrow),
+            array_of([None if s is None else s.null_count for s in found], pa.int64()),
+        )
 
 
 def _type_of(schema: pa.Schema, name: str) -> pa.DataType | None:

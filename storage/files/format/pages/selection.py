@@ -164,8 +164,7 @@ def _matching(edges: Ints, known: Mapping[str, tuple[Ints, PageBounds]], request
         number = np.where(bounds.all_null[pages], counts, 0)
         unknown = ~bounds.all_null[pages] & (bounds.nulls[pages] != 0)
         nulls[name] = from_numpy(number, unknown)
-    fields = [request.fields[name] for name in known]
-    return select(request.predicate, fields, least, greatest, nulls, from_numpy(counts))
+    return select(request.predicate, least, greatest, nulls, from_numpy(counts))
 
 
 def _pieces(edges: Sequence[int], chosen: Sequence[bool], most: int) -> list[Rows]:

@@ -54,7 +54,7 @@ def test_no_file_with_a_matching_row_is_ruled_out(case: Table, data: st.DataObje
             maxs[field.name] = pa.array(highs, arrow)
         counts = [len(f) - len(c) if k else None for f, c, k in zip(files, values, known, strict=True)]
         nulls[field.name] = pa.array(counts, pa.int64())
-    found = select(bind(predicate, fields), fields, mins, maxs, nulls, pa.array([len(f) for f in files], pa.int64()))
+    found = select(bind(predicate, fields), mins, maxs, nulls, pa.array([len(f) for f in files], pa.int64()))
     assert found.dtype == np.bool_
     for file, kept in zip(files, found.tolist(), strict=True):
         assert kept or not any(truth(predicate, row) for row in file)
@@ -102,42 +102,38 @@ _ROWS = pa.array([10, 10, 10, 10], pa.int64())
     ],
 )
 def test_files_are_ruled_out_by_their_bounds_and_nulls(predicate: Predicate, kept: list[int]) -> None:
-    assert select(predicate, _FIELDS, _LOW, _HIGH, _NULLS, _ROWS).tolist() == [bool(k) for k in kept]
+    assert select(predicate, _LOW, _HIGH, _NULLS, _ROWS).tolist() == [bool(k) for k in kept]
 
 
 def test_a_file_of_one_value_is_ruled_out_by_its_exclusion() -> None:
     bounds = {"x": pa.array([4], pa.int32())}
     for predicate in (Comparison(Op.NE, "x", 4), NotIn("x", (3, 4)), Not(In("x", (4,)))):
-        found = select(predicate, _FIELDS, bounds, bounds, {"x": pa.array([0])}, pa.array([2]))
+        found = select(predicate, bounds, bounds, {"x": pa.array([0])}, pa.array([2]))
         assert found.tolist() == [False]
 
 
 def test_texts_are_ruled_out_by_their_beginning_even_when_the_bounds_are_cut() -> None:
-    fields = [DataField(id=0, name="s", type=type_from_json("STRING"))]
     low = {"s": pa.array(["abc", "abd", "b", "a", None])}
     high = {"s": pa.array(["abd", "abz", "c", "abb", "abb"])}
     rows = pa.array([1] * 5)
     for predicate in (StartsWith("s", "abc"), Like("s", "abc%x_"), Like("s", "abc")):
-        assert select(predicate, fields, low, high, {}, rows).tolist() == [True, False, False, False, False]
-    assert select(Like("s", "%abc"), fields, low, high, {}, rows).tolist() == [True] * 5
+        assert select(predicate, low, high, {}, rows).tolist() == [True, False, False, False, False]
+    assert select(Like("s", "%abc"), low, high, {}, rows).tolist() == [True] * 5
     escaped = Like("s", "a\\%b")
-    assert select(
-        escaped, fields, {"s": pa.array(["a%a", "ab"])}, {"s": pa.array(["a%c", "b"])}, {}, rows[:2]
-    ).tolist() == [
+    assert select(escaped, {"s": pa.array(["a%a", "ab"])}, {"s": pa.array(["a%c", "b"])}, {}, rows[:2]).tolist() == [
         True,
         False,
     ]
 
 
 def test_nan_in_statistics_rules_nothing_out() -> None:
-    fields = [DataField(id=0, name="d", type=type_from_json("DOUBLE"))]
     low, high = {"d": pa.array([math.nan, 1.0])}, {"d": pa.array([math.nan, math.nan])}
     rows = pa.array([2, 2])
-    assert select(Comparison(Op.GT, "d", 9.0), fields, low, high, {}, rows).tolist() == [True, True]
-    assert select(Comparison(Op.LT, "d", 1.0), fields, low, high, {}, rows).tolist() == [True, False]
-    assert select(Comparison(Op.EQ, "d", math.nan), fields, low, high, {}, rows).tolist() == [False, False]
-    assert select(Not(Comparison(Op.EQ, "d", 1.0)), fields, low, high, {}, rows).tolist() == [True, True]
+    assert select(Comparison(Op.GT, "d", 9.0), low, high, {}, rows).tolist() == [True, True]
+    assert select(Comparison(Op.LT, "d", 1.0), low, high, {}, rows).tolist() == [True, False]
+    assert select(Comparison(Op.EQ, "d", math.nan), low, high, {}, rows).tolist() == [False, False]
+    assert select(Not(Comparison(Op.EQ, "d", 1.0)), low, high, {}, rows).tolist() == [True, True]
 
 
 def test_an_empty_file_has_no_matching_row() -> None:
-    assert select(AlwaysTrue(), _FIELDS, {}, {}, {}, pa.array([0, 1])).tolist() == [False, True]
+    assert select(AlwaysTrue(), {}, {}, {}, pa.array([0, 1])).tolist() == [False, True]

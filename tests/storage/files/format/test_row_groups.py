@@ -16,7 +16,7 @@ from interbed.storage.base.predicate.expr import Comparison, In, Not, NotIn, Op,
 from interbed.storage.base.predicate.grammar import parse_filter
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.base.types.json import parse_atomic
-from interbed.storage.files.format.pages.row_groups import groups_of
+from interbed.storage.files.format.pages.row_groups import RowGroups
 from tests.storage.base.predicate.model import tables, truth
 from tests.storage.base.predicate.test_evaluate import Table, batch_of
 
@@ -36,7 +36,7 @@ def test_no_group_with_a_row_that_matches_is_left_out(case: Table, size: int, le
         return
     # Decimals as integers, as Java writes them, and as bytes.
     file = written(pa.Table.from_batches([batch_of(fields, rows)]), size, store_decimal_as_integer=legacy)
-    chosen = groups_of(file.metadata, file.schema_arrow, fields, bind(predicate, fields))
+    chosen = RowGroups(file.metadata, file.schema_arrow).matching(bind(predicate, fields))
     assert {i // size for i, row in enumerate(rows) if truth(predicate, row)} <= set(chosen)
 
 
@@ -60,7 +60,7 @@ def test_groups_that_cannot_match_are_left_out(kind: str, values: list[Any], con
     field = DataField(id=0, name="v", type=parse_atomic(kind))
     table = pa.Table.from_batches([batch_of([field], [{"v": v} for v in values])])
     file = written(table, 1, store_decimal_as_integer=legacy)
-    assert groups_of(file.metadata, file.schema_arrow, [field], parse_filter(condition, [field])) == [2]
+    assert RowGroups(file.metadata, file.schema_arrow).matching(parse_filter(condition, [field])) == [2]
 
 
 def test_nan_lies_outside_of_statistics() -> None:
@@ -74,16 +74,14 @@ def test_nan_lies_outside_of_statistics() -> None:
         Not(Comparison(Op.LE, "x", 1.0)),
     ]
     for predicate in cases:
-        assert 0 in groups_of(file.metadata, file.schema_arrow, [field], bind(predicate, [field]))
+        assert 0 in RowGroups(file.metadata, file.schema_arrow).matching(bind(predicate, [field]))
 
 
 def test_what_has_no_statistics_and_what_is_nested_rules_nothing_out() -> None:
-    field = DataField(id=0, name="x", type=parse_atomic("INT"))
     plain = pa.table({"x": pa.array([1, 2], pa.int32())})
     file = written(plain, 1, write_statistics=False)
-    assert groups_of(file.metadata, file.schema_arrow, [field], In("x", (7,))) == [0, 1]
+    assert RowGroups(file.metadata, file.schema_arrow).matching(In("x", (7,))) == [0, 1]
     # The leaf of the structure has the path that the column's name is.
-    dotted = DataField(id=0, name="a.b", type=parse_atomic("INT"))
     both = pa.table({"a": [{"b": 1}, {"b": 1}], "a.b": pa.array([2, 7], pa.int32())})
     file = written(both, 1)
-    assert groups_of(file.metadata, file.schema_arrow, [dotted], In("a.b", (7,))) == [0, 1]
+    assert RowGroups(file.metadata, file.schema_arrow).matching(In("a.b", (7,))) == [0, 1]

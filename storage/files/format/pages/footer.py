@@ -1,0 +1,53 @@
+"""The footer of a Parquet file, decoded once for all reads of the file."""
+
+from typing import Any
+
+import pyarrow as pa
+
+from interbed.storage.base.columnar.parquet_checks import check_footer, check_index, footer_of, metadata_of
+from interbed.storage.base.memory_cache import MemoryCache
+from interbed.storage.files.format.pages.index import PageIndex
+from interbed.storage.files.format.pages.row_groups import RowGroups
+
+_CACHE_BYTES = 32 << 20
+"""Of footers so many bytes are kept in memory, for all tables of the process."""
+_DECODED = 16
+"""How much more memory a decoded footer takes, with the indexes of pages: a rough guess on the safe side."""
+_CACHE = MemoryCache()
+
+
+class Footer:
+    """What a footer says. Safe to share between threads, which may do some of it twice."""
+
+    def __init__(self, content: bytes, *, verify: bool) -> None:
+        if verify:
+            check_footer(content)
+        self._content = content
+        self._verify = verify
+        self._index: PageIndex | None = None
+        self.metadata = metadata_of(content)
+        self.schema: pa.Schema = self.metadata.schema.to_arrow_schema()
+        self.groups = RowGroups(self.metadata, self.schema)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in memory, about."""
+        return _DECODED * len(self._content)
+
+    def pages(self, source: Any) -> PageIndex:
+        """Where the pages of the file are, which is open; ValueError for a damaged index."""
+        if self._index is None:
+            if self._verify:
+                check_index(source, self._content)
+            self._index = PageIndex(self._content)
+        return self._index
+
+
+def read_footer(source: pa.NativeFile, path: str, *, verify: bool) -> Footer:
+    """The footer of an open file, verified if that is wanted.
+
+    Raises ValueError and what Arrow raises for bytes that are no such file.
+    """
+    content = footer_of(source)
+    # With its bytes, because another file may have taken the place of the one that was read.
+    return _CACHE.get((path, content, verify), lambda: Footer(content, verify=verify), limit=_CACHE_BYTES)
