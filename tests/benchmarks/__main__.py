@@ -27,6 +27,7 @@ from tests.benchmarks import (
     compaction,
     data,
     deletion_vectors,
+    first_calls,
     formats,
     lookup,
     memory,
@@ -136,7 +137,7 @@ def main() -> None:
     if by_format:
         formats.show(by_format, console)
     reads: dict[str, dict[str, Figures]] = {}
-    for benchmark in () if arguments.skip_reads else (lookup, selective, planning, deletion_vectors):
+    for benchmark in () if arguments.skip_reads else (first_calls, lookup, selective, planning, deletion_vectors):
         figures = benchmark.measure(console)
         benchmark.show(figures, console)
         reads |= benchmark.as_json(figures)

@@ -3,7 +3,8 @@
     python -m tests.benchmarks.lookup [--rows 1000000]
 
 The table is that of the main benchmark: a base, five upserts, a deletion, not compacted, with a bloom filter on the
-key. `cold` is the first lookup of a process, `warm` the mean of a hundred keys that were looked up before.
+key. `cold` is the first lookup of a process, with the code that it loads, `warm` the mean of a hundred keys that were
+looked up before.
 """
 
 import argparse

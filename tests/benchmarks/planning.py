@@ -3,8 +3,8 @@
     python -m tests.benchmarks.planning [--commits 500]
 
 Each commit upserts a few rows of four buckets; nothing is compacted, so that the plan has four files for each commit.
-`first plan` is that of a process, `planning` the best of those after it: interbed keeps decoded manifests, as Paimon's
-caching catalog does.
+`first plan` is that of a process, with the code that it loads, `planning` the best of those after it: interbed keeps
+decoded manifests, as Paimon's caching catalog does.
 """
 
 import argparse
