@@ -112,7 +112,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
     "writes that are carried out in many processes and committed in one": (
         "commit.file_store_commit",
         "commit.basis",
-        "lsm.merge_function.factory",
+        "lsm.merge_function.retraction",
         "write.append.deletions",
         "write.bucket.key_locations",
         "write.bucket_strategy",

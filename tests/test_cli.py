@@ -53,6 +53,9 @@ def test_an_explanation_is_shown_for_people_and_for_programs(warehouse: Path) ->
     one = json.loads(run(warehouse, "explain", "shop.orders", "--json", "--filter", "dt = 'b'").output)
     everything = json.loads(run(warehouse, "explain", "shop.orders", "--json").output)
     assert one != everything
+    assert "reading" not in one
+    read = json.loads(run(warehouse, "explain", "shop.orders", "--json", "--analyze").output)
+    assert read["reading"]["decoded"][0]["rows"] >= read["reading"]["rows"] > 0
 
 
 def test_snapshots_are_listed_oldest_first(warehouse: Path) -> None:

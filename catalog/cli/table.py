@@ -77,11 +77,12 @@ def levels(
 @table_name
 @json_flag
 @click.option("--filter", "text", help="A condition such as \"dt = '2026-01-01'\".")
+@click.option("--analyze", is_flag=True, help="Read the rows, and say what was decoded for them.")
 @click.pass_obj
-def explain(chosen: CatalogChoice, name: str, as_json: bool, text: str | None) -> None:
+def explain(chosen: CatalogChoice, name: str, as_json: bool, text: str | None, analyze: bool) -> None:
     """What a scan would read, and what was pruned."""
     with chosen.table(name) as opened:
-        show(opened.explain(filter=text), as_json)
+        show(opened.explain(filter=text, analyze=analyze), as_json)
 
 
 @table.command()

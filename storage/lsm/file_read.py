@@ -12,6 +12,7 @@ from interbed.storage.base.arrays import Mask, Positions
 from interbed.storage.base.arrow_values import from_numpy
 from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate
 from interbed.storage.base.types.data_type import DataField
+from interbed.storage.files.decode_tally import DecodeTally
 from interbed.storage.files.deletion.vector import DeletionVector
 from interbed.storage.files.file_index.api import EVERYTHING, Selection
 from interbed.storage.files.file_index.evaluate import has_index, select_rows
@@ -57,11 +58,15 @@ class ReadOptions:
 
 
 class FileRead:
-    """Reads files of a table as batches of the fields given; keeps the mapping of each schema that it met."""
+    """Reads files of a table as batches of the fields given; keeps the mapping of each schema that it met.
 
-    def __init__(self, store: TableStore, fields: Sequence[DataField]) -> None:
+    What is decoded is noted in the tally, if there is one.
+    """
+
+    def __init__(self, store: TableStore, fields: Sequence[DataField], tally: DecodeTally | None = None) -> None:
         self._store = store
         self._fields = tuple(fields)
+        self._tally = tally
         # By schema and by which of the system columns are read.
         self._mappings: dict[tuple[int, bool, bool], FileMapping] = {}
         self._lock = threading.Lock()
@@ -82,6 +87,7 @@ class FileRead:
             wanted=wanted,
             use_threads=options.use_threads,
             checks=ReadChecks(rows=file.row_count, checksums=self._store.options.read_verify_checksums),
+            tally=self._tally,
         )
         for position, batch in found:
             with data_file_errors(path):

@@ -15,6 +15,7 @@ import pyarrow as pa
 from interbed.storage.base.arrow_values import from_numpy
 from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate, restrict_to
 from interbed.storage.base.types.data_type import DataField
+from interbed.storage.files.decode_tally import DecodeTally
 from interbed.storage.files.deletion.vector import DeletionVector
 from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows
 from interbed.storage.lsm.merge_function.api import LEVEL, MergeFunction
@@ -45,7 +46,13 @@ class RowSource(Protocol):
 class MergeRead:
     """Merges sections of files, by a merge function, into rows of the output fields."""
 
-    def __init__(self, store: TableStore, output: Sequence[DataField], function: MergeFunction) -> None:
+    def __init__(
+        self,
+        store: TableStore,
+        output: Sequence[DataField],
+        function: MergeFunction,
+        tally: DecodeTally | None = None,
+    ) -> None:
         self._function = function
         self._keys = store.schema.trimmed_primary_keys
         self._sequence_fields = store.options.sequence_fields
@@ -57,7 +64,7 @@ class MergeRead:
         fields = {f.name: f for f in (*output, *store.schema.fields_named(dict.fromkeys(needed)))}
         self.fields = tuple(fields.values())
         """The columns that are read of files: those of the output, and what they are merged by."""
-        self._files = FileRead(store, self.fields)
+        self._files = FileRead(store, self.fields, tally)
 
     def section(
         self,

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from interbed.storage.base.arrays import Positions
 from interbed.storage.base.predicate.expr import Predicate
+from interbed.storage.files.decode_tally import DecodeTally
 from interbed.storage.files.file_index.api import EVERYTHING
 from interbed.storage.lsm.file_read import FileRead, ReadOptions, block_rows
 from interbed.storage.lsm.interval_partition import interval_partition
@@ -30,21 +31,28 @@ class TableRead:
     """Reads splits as batches of the columns asked for (all of the table's when None), filtered exactly.
 
     May be shared by threads. Raises InvalidInputError for an unknown column and FilterError for a predicate that does
-    not fit the table.
+    not fit the table. What is decoded of data files is noted in the `tally`.
     """
 
     def __init__(
-        self, store: TableStore, columns: Sequence[str] | None = None, predicate: Predicate | None = None
+        self,
+        store: TableStore,
+        columns: Sequence[str] | None = None,
+        predicate: Predicate | None = None,
+        *,
+        tally: DecodeTally | None = None,
     ) -> None:
         self._store = store
+        self._tally = tally
         self._columns = ReadColumns.of(store.schema, columns, predicate)
         self._predicate = self._columns.predicate
-        self._files = FileRead(store, self._columns.fields)
+        self._files = FileRead(store, self._columns.fields, tally)
         self._asked = (columns, predicate)
         self._branches: dict[str, TableRead] = {}
         self._merge: MergeRead | None = None
         if store.schema.has_primary_key:
-            self._merge = MergeRead(store, self._columns.fields, merge_function_for(store, drop_deletes=True))
+            function = merge_function_for(store, drop_deletes=True)
+            self._merge = MergeRead(store, self._columns.fields, function, tally)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return TableRead, (self._store.read_only(), *self._asked)
@@ -102,7 +110,7 @@ class TableRead:
         if found is None:
             # Threads may make it twice, which does no harm.
             store = self._store
-            found = self._branches[name] = TableRead(store.plain_branch(name), *self._asked)
+            found = self._branches[name] = TableRead(store.plain_branch(name), *self._asked, tally=self._tally)
         return found
 
     def _unfiltered(self, split: Split, use_threads: bool, readers: int, limit: int | None) -> Iterator[pa.RecordBatch]:

@@ -20,22 +20,47 @@ class SplitExplanation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DecodedExplanation:
+    """What files gave for one `reason`: rows (values divided by `columns`, the most at once) and bytes in memory."""
+
+    reason: str
+    rows: int
+    columns: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadExplanation:
+    """What a read did: the rows that it returned, and what was decoded for them."""
+
+    rows: int
+    decoded: tuple[DecodedExplanation, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """What a scan of a table would do; `str` for people, `to_json` for programs."""
+    """What a scan of a table would do, and in `reading` what it did if it was carried out.
+
+    `str` for people, `to_json` for programs.
+    """
 
     table: str
     snapshot_id: int | None
     statistics: PlanStatistics
     splits: tuple[SplitExplanation, ...]
+    reading: ReadExplanation | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The explanation as a JSON object."""
-        return {
+        found: dict[str, Any] = {
             "table": self.table,
             "snapshotId": self.snapshot_id,
             "statistics": {**asdict(self.statistics), "files_by_level": dict(self.statistics.files_by_level)},
             "splits": [asdict(s) for s in self.splits],
         }
+        if self.reading is not None:
+            found["reading"] = asdict(self.reading)
+        return found
 
     def __str__(self) -> str:
         if self.snapshot_id is None:
@@ -61,6 +86,12 @@ class Explanation:
             f"{', '.join(map(str, p.levels))}, {p.rows:,} records, {p.bytes / 1024:,.0f} KiB"
             for p in self.splits
         ]
+        if self.reading is not None:
+            lines.append(f"  returned       {self.reading.rows:,} rows; decoded for them")
+            lines += [
+                f"    {d.reason}: {d.rows:,} rows of {d.columns} columns, {d.bytes / 1024:,.0f} KiB"
+                for d in self.reading.decoded
+            ]
         return "\n".join(lines)
 
 

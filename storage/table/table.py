@@ -240,15 +240,30 @@ class Table(TableWrites, TableChanges, TableVersions, TableUpkeep, PypaimonNames
 
         return PointLookup(self.store, columns).rows(keys)
 
-    def explain(self, filter: str | Predicate | None = None, snapshot_id: int | None = None) -> "Explanation":  # noqa: A002
-        """What a scan with that filter would read and why: what was pruned, levels, splits."""
+    def explain(
+        self,
+        filter: str | Predicate | None = None,  # noqa: A002 - the field's word for it
+        snapshot_id: int | None = None,
+        *,
+        analyze: bool = False,
+    ) -> "Explanation":
+        """What a scan with that filter would read and why: what was pruned, levels, splits.
+
+        With `analyze` the rows are read, and it is said how many were decoded for those returned, and why.
+        """
         from interbed.storage.scan.explain import explain_plan
         from interbed.storage.scan.fallback import plan_rows
         from interbed.storage.scan.starting_point import at_snapshot
 
         store = self.store if snapshot_id is None else at_snapshot(self.store, snapshot_id)
         predicate = None if filter is None else _bound(filter, store)
-        return explain_plan(self.name, plan_rows(store, predicate=predicate, snapshot_id=snapshot_id))
+        plan = plan_rows(store, predicate=predicate, snapshot_id=snapshot_id)
+        explanation = explain_plan(self.name, plan)
+        if not analyze:
+            return explanation
+        from interbed.storage.read.measured_read import with_reading
+
+        return with_reading(explanation, store, plan.splits, predicate)
 
     # -- parts -----------------------------------------------------------------------------------------------------
 

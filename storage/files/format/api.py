@@ -22,6 +22,7 @@ from interbed.storage.base.errors import (
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.base.types.data_type import DataField
+from interbed.storage.files.decode_tally import DecodeTally
 
 if sys.version_info >= (3, 14):
     from compression.zstd import ZstdError
@@ -98,6 +99,7 @@ class FormatReader(Protocol):
         wanted: Positions | None = None,
         use_threads: bool = False,
         checks: ReadChecks = CHECKSUMS,
+        tally: DecodeTally | None = None,
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """The rows of a file in order, in batches of at most `batch_rows`, in memory bounded by some pages or a stripe.
 
@@ -107,7 +109,7 @@ class FormatReader(Protocol):
         nullability of nested fields. Parts of the file that can't hold a row that satisfies `predicate` (over columns
         of the file), or any of the positions `wanted`, which ascend, may be skipped; rows are not filtered.
         `use_threads` decodes columns in parallel. What does not pass the `checks` is damaged, which may show after
-        some batches.
+        some batches. What is decoded is noted in the `tally`.
 
         Raises CorruptFileError, NotSupportedError and StorageAccessError, all naming the file.
         """

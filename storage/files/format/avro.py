@@ -35,6 +35,7 @@ from interbed.storage.base.types.data_type import (
     TypeRoot,
     is_atomic,
 )
+from interbed.storage.files.decode_tally import DecodeTally
 from interbed.storage.files.format.api import CHECKSUMS, ReadChecks, data_file_errors
 
 MAX_BATCH_ROWS = 16_384
@@ -69,6 +70,7 @@ class AvroReader:
         wanted: Positions | None = None,
         use_threads: bool = False,
         checks: ReadChecks = CHECKSUMS,
+        tally: DecodeTally | None = None,
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """See FormatReader."""
         with data_file_errors(path), file_io.open_input(path) as source:
@@ -82,6 +84,8 @@ class AvroReader:
                 else:
                     batches = _row_batches(plain.container(blocks), columns, batch_rows)
                 for batch in batches:
+                    if tally is not None:
+                        tally.add(DecodeTally.WHOLE, batch.num_rows, batch.num_columns, batch.nbytes)
                     yield position, batch
                     position += batch.num_rows
             checks.expect_rows(position)

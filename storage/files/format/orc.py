@@ -17,6 +17,7 @@ from interbed.storage.base.errors import NotSupportedError
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.predicate.expr import Predicate
 from interbed.storage.base.types.data_type import DataField
+from interbed.storage.files.decode_tally import DecodeTally
 from interbed.storage.files.format.api import CHECKSUMS, ReadChecks, data_file_errors
 
 _OUT_OF_RANGE = "out of range for nanosecond"
@@ -40,6 +41,7 @@ class OrcReader:
         wanted: Positions | None = None,
         use_threads: bool = False,
         checks: ReadChecks = CHECKSUMS,
+        tally: DecodeTally | None = None,
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """See FormatReader."""
         with data_file_errors(path), file_io.open_input(path) as source:
@@ -64,6 +66,8 @@ class OrcReader:
             position = 0
             with _range_errors(path):
                 for batch in scanner.to_batches():
+                    if tally is not None:
+                        tally.add(DecodeTally.WHOLE, batch.num_rows, batch.num_columns, batch.nbytes)
                     yield position, batch
                     position += batch.num_rows
             checks.expect_rows(position)

@@ -15,6 +15,7 @@ from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.fileio.mapped import MappedPages
 from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate
 from interbed.storage.base.types.data_type import DataField
+from interbed.storage.files.decode_tally import DecodeTally
 from interbed.storage.files.format.api import CHECKSUMS, ReadChecks, data_file_errors
 from interbed.storage.files.format.pages.footer import Footer, read_footer
 from interbed.storage.files.format.pages.row_groups import RowGroups
@@ -41,6 +42,7 @@ class ParquetReader:
         wanted: Positions | None = None,
         use_threads: bool = False,
         checks: ReadChecks = CHECKSUMS,
+        tally: DecodeTally | None = None,
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
         """See FormatReader."""
         with data_file_errors(path), file_io.open_input(path) as source:
@@ -59,6 +61,8 @@ class ParquetReader:
                             batch_rows, columns=names, row_groups=stretch, use_threads=use_threads
                         ):
                             pages.read(batch.nbytes)
+                            if tally is not None:
+                                tally.add(DecodeTally.WHOLE, batch.num_rows, batch.num_columns, batch.nbytes)
                             # A name with a dot brings along columns that begin with what stands before it.
                             yield position, batch if batch.num_columns == len(names) else batch.select(names)
                             position += batch.num_rows
@@ -77,6 +81,7 @@ class ParquetReader:
                 batch_rows=batch_rows,
                 verify=checks.checksums,
                 use_threads=use_threads,
+                tally=tally,
             )
             yield from _by_pages(source, footer, groups, request, wanted, whole)
 

@@ -6,7 +6,7 @@ and are put together with it as a small Parquet file, their bytes as they are. C
 rows are read at once.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -31,11 +31,13 @@ def read_rows(
     *,
     verify: bool,
     use_threads: bool = False,
+    noted: Callable[[int, int, int], None] | None = None,
 ) -> pa.RecordBatch:
     """The rows from `start` to before `end` of a row group with the columns named, of which there is at least one.
 
     The pages of the leaves of a column must begin at the same rows (GroupPages.is_even). `verify` compares the pages'
-    checksums. Raises ValueError, LookupError and what Arrow raises for damaged bytes.
+    checksums; `noted` is told the rows, columns and bytes that were decoded. Raises ValueError, LookupError and what
+    Arrow raises for damaged bytes.
     """
     together: dict[tuple[int, int, bool], list[str]] = {}
     for name in names:
@@ -58,6 +60,8 @@ def read_rows(
                 table = file.read(columns=columns, use_threads=use_threads)
         if table.num_rows != last - first:
             raise ValueError(f"its pages have {table.num_rows} rows instead of {last - first}")
+        if noted is not None:
+            noted(table.num_rows, len(columns), table.nbytes)
         for name in columns:
             chunks = table.column(name).chunks
             column = chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)

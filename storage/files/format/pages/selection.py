@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate, columns_
 from interbed.storage.base.predicate.stats_filter import select
 from interbed.storage.base.types.arrow import type_to_arrow
 from interbed.storage.base.types.data_type import DataField
+from interbed.storage.files.decode_tally import DecodeTally
 from interbed.storage.files.format.pages.index import GroupPages, PageBounds, PageIndex
 from interbed.storage.files.format.pages.reading import read_rows
 
@@ -39,6 +40,7 @@ class PageRequest:
     batch_rows: int
     verify: bool
     use_threads: bool = False
+    tally: DecodeTally | None = None
 
     @cached_property
     def compared(self) -> tuple[str, ...]:
@@ -112,9 +114,9 @@ class PageRead:
         request = self._request
         for start, end in pieces:
             if not request.is_exact or request.predicate is None:
-                yield start, self._rows(group, request.names, start, end)
+                yield start, self._rows(group, request.names, start, end, DecodeTally.PAGES)
                 continue
-            compared = self._rows(group, request.compared, start, end)
+            compared = self._rows(group, request.compared, start, end, DecodeTally.FILTER)
             matches = to_numpy(mask(request.predicate, compared))
             if wanted is not None:
                 matches = matches & _flags(wanted, start, end)
@@ -124,11 +126,13 @@ class PageRead:
             for low, high in stretches:
                 batch = compared.slice(low - start, high - low)
                 if request.rest:
-                    batch = _side_by_side(batch, self._rows(group, request.rest, low, high), request.names)
+                    rest = self._rows(group, request.rest, low, high, DecodeTally.REST)
+                    batch = _side_by_side(batch, rest, request.names)
                 yield low, batch.select(list(request.names))
 
-    def _rows(self, group: GroupPages, names: Sequence[str], start: int, end: int) -> pa.RecordBatch:
+    def _rows(self, group: GroupPages, names: Sequence[str], start: int, end: int, reason: str) -> pa.RecordBatch:
         request = self._request
+        tally = request.tally
         return read_rows(
             self._source,
             self._index,
@@ -138,6 +142,7 @@ class PageRead:
             end,
             verify=request.verify,
             use_threads=request.use_threads,
+            noted=None if tally is None else partial(tally.add, reason),
         )
 
 
