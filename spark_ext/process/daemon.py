@@ -11,35 +11,42 @@ long as no import starts a thread that does work: Arrow's and OpenBLAS's pools b
 import os
 import sys
 from contextlib import suppress
-from importlib.abc import MetaPathFinder
+from importlib import import_module
 
 from interbed.spark_ext.process import worker
 
 ALIAS = "pyspark._interbed_worker"
 
 
-class _WithoutPandas(MetaPathFinder):
-    """Hides pandas, which PyArrow imports where it is there: that takes longer than all the rest, and none needs it."""
-
-    def find_spec(self, fullname: str, path: object = None, target: object = None) -> None:
-        if fullname == "pandas":
-            raise ModuleNotFoundError("pandas is hidden while interbed's workers load", name=fullname)
+BY_USE = (
+    "interbed.storage.base.fileio.mapped",
+    "interbed.storage.files.file_index.kinds",
+    "interbed.storage.files.format.avro",
+    "interbed.storage.files.format.orc",
+    "interbed.storage.files.format.parquet",
+    "interbed.storage.lsm.merge_function.first_row",
+    "interbed.storage.lsm.merge_function.from_options",
+    "interbed.storage.lsm.merge_function.lookup",
+    "interbed.storage.read.change_read",
+    "interbed.storage.upkeep.maintenance",
+    "numpy.ma",
+    "numpy.random",
+)
+"""Modules that others import when they need them, and tasks do."""
 
 
 def preload() -> None:
-    """Import what planners and workers need, without pandas."""
+    """Import what planners and workers need; none of it imports pandas, which would take longer than all the rest."""
     # Tasks run side by side; none may take all cores for itself.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    hiding = _WithoutPandas()
-    sys.meta_path.insert(0, hiding)
-    try:
-        # An import that fails shall fail in a worker, which can report it.
-        with suppress(ImportError):
-            import interbed.spark_ext.process.planner
-            import interbed.spark_ext.read.reader
-            import interbed.spark_ext.write.writer  # noqa: F401
-    finally:
-        sys.meta_path.remove(hiding)
+    # An import that fails shall fail in a worker, which can report it.
+    with suppress(ImportError):
+        import interbed.spark_ext.process.planner
+        import interbed.spark_ext.read.reader
+        import interbed.spark_ext.write.writer  # noqa: F401
+
+        for name in BY_USE:
+            import_module(name)
 
 
 def run() -> None:
