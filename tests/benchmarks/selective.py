@@ -3,13 +3,15 @@
     python -m tests.benchmarks.selective [--rows 4000000]
 
 The table is that of the main benchmark, a base, five upserts and a deletion, first not compacted and then compacted:
-a range of 0.1 % of the keys, one key and ten keys by a filter, and the first ten rows.
+a range of 0.1 % of the keys, one key and ten keys by a filter, and the first ten rows. Of the filters it is also shown
+how many rows interbed decodes for those that it returns.
 """
 
 import argparse
 import json
 import random
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,11 +45,25 @@ def measure(console: Console, rows: int = 4_000_000) -> dict[str, dict[str, Figu
         (directory / "facts.json").write_text(json.dumps(facts))
         found: dict[str, dict[str, Figures]] = {}
         _measure(console, directory, warehouse, "", found)
+        _count(warehouse, facts, "", found)
         with console.status("selective reads: compacting"):
             catalog = interbed.load_catalog("bench", warehouse=f"file:{warehouse}")
             catalog.get_table(TABLE).copy({"write-only": "false"}).compact(full=True)
         _measure(console, directory, warehouse, ", compacted", found)
+        _count(warehouse, facts, ", compacted", found)
         return found
+
+
+def _count(warehouse: Path, facts: Mapping[str, Any], suffix: str, found: dict[str, dict[str, Figures]]) -> None:
+    """Add to the figures what interbed decodes, by reason."""
+    table = interbed.load_catalog("bench", warehouse=f"file:{warehouse}").get_table(TABLE)
+    for name in STAGES:
+        method, *keys = facts[name]
+        if method in ("between", "in"):
+            text = f"between {keys[0]} and {keys[1]}" if method == "between" else f"in ({', '.join(map(str, keys))})"
+            reading = table.explain(f"id {text}", analyze=True).reading
+            assert reading is not None
+            found[name + suffix]["interbed"]["decoded"] = {part.reason: part.rows for part in reading.decoded}
 
 
 def _measure(
@@ -69,6 +85,10 @@ def _measure(
 def show(found: dict[str, dict[str, Figures]], console: Console) -> None:
     """The figures as a table."""
     show_pair("reads that ask for little", found, GOALS, console)
+    for name, by_engine in found.items():
+        for reason, rows in by_engine["interbed"].get("decoded", {}).items():
+            returned = by_engine["interbed"]["rows"]
+            console.print(f"{name}: {rows:,} rows of {reason}, {rows / max(returned, 1):,.0f} times those returned")
 
 
 def as_json(found: dict[str, dict[str, Figures]]) -> Any:

@@ -138,9 +138,10 @@ class CompactReader:
 class CompactWriter:
     """Writes structs field by field, in the order of their numbers."""
 
-    def __init__(self) -> None:
+    def __init__(self, after: int = 0) -> None:
+        """With `after` the struct goes on behind that field."""
         self._parts = bytearray()
-        self._last = [0]
+        self._last = [after]
 
     def to_bytes(self) -> bytes:
         """What was written."""
@@ -164,6 +165,10 @@ class CompactWriter:
     def raw(self, number: int, kind: int, value: bytes) -> None:
         """A field whose value is encoded already."""
         self.field(number, kind)
+        self._parts += value
+
+    def encoded(self, value: bytes) -> None:
+        """A value that is encoded already, of a list."""
         self._parts += value
 
     def list_head(self, size: int, kind: int) -> None:

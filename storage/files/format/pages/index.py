@@ -17,16 +17,21 @@ import pyarrow as pa
 
 from interbed.storage.base.arrays import Ints
 from interbed.storage.base.arrow_values import array_of, from_numpy
-from interbed.storage.files.format.pages.compact import LIST, STRUCT, CompactReader, Struct
+from interbed.storage.files.format.pages.compact import LIST, STRUCT, CompactReader, CompactWriter, Struct
 
 _SCHEMA, _GROUPS = 2, 4
 """Fields of FileMetaData."""
 _COLUMNS, _GROUP_ROWS = 1, 3
 """Fields of RowGroup."""
-_META, _OFFSET_INDEX, _OFFSET_LENGTH, _COLUMN_INDEX, _COLUMN_LENGTH, _CRYPTO = 3, 4, 5, 6, 7, 8
+_FILE_OFFSET, _META, _OFFSET_INDEX, _OFFSET_LENGTH, _COLUMN_INDEX, _COLUMN_LENGTH, _CRYPTO = 2, 3, 4, 5, 6, 7, 8
 """Fields of ColumnChunk."""
-_TYPE, _ENCODINGS, _PATH, _CODEC, _TOTAL_SIZE, _DATA_PAGE, _DICTIONARY_PAGE = 1, 2, 3, 4, 6, 9, 11
+_TYPE, _ENCODINGS, _PATH, _CODEC, _NUM_VALUES, _TOTAL_SIZE, _COMPRESSED_SIZE = range(1, 8)
+_DATA_PAGE, _DICTIONARY_PAGE = 9, 11
 """Fields of ColumnMetaData."""
+_STOP = b"\0"
+"""The end of a struct."""
+_FIRST_BYTE = 4
+"""Where data may begin, behind the magic number."""
 _KEPT = (_TYPE, _ENCODINGS, _PATH, _CODEC)
 _INT32, _INT64, _BYTE_ARRAY = 1, 2, 6
 """Physical types whose bounds are understood."""
@@ -96,6 +101,41 @@ class ColumnPages:
         if arrow not in self._bounds:
             self._bounds[arrow] = self._decode_bounds(arrow)
         return self._bounds[arrow]
+
+    def chunk(self, position: int, *, dictionary: int = 0, pages: int, values: int) -> bytes:
+        """The struct ColumnChunk of a file in which these bytes of the dictionary and of pages stand at a position."""
+        writer = CompactWriter(after=self.kept[-1][0])
+        writer.integer(_NUM_VALUES, values)
+        writer.integer(_TOTAL_SIZE, self.uncompressed)
+        writer.integer(_COMPRESSED_SIZE, dictionary + pages)
+        # Where a dictionary is not named, as by old writers, the data is said to begin with it.
+        named = self.has_dictionary and dictionary > 0
+        writer.integer(_DATA_PAGE, position + (dictionary if named else 0))
+        if named:
+            writer.integer(_DICTIONARY_PAGE, position)
+        writer.end()
+        return b"".join((self._head, writer.to_bytes(), _STOP))
+
+    @cached_property
+    def _head(self) -> bytes:
+        """How the struct begins, up to what is kept of the file's own."""
+        writer = CompactWriter()
+        writer.integer(_FILE_OFFSET, 0)
+        writer.field(_META, STRUCT)
+        writer.begin()
+        for number, kind, content in self.kept:
+            writer.raw(number, kind, content)
+        return writer.to_bytes()
+
+    @cached_property
+    def unread(self) -> bytes:
+        """The struct ColumnChunk of a file that has no values of this column."""
+        writer = CompactWriter(after=self.kept[-1][0])
+        for number, value in ((_NUM_VALUES, 0), (_TOTAL_SIZE, self.uncompressed), (_COMPRESSED_SIZE, 0)):
+            writer.integer(number, value)
+        writer.integer(_DATA_PAGE, _FIRST_BYTE)
+        writer.end()
+        return b"".join((self._head, writer.to_bytes(), _STOP))
 
     def _decode_bounds(self, arrow: pa.DataType) -> PageBounds | None:
         if not self.column_index or len(self.path) > 1:

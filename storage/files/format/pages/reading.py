@@ -73,15 +73,15 @@ def read_rows(
 def _footer_in_place(
     source: Any, index: PageIndex, group: GroupPages, names: frozenset[str], first: int, last: int
 ) -> bytes:
-    chunks: list[_Chunk] = []
+    chunks: list[bytes] = []
     for leaf in group.leaves:
         if leaf.path[0] not in names:
-            chunks.append(_Chunk(leaf, len(_MAGIC)))
+            chunks.append(leaf.unread)
             continue
         low, high = leaf.holding(first, last)
         start, end = int(leaf.starts[low]), int(leaf.starts[high - 1] + leaf.sizes[high - 1])
         values = last - first if len(leaf.path) == 1 else _count_values(leaf, _bytes_of(source, start, end), low, high)
-        chunks.append(_Chunk(leaf, start, pages=end - start, values=values))
+        chunks.append(leaf.chunk(start, pages=end - start, values=values))
     return _footer(index.members, chunks, last - first)
 
 
@@ -89,16 +89,16 @@ def _small_file(
     source: Any, index: PageIndex, group: GroupPages, names: frozenset[str], first: int, last: int
 ) -> bytes:
     parts, position = [_MAGIC], len(_MAGIC)
-    chunks: list[_Chunk] = []
+    chunks: list[bytes] = []
     for leaf in group.leaves:
         if leaf.path[0] not in names:
-            chunks.append(_Chunk(leaf, position))
+            chunks.append(leaf.unread)
             continue
         low, high = leaf.holding(first, last)
         dictionary = _bytes_of(source, leaf.begin, int(leaf.starts[0])) if leaf.begin < leaf.starts[0] else b""
         pages = _bytes_of(source, int(leaf.starts[low]), int(leaf.starts[high - 1] + leaf.sizes[high - 1]))
         values = _count_values(leaf, pages, low, high)
-        chunks.append(_Chunk(leaf, position, len(dictionary), len(pages), values))
+        chunks.append(leaf.chunk(position, dictionary=len(dictionary), pages=len(pages), values=values))
         parts += [dictionary, pages]
         position += len(dictionary) + len(pages)
     footer = _footer(index.members, chunks, last - first)
@@ -124,37 +124,7 @@ def _count_values(leaf: ColumnPages, pages: bytes, low: int, high: int) -> int:
     return total
 
 
-class _Chunk:
-    """Where a leaf's pages are in the small file; a leaf that is not read has none."""
-
-    def __init__(self, leaf: ColumnPages, position: int, dictionary: int = 0, pages: int = 0, values: int = 0) -> None:
-        self._leaf = leaf
-        self._position = position
-        self._dictionary = dictionary
-        self._pages = pages
-        self._values = values
-
-    def write(self, writer: CompactWriter) -> None:
-        """Write the struct ColumnChunk."""
-        writer.begin()
-        writer.integer(2, 0)
-        writer.field(3, STRUCT)
-        writer.begin()
-        for number, kind, content in self._leaf.kept:
-            writer.raw(number, kind, content)
-        writer.integer(5, self._values)
-        writer.integer(6, self._leaf.uncompressed)
-        writer.integer(7, self._dictionary + self._pages)
-        # Where a dictionary is not named, as by old writers, the data is said to begin with it.
-        named = self._leaf.has_dictionary and self._dictionary > 0
-        writer.integer(9, self._position + (self._dictionary if named else 0))
-        if named:
-            writer.integer(11, self._position)
-        writer.end()
-        writer.end()
-
-
-def _footer(members: Mapping[int, tuple[int, bytes]], chunks: Sequence[_Chunk], rows: int) -> bytes:
+def _footer(members: Mapping[int, tuple[int, bytes]], chunks: Sequence[bytes], rows: int) -> bytes:
     writer = CompactWriter()
     for number in sorted({*members, _NUM_ROWS, _ROW_GROUPS}):
         if number == _NUM_ROWS:
@@ -174,12 +144,12 @@ _EXTENSION = 32767
 """What stands in the extension is about the file's own footer."""
 
 
-def _row_group(writer: CompactWriter, chunks: Sequence[_Chunk], rows: int) -> None:
+def _row_group(writer: CompactWriter, chunks: Sequence[bytes], rows: int) -> None:
     writer.begin()
     writer.field(1, LIST)
     writer.list_head(len(chunks), STRUCT)
     for chunk in chunks:
-        chunk.write(writer)
+        writer.encoded(chunk)
     writer.integer(2, 0)
     writer.integer(3, rows)
     writer.end()
