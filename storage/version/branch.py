@@ -21,6 +21,7 @@ from interbed.storage.meta.snapshot.line_journal import (
     file_change,
 )
 from interbed.storage.meta.snapshot.lock import NoLock
+from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.snapshot.tag import TagManager
 from interbed.storage.meta.store import TableStore
 from interbed.storage.version.branch_merge import merge_branch
@@ -94,8 +95,8 @@ class BranchManager:
     def fast_forward(self, name: str) -> None:
         """Make the table what the branch is: its snapshots, schemas and tags take the place of those since it began.
 
-        Raises BranchNotFoundError, InvalidInputError for a branch without snapshots, or for one from before which the
-        table has no snapshot left to go on from.
+        Raises BranchNotFoundError, InvalidInputError for a branch without snapshots, or for one that begins beside the
+        table's history, where a tag or snapshot that stays needs a schema that would go.
         """
         self._check_exists(name)
         lock = self._store.environment.lock() if self._store.environment.lock else NoLock()
@@ -132,12 +133,39 @@ class BranchManager:
             if number >= begin:
                 then += deletion(file_io, main.paths, main.paths.changelog(number))
         coming = TagManager(file_io, branch.paths).names()
+        staying: dict[str, Snapshot] = {}
         for tag in TagManager(file_io, main.paths).all():
-            if tag.snapshot.id >= begin and tag.name not in coming:
+            if tag.name in coming:
+                continue
+            if tag.snapshot.id >= begin:
                 then += deletion(file_io, main.paths, main.paths.tag(tag.name))
+            else:
+                staying[f"tag {tag.name!r}"] = tag.snapshot
+        for snapshot in main.snapshots.all():
+            if snapshot.id < begin:
+                staying[f"snapshot {snapshot.id}"] = snapshot
+        self._check_schemas(name, staying)
         for tag_name in coming:
             then += self._copied(branch.paths.tag(tag_name), main.paths.tag(tag_name))
         return LineChange(what=f"fast-forward to the branch {name!r}", first=tuple(first), line=line, then=tuple(then))
+
+    def _check_schemas(self, name: str, staying: Mapping[str, Snapshot]) -> None:
+        """Raise InvalidInputError for a version that would lose its schema to another one's, or for good."""
+        main, branch = self._store, self._store.on_branch(name)
+        same: dict[int, bool] = {}
+        there = set(branch.schemas.ids())
+        for what, snapshot in staying.items():
+            number = snapshot.schema_id
+            if number not in same:
+                same[number] = number in there and self._file_io.read_bytes(
+                    branch.paths.schema(number)
+                ) == self._file_io.read_bytes(main.paths.schema(number))
+            if not same[number]:
+                raise InvalidInputError(
+                    f"The branch {name!r} begins beside the table's history, which was rolled back: the {what} has the "
+                    f"schema {number}, which is not the branch's, and could not be read any more. Delete the tag, or "
+                    f"roll the table back to before the snapshot {snapshot.id}, and go forward then."
+                )
 
     def _check_exists(self, name: str) -> None:
         if name == MAIN_BRANCH:

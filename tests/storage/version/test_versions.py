@@ -307,3 +307,25 @@ def test_a_system_table_counts_its_rows_without_any_column(table: Table, tmp_pat
     for name in ("d.t$snapshots", "d.t$audit_log"):
         reader = catalog.get_table(name).scan([]).to_arrow_batch_reader()
         assert sum(batch.num_rows for batch in reader) == (3 if name.endswith("snapshots") else 1)
+
+
+def test_going_forward_takes_no_schema_from_a_version_that_stays(table: Table) -> None:
+    filled(table, 3)
+    table.create_tag("third")
+    table.create_branch("b", "third")
+    table.rollback_to(1)
+    with table.update_schema() as update:
+        update.add_column("later", "INT")
+    table.append([{**table.to_arrow().to_pylist()[0], "later": 7}])
+    table.create_tag("later", 2)
+
+    # The snapshot 2 is of another history than the branch's 3, and has a schema that the branch has not.
+    with pytest.raises(InvalidInputError, match=r"beside the table's history.*has the schema 1"):
+        table.fast_forward("b")
+    assert table.copy({"scan.tag-name": "later"}).to_arrow().column("later").to_pylist().count(7) == 1
+    assert table.fsck().findings == ()
+    table.delete_tag("later")
+    table.rollback_to(1)
+    table.fast_forward("b")
+    assert value(table) == 2
+    assert [f.what for f in table.fsck().findings if not f.what.startswith("snapshot")] == []
