@@ -22,6 +22,8 @@ _CODECS: Mapping[str, Mapping[str, str]] = {
     "avro": {"zstd": "zstandard", **{c: c for c in ("zstandard", "snappy", "deflate", "bzip2", "xz")}},
 }
 """For each format what the options call a codec, and what the format's writer calls it."""
+_PAGE_ROWS, _PAGE_ROWS_OF_LEVEL_0 = 20_000, 8_192
+"""Rows of a page of a Parquet file. A range of keys has a stretch in each of the many files of level 0."""
 _SUFFIXES = {"none": "", "gzip": "gz.", "bzip2": "bz2.", "zstd": "zst."}
 """What stands for a codec in names of files, where it is not the codec's name."""
 
@@ -30,13 +32,15 @@ _SUFFIXES = {"none": "", "gzip": "gz.", "bzip2": "bz2.", "zstd": "zst."}
 class DataFileKind:
     """How files are written: the codec by the name that the format's writer takes, None for no compression.
 
-    `extension` is what names of files end with, without the dot. `value_modes` and `key_modes` say which statistics are
+    `extension` is what names of files end with, without the dot, `page_rows` the rows of a page, where there are any.
+    `value_modes` and `key_modes` say which statistics are
     kept of the table's columns and of the key columns.
     """
 
     file_format: str
     codec: str | None
     extension: str
+    page_rows: int
     value_modes: tuple[StatsMode, ...]
     key_modes: tuple[StatsMode, ...]
 
@@ -57,7 +61,7 @@ class FileKinds:
         """
         levels: list[int | None] = [None]
         if keys:
-            levels += sorted({*options.format_by_level, *options.compression_by_level, *options.stats_mode_by_level})
+            levels += sorted({0, *options.format_by_level, *options.compression_by_level, *options.stats_mode_by_level})
         kinds = FileKinds(
             data={level: _kind(options, fields, keys, level, changelog=False) for level in levels},
             changelog={level: _kind(options, fields, keys, level, changelog=True) for level in levels},
@@ -111,6 +115,7 @@ def _kind(
         file_format=file_format,
         codec=_codec(codec_key, file_format, compression),
         extension=_extension(file_format, options),
+        page_rows=options.parquet_page_rows or (_PAGE_ROWS_OF_LEVEL_0 if level == 0 else _PAGE_ROWS),
         value_modes=stats_modes(fields, options, table_mode, file_format=file_format, keys=keys),
         key_modes=key_modes(keys, options, table_mode, file_format=file_format),
     )

@@ -23,7 +23,7 @@ class ParquetFileWriter:
     """One Parquet file; each `write` is a row group.
 
     `schema` is that of the file, with field ids in the metadata of fields. `ascending` names the columns by which the
-    file is sorted. Encodings are chosen by the first batch.
+    file is sorted; a page is closed at `page_rows` rows. Encodings are chosen by the first batch.
     """
 
     def __init__(
@@ -33,11 +33,13 @@ class ParquetFileWriter:
         options: CoreOptions,
         *,
         codec: str | None,
+        page_rows: int = 20_000,
         ascending: frozenset[str] = frozenset(),
     ) -> None:
         self._schema = schema
         self._codec = codec
         self._options = options
+        self._page_rows = page_rows
         self._ascending = ascending
         leaves = [leaf for f in schema for leaf in _leaf_types(f.type)]
         self._int96 = any(_is_nanos(leaf) for leaf in leaves)
@@ -98,7 +100,7 @@ class ParquetFileWriter:
             store_schema=False,
             write_page_index=True,
             write_page_checksum=True,
-            max_rows_per_page=options.parquet_page_rows,
+            max_rows_per_page=self._page_rows,
             data_page_size=options.parquet_page_size,
             dictionary_pagesize_limit=options.parquet_dictionary_size,
         )

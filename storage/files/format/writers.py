@@ -18,4 +18,11 @@ def open_writer(kind: DataFileKind, layout: DataFileLayout, sink: Any) -> FileWr
         case "avro":
             return AvroFileWriter(sink, layout.fields, layout.arrow, layout.options, codec=kind.codec)
         case _:
-            return ParquetFileWriter(sink, layout.arrow, layout.options, codec=kind.codec, ascending=layout.ascending)
+            return ParquetFileWriter(
+                sink,
+                layout.arrow,
+                layout.options,
+                codec=kind.codec,
+                page_rows=kind.page_rows,
+                ascending=layout.ascending,
+            )

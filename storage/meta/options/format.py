@@ -94,9 +94,9 @@ class FormatOptions(OptionReader):
         return self.memory("parquet.page.size", 1 << 20)
 
     @property
-    def parquet_page_rows(self) -> int:
-        """Rows at which a page of a Parquet file is closed."""
-        return self.integer("parquet.page.row.count.limit", 20_000)
+    def parquet_page_rows(self) -> int | None:
+        """Rows at which a page of a Parquet file is closed; unset means 8192 for files of level 0, else 20000."""
+        return self.optional_integer("parquet.page.row.count.limit")
 
     @property
     def parquet_dictionary(self) -> bool:

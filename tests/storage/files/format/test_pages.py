@@ -118,10 +118,10 @@ FIELDS = [
 
 def ours(path: Path, groups: list[pa.RecordBatch], **options: str) -> None:
     """A file as interbed writes it, a row group for each batch."""
-    settings = {"parquet.page.row.count.limit": "50", **{k.replace("__", "."): v for k, v in options.items()}}
+    settings = {k.replace("__", "."): v for k, v in options.items()}
     with path.open("wb") as sink:
         writer = ParquetFileWriter(
-            sink, groups[0].schema, CoreOptions(settings), codec="zstd", ascending=frozenset({"k"})
+            sink, groups[0].schema, CoreOptions(settings), codec="zstd", page_rows=50, ascending=frozenset({"k"})
         )
         for batch in groups:
             writer.write([batch])
