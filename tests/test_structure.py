@@ -15,6 +15,7 @@ import grimp
 import pytest
 
 import interbed.storage
+from tests.support.source_trees import source_tree
 
 ROOT = Path(__file__).resolve().parents[1]
 HOUSES = ("storage", "catalog", "spark_ext")
@@ -96,7 +97,7 @@ def test_no_two_public_classes_share_a_name() -> None:
     places: dict[str, list[str]] = defaultdict(list)
     for house in HOUSES:
         for file in sorted((ROOT / house).rglob("*.py")):
-            for node in ast.parse(file.read_text()).body:
+            for node in source_tree(file).body:
                 if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                     places[node.name].append(str(file.relative_to(ROOT)))
     assert not {name: files for name, files in places.items() if len(files) > 1}

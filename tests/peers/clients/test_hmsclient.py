@@ -13,6 +13,7 @@ from thrift.Thrift import TApplicationException
 
 from tests.support.servers.hmsclient_shapes import schema, table
 from tests.support.servers.metastore import MetastoreUnderTest, foreign_client
+from tests.support.source_trees import source_tree
 
 CONTEXT = ttypes.EnvironmentContext(properties={})
 
@@ -37,7 +38,7 @@ def offered() -> set[str]:
 def test_every_method_that_the_client_offers_is_called_or_known_to_be_outside() -> None:
     called = set()
     for file in ("test_hmsclient.py", "test_hmsclient_partitions.py"):
-        for node in ast.walk(ast.parse(Path(__file__).with_name(file).read_text("utf-8"))):
+        for node in ast.walk(source_tree(Path(__file__).with_name(file))):
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "hms":
                 called.add(node.attr)
     assert offered() - called == set(OUTSIDE)

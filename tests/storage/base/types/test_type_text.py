@@ -20,6 +20,7 @@ from interbed.storage.base.types.parse import data_type as parsed
 from interbed.storage.meta.schema.apply import apply_changes
 from interbed.storage.meta.schema.change import UpdateColumnType
 from interbed.storage.meta.schema.table_schema import Schema
+from tests.support.source_trees import source_tree
 
 ROOT = Path(__file__).parents[4]
 STRING = AtomicType("STRING")
@@ -54,7 +55,7 @@ def test_no_message_shows_the_repr_or_the_json_of_a_type() -> None:
     found = []
     for folder in ("storage", "catalog", "spark_ext"):
         for path in sorted((ROOT / folder).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text())):
+            for node in ast.walk(source_tree(path)):
                 if isinstance(node, ast.FormattedValue):
                     text = ast.unparse(node.value)
                     of_a_type = text.rpartition(".")[2] in ("type", "data_type") or text.endswith(("_type", "_types"))

@@ -26,6 +26,7 @@ from interbed.storage.meta.schema.table_schema import Schema
 from interbed.storage.table.opening import schema_manager
 from interbed.storage.table.table import Table, load_table
 from tests.support.option_table import table_options
+from tests.support.source_trees import source_tree
 
 ROOT = Path(__file__).parents[4]
 SOURCES = ("storage", "catalog", "spark_ext")
@@ -234,7 +235,7 @@ def strings_of_the_code() -> Iterator[str]:
         for path in sorted((ROOT / folder).rglob("*.py")):
             if "known" in path.parts:
                 continue
-            for node in ast.walk(ast.parse(path.read_text())):
+            for node in ast.walk(source_tree(path)):
                 if isinstance(node, ast.Constant) and isinstance(node.value, str):
                     yield node.value
 
@@ -246,7 +247,7 @@ def keys_that_are_read() -> Iterator[str]:
     """The keys in calls such as `options.boolean("overwrite-upgrade", True)`."""
     for folder in SOURCES:
         for path in sorted((ROOT / folder).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text())):
+            for node in ast.walk(source_tree(path)):
                 if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in READERS:
                     for key in node.args[:1]:
                         if isinstance(key, ast.Constant) and isinstance(key.value, str):
