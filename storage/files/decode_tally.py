@@ -2,6 +2,8 @@
 
 import threading
 
+import pyarrow as pa
+
 
 class DecodeTally:
     """How many values files gave, by why they were decoded. Threads add to it.
@@ -20,11 +22,15 @@ class DecodeTally:
         self._lock = threading.Lock()
         self._found: dict[str, tuple[int, int, int]] = {}
 
-    def add(self, reason: str, rows: int, columns: int, nbytes: int) -> None:
-        """Note so many rows of so many columns."""
+    def add(self, reason: str, values: int, columns: int, nbytes: int) -> None:
+        """Note so many values of so many columns together, and their bytes."""
         with self._lock:
-            values, most, total = self._found.get(reason, (0, 0, 0))
-            self._found[reason] = values + rows * columns, max(most, columns), total + nbytes
+            before, most, total = self._found.get(reason, (0, 0, 0))
+            self._found[reason] = before + values, max(most, columns), total + nbytes
+
+    def add_whole(self, batch: pa.RecordBatch) -> None:
+        """Note rows of whole row groups."""
+        self.add(self.WHOLE, batch.num_rows * batch.num_columns, batch.num_columns, batch.nbytes)
 
     def by_reason(self) -> dict[str, tuple[int, int, int]]:
         """Values, columns and bytes by reason."""

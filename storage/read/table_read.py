@@ -21,10 +21,14 @@ from interbed.storage.meta.store import TableStore
 from interbed.storage.read.columns import ReadColumns
 from interbed.storage.read.deletions import deletions_in
 from interbed.storage.read.parallel import read_ahead
+from interbed.storage.scan.pruning import BucketSelector
 from interbed.storage.scan.split import Split
+from interbed.storage.scan.summary.expected_rows import expected_rows
 
 MAX_DEFAULT_THREADS = 4
 """Threads of a read unless the caller says how many: each holds blocks and a mapped file in memory."""
+_FEW_ROWS = 32_768
+"""Where a filter on the key selects fewer, threads gain nothing: they wait for each other between short calls."""
 
 
 class TableRead:
@@ -46,6 +50,7 @@ class TableRead:
         self._tally = tally
         self._columns = ReadColumns.of(store.schema, columns, predicate)
         self._predicate = self._columns.predicate
+        self._buckets = BucketSelector(store.schema, self._predicate)
         self._files = FileRead(store, self._columns.fields, tally)
         self._asked = (columns, predicate)
         self._branches: dict[str, TableRead] = {}
@@ -88,12 +93,14 @@ class TableRead:
     def to_reader(
         self, splits: Sequence[Split], *, threads: int | None = None, limit: int | None = None
     ) -> pa.RecordBatchReader:
-        """The rows of all splits, read ahead by `threads` threads: by default one per core, up to MAX_DEFAULT_THREADS.
+        """The rows of all splits, read ahead by `threads` threads.
+
+        By default there is one per core, up to MAX_DEFAULT_THREADS, or just one where the filter selects few keys.
 
         With more than one thread the batches of several splits alternate, always in the same way. Whoever takes only
         the first `limit` rows gets them from one split after the other, without what lies behind being read ahead.
         """
-        count = min(os.cpu_count() or 1, MAX_DEFAULT_THREADS) if threads is None else max(threads, 1)
+        count = self._default_threads(splits) if threads is None else max(threads, 1)
         few = limit if limit is not None and limit < BLOCK_ROWS and self._predicate is None else None
         if few is not None:
             count = 1
@@ -104,6 +111,13 @@ class TableRead:
             partial(self.to_batches, split, use_threads=use_threads, readers=readers, limit=few) for split in splits
         ]
         return pa.RecordBatchReader.from_batches(self.schema, read_ahead(sources, readers))
+
+    def _default_threads(self, splits: Sequence[Split]) -> int:
+        if self._predicate is not None and self._merge is not None and all(s.branch is None for s in splits):
+            files = [file for split in splits for file in split.files]
+            if expected_rows(files, self._predicate, self._store.schema.key_fields) < _FEW_ROWS:
+                return 1
+        return min(os.cpu_count() or 1, MAX_DEFAULT_THREADS)
 
     def _of_branch(self, name: str) -> "TableRead":
         found = self._branches.get(name)
@@ -119,13 +133,16 @@ class TableRead:
 
             yield from ChangeRead(self._store, *self._asked).added(split)
             return
+        predicate = self._predicate
+        if predicate is not None:
+            predicate = self._buckets.narrowed(predicate, split.bucket, split.total_buckets)
         deleted_of = deletions_in(self._store.file_io, split.deletion_files)
         if self._merge is None or split.raw_convertible:
             rows = _rows_of_block(split, readers, limit)
             for file in split.files:
                 selection = EVERYTHING
-                if self._predicate is not None and self._store.options.file_index_read_enabled:
-                    selection = self._files.selected(file, split.path_of(file), self._predicate)
+                if predicate is not None and self._store.options.file_index_read_enabled:
+                    selection = self._files.selected(file, split.path_of(file), predicate)
                 if selection.is_empty:
                     continue
                 yield from self._files.batches(
@@ -133,7 +150,7 @@ class TableRead:
                     split.path_of(file),
                     ReadOptions(
                         batch_rows=rows,
-                        predicate=self._predicate,
+                        predicate=predicate,
                         use_threads=use_threads,
                         deleted=deleted_of(file),
                         wanted=_within(split.row_ranges.get(file.file_name), selection.positions()),
@@ -144,7 +161,7 @@ class TableRead:
             yield from self._merge.section(
                 section,
                 split.path_of,
-                predicate=self._predicate,
+                predicate=predicate,
                 ordered=False,
                 use_threads=use_threads,
                 readers=readers,

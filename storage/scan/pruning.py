@@ -1,16 +1,26 @@
 """Leaving out what a filter rules out: partitions, buckets and files."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from itertools import product
 from math import prod
 
 import numpy as np
 import pyarrow as pa
 
-from interbed.storage.base.arrays import Mask
+from interbed.storage.base.arrays import Ints, Mask
 from interbed.storage.base.arrow_values import array_of
 from interbed.storage.base.errors import InterbedError
-from interbed.storage.base.predicate.expr import Comparison, In, Op, Predicate, columns_of, conjuncts
+from interbed.storage.base.predicate.expr import (
+    AlwaysFalse,
+    Comparison,
+    In,
+    Op,
+    Or,
+    Predicate,
+    and_,
+    columns_of,
+    conjuncts,
+)
 from interbed.storage.base.predicate.stats_filter import select
 from interbed.storage.base.row.binary_row import decode_rows
 from interbed.storage.base.row.words import Array
@@ -23,16 +33,21 @@ from interbed.storage.meta.schema.manager import SchemaManager
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.schema.widening import is_widening
 
-_MAX_BUCKET_KEYS = 1000
+_MAX_BUCKET_KEYS = 20_000
+"""Of more keys the buckets are not worked out: it would take as long as reading."""
 
 
 class BucketSelector:
-    """The buckets in which rows can be that a filter selects; they depend on a partition's number of buckets."""
+    """The buckets in which rows can be that a filter selects; they depend on a partition's number of buckets.
+
+    May be shared by threads.
+    """
 
     def __init__(self, schema: TableSchema, predicate: Predicate | None) -> None:
         self._schema = schema
-        self._keys = None if predicate is None else _key_values(schema, conjuncts(predicate))
-        self._known: dict[int, frozenset[int] | None] = {}
+        self._parts: Sequence[Predicate] = () if predicate is None else conjuncts(predicate)
+        self._keys = _key_values(schema, self._parts)
+        self._known: dict[int, Ints | None] = {}
 
     @property
     def is_free(self) -> bool:
@@ -41,13 +56,29 @@ class BucketSelector:
 
     def buckets(self, total_buckets: int) -> frozenset[int] | None:
         """The buckets; None when it may be any of them."""
+        found = self._buckets_of_keys(total_buckets)
+        return None if found is None else frozenset(found.tolist())
+
+    def narrowed(self, predicate: Predicate, bucket: int, total_buckets: int) -> Predicate:
+        """A predicate that selects the same rows of the bucket, with only those values in lists that can be in it.
+
+        `predicate` is the one that the buckets are selected by.
+        """
+        buckets = self._buckets_of_keys(total_buckets)
+        if self._keys is None or buckets is None or not any(isinstance(part, In) for part in self._parts):
+            return predicate
+        inside = [self._keys[i] for i in np.flatnonzero(buckets == bucket)]
+        found = {key: {row[i] for row in inside} for i, key in enumerate(self._schema.bucket_keys)}
+        return and_(*(_within(part, found) for part in self._parts))
+
+    def _buckets_of_keys(self, total_buckets: int) -> Ints | None:
         if self._keys is None or total_buckets < 1:
             return None
         if total_buckets not in self._known:
             self._known[total_buckets] = self._assign(self._keys, total_buckets)
         return self._known[total_buckets]
 
-    def _assign(self, keys: Sequence[Sequence[object]], total_buckets: int) -> frozenset[int] | None:
+    def _assign(self, keys: Sequence[Sequence[object]], total_buckets: int) -> Ints | None:
         types = [self._schema.by_name[n].type for n in self._schema.bucket_keys]
         try:
             columns = [
@@ -57,13 +88,40 @@ class BucketSelector:
         except (InterbedError, pa.ArrowException, TypeError, OverflowError):
             # A literal outside of the column's type selects nothing or something odd: then every bucket is read.
             return None
-        return frozenset(int(b) for b in found)
+        return found.astype(np.int64)
+
+
+def _within(part: Predicate, found: Mapping[str, Set[object]]) -> Predicate:
+    """The part with the values of a list that are among those found for its column."""
+    if not isinstance(part, In) or part.column not in found:
+        return part
+    values = tuple(v for v in part.values if v in found[part.column])
+    return In(part.column, values) if values else AlwaysFalse()
 
 
 def _key_values(schema: TableSchema, parts: Sequence[Predicate]) -> list[tuple[object, ...]] | None:
     """All bucket keys that equalities and lists of values allow; None when some key column is free."""
     if not schema.bucket_keys:
         return None
+    allowed = _products(schema, parts)
+    if allowed is None:
+        # Keys of several columns are asked for as `a = 1 and b = 2 or a = 3 and b = 4`.
+        allowed = next((keys for p in parts if isinstance(p, Or) and (keys := _of_any(schema, p)) is not None), None)
+    return allowed
+
+
+def _of_any(schema: TableSchema, either: Or) -> list[tuple[object, ...]] | None:
+    """The keys that some part allows; None when one of the parts leaves a column free."""
+    found: dict[tuple[object, ...], None] = {}
+    for child in either.children:
+        keys = _key_values(schema, conjuncts(child))
+        if keys is None or len(found) + len(keys) > _MAX_BUCKET_KEYS:
+            return None
+        found.update(dict.fromkeys(keys))
+    return list(found)
+
+
+def _products(schema: TableSchema, parts: Sequence[Predicate]) -> list[tuple[object, ...]] | None:
     allowed: list[list[object]] = []
     for key in schema.bucket_keys:
         lists: list[list[object]] = []

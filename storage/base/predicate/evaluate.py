@@ -78,10 +78,10 @@ def _evaluate(predicate: Predicate, batch: pa.RecordBatch | pa.Table) -> Array:
             return _constant(isinstance(predicate, AlwaysTrue), batch.num_rows)
         case And(children):
             parts = [_evaluate(c, batch) for c in children]
-            return reduce(_call2("and_kleene"), parts, _constant(True, batch.num_rows)) if len(parts) != 1 else parts[0]
+            return reduce(_call2("and_kleene"), parts) if parts else _constant(True, batch.num_rows)
         case Or(children):
             parts = [_evaluate(c, batch) for c in children]
-            return reduce(_call2("or_kleene"), parts, _constant(False, batch.num_rows)) if len(parts) != 1 else parts[0]
+            return reduce(_call2("or_kleene"), parts) if parts else _constant(False, batch.num_rows)
         case Not(child):
             return _call("invert", _evaluate(child, batch))
         case Comparison() | In() | NotIn() | IsNull() | IsNotNull() | TextMatch():
@@ -140,7 +140,7 @@ def _member(column: Array, values: Sequence[object]) -> Array:
     else:
         choices = _choices(present, column.type)
         hit = _call("is_in", column, options=pc.SetLookupOptions(choices))
-        found = _call("if_else", _call("is_valid", column), hit, UNKNOWN)
+        found = _call("if_else", _call("is_valid", column), hit, UNKNOWN) if column.null_count else hit
     if len(present) == len(values):
         return found
     # Not being among values of which one is unknown is unknown; so is, of an empty list with a null, everything.

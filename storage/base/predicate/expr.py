@@ -281,10 +281,45 @@ def _restricted(predicate: Predicate, columns: frozenset[str]) -> Predicate:
 def bind(predicate: Predicate, fields: Sequence[DataField]) -> Predicate:
     """The predicate with every literal as its column's Python value; binding twice changes nothing.
 
-    Raises FilterError for a column that is not among the fields, and for a literal that does not fit its column.
+    Equalities of one column of which any may hold become a list. Raises FilterError for a column that is not among the
+    fields, and for a literal that does not fit its column.
     """
     by_name = {f.name: f for f in fields}
-    return map_leaves(predicate, lambda leaf: _bind_leaf(leaf, by_name))
+    return _with_lists(map_leaves(predicate, lambda leaf: _bind_leaf(leaf, by_name)))
+
+
+def _with_lists(predicate: Predicate) -> Predicate:
+    match predicate:
+        case And(children):
+            return And(tuple(_with_lists(c) for c in children))
+        case Not(child):
+            return Not(_with_lists(child))
+        case Or(children):
+            parts = _joined([_with_lists(c) for c in children])
+            return parts[0] if len(parts) == 1 else Or(tuple(parts))
+        case _:
+            return predicate
+
+
+def _joined(parts: Sequence[Predicate]) -> list[Predicate]:
+    """The parts, with those that ask one column for values as one list where the first of them stood."""
+    lists: dict[str, dict[object, None]] = {}
+    for part in parts:
+        match part:
+            case In(column, values):
+                lists.setdefault(column, {}).update(dict.fromkeys(values))
+            case Comparison(op=Op.EQ, column=column, value=value):
+                lists.setdefault(column, {})[value] = None
+            case _:
+                pass
+    kept: dict[Predicate, None] = {}
+    for part in parts:
+        match part:
+            case In(column=column) | Comparison(op=Op.EQ, column=column) if len(lists[column]) > 1:
+                kept[In(column, tuple(lists[column]))] = None
+            case _:
+                kept[part] = None
+    return list(kept)
 
 
 def _bind_leaf(leaf: Leaf, fields: Mapping[str, DataField]) -> Predicate:

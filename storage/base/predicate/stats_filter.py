@@ -8,7 +8,7 @@ Predicates must be bound to the columns (interbed.storage.base.predicate.expr.bi
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +39,7 @@ from interbed.storage.base.types.data_type import DataField
 
 _SINGLE_VALUES = 100
 """Up to so many values of an IN list are looked for one by one; of more only the least and the greatest."""
+_MOST = 1 << 63
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,14 @@ class _Column:
     high: "Array | None"
     nulls: npt.NDArray[np.float64]
     """Nulls of each file; NaN where their number is not known."""
+
+    @property
+    def integers(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]] | None:
+        """Both bounds of a column of integers; None for other columns, and where some bound is not known."""
+        low, high = self.low, self.high
+        if low is None or high is None or not pa.types.is_integer(low.type) or low.null_count or high.null_count:
+            return None
+        return to_numpy(low), to_numpy(high)
 
 
 class _Files:
@@ -156,6 +165,9 @@ def _compare(files: _Files, stats: _Column, op: Op, value: object) -> Mask:
     if value is None or value != value:
         # Nothing compares with null or NaN, but everything else is unequal to NaN.
         return files.all(value is not None and op is Op.NE)
+    integers = stats.integers if type(value) is int else None
+    if integers is not None:
+        return _compare_integers(*integers, op, cast(int, value))
     match op:
         case Op.EQ:
             outside = _holds(files, "greater", stats.low, value) | _holds(files, "less", stats.high, value)
@@ -172,6 +184,25 @@ def _compare(files: _Files, stats: _Column, op: Op, value: object) -> Mask:
     return ~outside
 
 
+def _compare_integers(low: npt.NDArray[Any], high: npt.NDArray[Any], op: Op, value: int) -> Mask:
+    """What _compare finds; much faster for a few files or pages than by Arrow's kernels."""
+    inside: Mask
+    match op:
+        case Op.EQ:
+            inside = np.less_equal(low, value) & np.greater_equal(high, value)
+        case Op.NE:
+            inside = np.not_equal(low, value) | np.not_equal(high, value)
+        case Op.LT:
+            inside = np.less(low, value)
+        case Op.LE:
+            inside = np.less_equal(low, value)
+        case Op.GT:
+            inside = np.greater(high, value)
+        case Op.GE:
+            inside = np.greater_equal(high, value)
+    return inside
+
+
 def _is_constant(files: _Files, stats: _Column, value: object) -> Mask:
     """Where no value but this one occurs."""
     if isinstance(value, float):
@@ -182,6 +213,11 @@ def _is_constant(files: _Files, stats: _Column, value: object) -> Mask:
 
 def _any_within(files: _Files, stats: _Column, values: Sequence[object]) -> Mask:
     comparable = [v for v in values if v == v]
+    integers = stats.integers if all(type(v) is int and abs(v) < _MOST for v in comparable) else None
+    if integers is not None:
+        sought = np.sort(np.array(comparable, np.int64))
+        low, high = integers
+        return np.searchsorted(sought, low, side="left") < np.searchsorted(sought, high, side="right")
     if len(comparable) <= _SINGLE_VALUES:
         each = [_compare(files, stats, Op.EQ, v) for v in comparable]
         return _any([files.all(False), *each])

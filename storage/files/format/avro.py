@@ -85,7 +85,7 @@ class AvroReader:
                     batches = _row_batches(plain.container(blocks), columns, batch_rows)
                 for batch in batches:
                     if tally is not None:
-                        tally.add(DecodeTally.WHOLE, batch.num_rows, batch.num_columns, batch.nbytes)
+                        tally.add_whole(batch)
                     yield position, batch
                     position += batch.num_rows
             checks.expect_rows(position)

@@ -67,7 +67,7 @@ class OrcReader:
             with _range_errors(path):
                 for batch in scanner.to_batches():
                     if tally is not None:
-                        tally.add(DecodeTally.WHOLE, batch.num_rows, batch.num_columns, batch.nbytes)
+                        tally.add_whole(batch)
                     yield position, batch
                     position += batch.num_rows
             checks.expect_rows(position)

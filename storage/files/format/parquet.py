@@ -62,7 +62,7 @@ class ParquetReader:
                         ):
                             pages.read(batch.nbytes)
                             if tally is not None:
-                                tally.add(DecodeTally.WHOLE, batch.num_rows, batch.num_columns, batch.nbytes)
+                                tally.add_whole(batch)
                             # A name with a dot brings along columns that begin with what stands before it.
                             yield position, batch if batch.num_columns == len(names) else batch.select(names)
                             position += batch.num_rows

@@ -36,8 +36,8 @@ def read_rows(
     """The rows from `start` to before `end` of a row group with the columns named, of which there is at least one.
 
     The pages of the leaves of a column must begin at the same rows (GroupPages.is_even). `verify` compares the pages'
-    checksums; `noted` is told the rows, columns and bytes that were decoded. Raises ValueError, LookupError and what
-    Arrow raises for damaged bytes.
+    checksums; `noted` is told how many values were decoded, of how many columns, and their bytes in memory. Raises
+    ValueError, LookupError and what Arrow raises for damaged bytes.
     """
     together: dict[tuple[int, int, bool], list[str]] = {}
     for name in names:
@@ -47,6 +47,7 @@ def read_rows(
         together.setdefault((int(leaves[0].rows[low]), int(leaves[0].rows[high]), in_place), []).append(name)
     found: dict[str, pa.Array[Any]] = {}
     fields: dict[str, pa.Field[Any]] = {}
+    values = nbytes = 0
     for (first, last, in_place), columns in together.items():
         chosen = frozenset(columns)
         if in_place:
@@ -60,13 +61,15 @@ def read_rows(
                 table = file.read(columns=columns, use_threads=use_threads)
         if table.num_rows != last - first:
             raise ValueError(f"its pages have {table.num_rows} rows instead of {last - first}")
-        if noted is not None:
-            noted(table.num_rows, len(columns), table.nbytes)
+        values += table.num_rows * len(columns)
+        nbytes += table.nbytes
         for name in columns:
             chunks = table.column(name).chunks
             column = chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
             found[name] = column.slice(start - first, end - start)
             fields[name] = table.schema.field(name)
+    if noted is not None:
+        noted(values, len(names), nbytes)
     return pa.RecordBatch.from_arrays([found[n] for n in names], schema=pa.schema([fields[n] for n in names]))
 
 
