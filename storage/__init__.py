@@ -97,6 +97,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "read.audit_read",
         "read.deletions",
         "read.located_read",
+        "read.top_read",
         "scan.manifest_reader",
         "scan.partition_filter",
         "scan.plan",

@@ -16,7 +16,9 @@ from interbed.storage.base.types.data_type import MAX_LENGTH, AtomicType, DataFi
 from interbed.storage.meta.options.lsm import ChangelogProducer, MergeEngine
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.read.located_read import FILE_PATH, ROW_INDEX, LocatedRead
+from interbed.storage.read.top_read import TopRead
 from interbed.storage.scan.split import Split
+from interbed.storage.scan.top import Top
 from interbed.storage.table.table import Table
 from interbed.thrift_idl.planner.ttypes import HiddenColumn
 
@@ -76,14 +78,18 @@ def needs_old_rows(schema: TableSchema) -> bool:
 
 
 def read_with_hidden(
-    table: Table, columns: Sequence[str], predicate: Predicate | None, split: Split
+    table: Table, columns: Sequence[str], predicate: Predicate | None, split: Split, *, top: Top | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a split with the columns asked for, some of which may be hidden; raises as TableRead does."""
+    """The rows of a split, with `top` those that may be among its first ones, with the columns asked for.
+
+    Some of the columns may be hidden. Raises as TableRead does.
+    """
     if split.branch is not None:
         table, split = table.branch(split.branch), replace(split, branch=None)
     own = tuple(c for c in columns if c in table.schema.by_name)
     if len(own) == len(columns):
-        yield from table.new_read(own, predicate).to_batches(split)
+        read = table.new_read(own, predicate) if top is None else TopRead(table.store, own, predicate, top)
+        yield from read.to_batches(split)
     elif OLD_ROW in columns:
         for batch in table.new_read(None, predicate).to_batches(split):
             whole = pa.StructArray.from_arrays(batch.columns, fields=list(batch.schema))

@@ -4,7 +4,7 @@ import json
 import time
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -47,6 +47,7 @@ class ReadTask:
     columns: tuple[str, ...]
     filters: tuple[str, ...]
     schema_json: str | None = None
+    top: Top | None = None
 
     def to_bytes(self) -> bytes:
         """The task for the workers."""
@@ -56,6 +57,7 @@ class ReadTask:
                 "columns": self.columns,
                 "filters": self.filters,
                 "schema": self.schema_json,
+                "top": None if self.top is None else asdict(self.top),
             }
         ).encode()
 
@@ -69,6 +71,7 @@ class ReadTask:
                 columns=tuple(value["columns"]),
                 filters=tuple(value["filters"]),
                 schema_json=value["schema"],
+                top=None if value["top"] is None else Top(**value["top"]),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise InvalidInputError(f"Not a read task: {error}") from error
@@ -98,6 +101,7 @@ def plan_scan(handle: TableHandle, request: Any) -> ScanPlan:
     table, plan = planned(handle, predicate, request.limit)
     top = _top(handle, table, request)
     if top is not None:
+        task = replace(task, top=top)
         kept = splits_of_top(table.store, plan.splits, top)
         files, rows = sum(len(split.files) for split in kept), sum(split.row_count for split in kept)
         plan = replace(plan, splits=kept, statistics=replace(plan.statistics, files_planned=files, rows_planned=rows))
@@ -228,7 +232,7 @@ def _batches(task: ReadTask, predicate: Predicate | None, split: bytes) -> Itera
         return global_rows(split)
     view = task.handle.view
     if view is None:
-        return read_with_hidden(task.handle.open(), task.columns, predicate, Split.from_bytes(split))
+        return read_with_hidden(task.handle.open(), task.columns, predicate, Split.from_bytes(split), top=task.top)
     if isinstance(view, ChangeView) and split:
         # Of a stream, which is planned by splits.
         return AuditRead(view.store, task.columns, predicate, packed=view.packed).to_batches(Split.from_bytes(split))

@@ -23,7 +23,7 @@ from interbed.storage.read.deletions import deletions_in
 from interbed.storage.read.parallel import read_ahead
 from interbed.storage.scan.pruning import BucketSelector
 from interbed.storage.scan.split import Split
-from interbed.storage.scan.summary.expected_rows import expected_rows
+from interbed.storage.scan.summary.key_spread import KeySpread
 
 MAX_DEFAULT_THREADS = 4
 """Threads of a read unless the caller says how many: each holds blocks and a mapped file in memory."""
@@ -114,8 +114,8 @@ class TableRead:
 
     def _default_threads(self, splits: Sequence[Split]) -> int:
         if self._predicate is not None and self._merge is not None and all(s.branch is None for s in splits):
-            files = [file for split in splits for file in split.files]
-            if expected_rows(files, self._predicate, self._store.schema.key_fields) < _FEW_ROWS:
+            spread = KeySpread.of([f for split in splits for f in split.files], self._store.schema.key_fields)
+            if spread is not None and spread.selected(self._predicate) < _FEW_ROWS:
                 return 1
         return min(os.cpu_count() or 1, MAX_DEFAULT_THREADS)
 

@@ -48,6 +48,7 @@ class BucketSelector:
         self._parts: Sequence[Predicate] = () if predicate is None else conjuncts(predicate)
         self._keys = _key_values(schema, self._parts)
         self._known: dict[int, Ints | None] = {}
+        self._sets: dict[int, frozenset[int] | None] = {}
 
     @property
     def is_free(self) -> bool:
@@ -56,8 +57,10 @@ class BucketSelector:
 
     def buckets(self, total_buckets: int) -> frozenset[int] | None:
         """The buckets; None when it may be any of them."""
-        found = self._buckets_of_keys(total_buckets)
-        return None if found is None else frozenset(found.tolist())
+        if total_buckets not in self._sets:
+            found = self._buckets_of_keys(total_buckets)
+            self._sets[total_buckets] = None if found is None else frozenset(found.tolist())
+        return self._sets[total_buckets]
 
     def narrowed(self, predicate: Predicate, bucket: int, total_buckets: int) -> Predicate:
         """A predicate that selects the same rows of the bucket, with only those values in lists that can be in it.

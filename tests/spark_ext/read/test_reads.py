@@ -342,3 +342,18 @@ def test_the_first_rows_by_a_column_leave_files_out(lake: Lake) -> None:
     assert "splits=1" in lake.plan("SELECT id FROM {lake}.db.t ORDER BY day DESC LIMIT 1")
     assert lake.tuples("SELECT id FROM {lake}.db.t WHERE day <> 'c' ORDER BY v DESC LIMIT 1") == [(3,)]
     assert "top=" not in lake.plan("SELECT id FROM {lake}.db.t WHERE id < 3 ORDER BY v LIMIT 1")
+
+
+def test_the_first_rows_by_the_key_are_those_after_the_merge(lake: Lake) -> None:
+    lake.sql(
+        "CREATE TABLE {lake}.db.t (id INT, v STRING) "
+        "TBLPROPERTIES ('primary-key' = 'id', 'bucket' = '2', 'write-only' = 'true')"
+    )
+    lake.sql("INSERT INTO {lake}.db.t SELECT id, 'old' FROM range(20000)")
+    lake.sql("INSERT INTO {lake}.db.t SELECT id * 2, 'new' FROM range(10000)")
+    lake.sql("DELETE FROM {lake}.db.t WHERE id IN (0, 2, 19999)")
+
+    assert lake.tuples("SELECT id, v FROM {lake}.db.t ORDER BY id LIMIT 3") == [(1, "old"), (3, "old"), (4, "new")]
+    assert lake.tuples("SELECT * FROM {lake}.db.t ORDER BY id DESC LIMIT 2") == [(19998, "new"), (19997, "old")]
+    rows = lake.tuples("SELECT id FROM {lake}.db.t ORDER BY id DESC LIMIT 2 OFFSET 1")
+    assert rows == [(19997,), (19996,)]

@@ -18,7 +18,7 @@ from interbed.storage.base.predicate.stats_filter import select
 from interbed.storage.files.decode_tally import DecodeTally
 from interbed.storage.meta.bucket_function import assign_buckets
 from interbed.storage.scan.pruning import BucketSelector
-from interbed.storage.scan.summary.expected_rows import expected_rows
+from interbed.storage.scan.summary.key_spread import KeySpread
 from interbed.storage.table.table import Table
 
 BUCKETS = 4
@@ -122,8 +122,11 @@ def test_the_rows_that_a_filter_on_the_key_selects_are_expected(
     store = table.store
     predicate = bind(parse_filter(text, store.schema.fields), store.schema.fields)
     files = [file for split in table.new_scan().plan().splits for file in split.files]
-    assert least <= expected_rows(files, predicate, store.schema.key_fields) <= most
-    assert expected_rows([], predicate, store.schema.key_fields) == 0
+    spread = KeySpread.of(files, store.schema.key_fields)
+    assert spread is not None
+    assert least <= spread.selected(predicate) <= most
+    assert KeySpread.of([], store.schema.key_fields) is None
+    assert KeySpread.of(files, store.schema.key_fields[1:]) is None
 
 
 INTEGERS = st.integers(-20, 20)

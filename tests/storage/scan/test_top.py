@@ -2,13 +2,18 @@
 
 import tempfile
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interbed import load_catalog
+from interbed.storage.base.predicate.grammar import parse_filter
+from interbed.storage.files.decode_tally import DecodeTally
+from interbed.storage.read import top_read
 from interbed.storage.scan.top import Top, splits_of_top
 from interbed.storage.table.table import Table
 
@@ -78,3 +83,60 @@ def test_files_beyond_the_first_rows_are_left_out_where_bounds_are_known(tmp_pat
     assert files(Top(column="n", count=99)) == 5
     assert files(Top(column="s", count=1)) == 5
     assert files(Top(column="x", count=1)) == 5
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    commits=st.lists(
+        st.dictionaries(st.integers(-40, 40), st.none() | st.integers(0, 9), min_size=1, max_size=30),
+        min_size=1,
+        max_size=4,
+    ),
+    deleted=st.lists(st.integers(-40, 40), max_size=20),
+    count=st.integers(1, 30),
+    descending=st.booleans(),
+    text=st.sampled_from([None, "v > 4", "k < 3"]),
+)
+def test_the_first_keys_are_among_what_is_read(
+    commits: list[dict[int, int | None]], deleted: list[int], count: int, descending: bool, text: str | None
+) -> None:
+    with tempfile.TemporaryDirectory() as warehouse, pytest.MonkeyPatch.context() as patched:
+        patched.setattr(top_read, "_LEAST_ROWS", 2)
+        patched.setattr(top_read, "_GROWTH", 2)
+        catalog = load_catalog(warehouse=warehouse)
+        catalog.create_database("db")
+        schema = pa.schema((("k", pa.int32()), ("v", pa.int64())))
+        options = {"bucket": "2", "write-only": "true"}
+        table = catalog.create_table("db.t", schema, primary_keys=["k"], options=options)
+        for rows in commits:
+            table.upsert(pa.table({"k": list(rows), "v": list(rows.values())}, schema=schema))
+        if deleted:
+            table.delete(f"k in ({', '.join(map(str, deleted))})")
+        top = Top(column="k", count=count, descending=descending)
+        predicate = None if text is None else parse_filter(text, table.fields)
+        read = top_read.TopRead(table.store, ["k", "v"], predicate, top)
+        found = [
+            row for s in table.plan(predicate=predicate).splits for b in read.to_batches(s) for row in b.to_pylist()
+        ]
+        rows_of_all = table.scan(filter=text).to_arrow().to_pylist()
+        assert len({row["k"] for row in found}) == len(found)
+        assert all(row in rows_of_all for row in found)
+        in_order = sorted(rows_of_all, key=lambda row: row["k"], reverse=descending)
+        assert sorted(found, key=lambda row: row["k"], reverse=descending)[:count] == in_order[:count]
+
+
+@pytest.mark.parametrize("descending", [False, True])
+def test_of_a_large_table_the_ends_of_runs_are_read(tmp_path: Path, descending: bool) -> None:
+    catalog = load_catalog(warehouse=str(tmp_path))
+    catalog.create_database("db")
+    schema = pa.schema((("k", pa.int64()), ("v", pa.string())))
+    options = {"bucket": "2", "write-only": "true", "parquet.page.row.count.limit": "500"}
+    table = catalog.create_table("db.t", schema, primary_keys=["k"], options=options)
+    for step in (1, 3):
+        keys = list(range(0, 60_000, step))
+        table.upsert(pa.table({"k": keys, "v": [str(k) for k in keys]}, schema=schema))
+    tally = DecodeTally()
+    read = top_read.TopRead(table.store, None, None, Top(column="k", count=10, descending=descending), tally=tally)
+    found: list[Any] = [k for s in table.plan().splits for b in read.to_batches(s) for k in b["k"].to_pylist()]
+    assert sorted(found, reverse=descending)[:10] == sorted(range(60_000), reverse=descending)[:10]
+    assert sum(values for values, _, _ in tally.by_reason().values()) <= 2 * 2 * 2 * 2_000

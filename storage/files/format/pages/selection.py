@@ -162,9 +162,14 @@ def _matching(edges: Ints, known: Mapping[str, tuple[Ints, PageBounds]], request
     greatest: dict[str, pa.Array[Any]] = {}
     nulls: dict[str, pa.Array[Any]] = {}
     for name, (rows, bounds) in known.items():
-        pages = np.searchsorted(rows, edges[:-1], side="right") - 1
-        of_segment: Any = from_numpy(pages)
-        least[name], greatest[name] = bounds.least.take(of_segment), bounds.greatest.take(of_segment)
+        if len(known) == 1:
+            # The edges are those of its pages.
+            pages = np.arange(len(counts))
+            least[name], greatest[name] = bounds.least, bounds.greatest
+        else:
+            pages = np.searchsorted(rows, edges[:-1], side="right") - 1
+            of_segment: Any = from_numpy(pages)
+            least[name], greatest[name] = bounds.least.take(of_segment), bounds.greatest.take(of_segment)
         # Of a part of a page it is known only whether it has no nulls, or nothing else.
         number = np.where(bounds.all_null[pages], counts, 0)
         unknown = ~bounds.all_null[pages] & (bounds.nulls[pages] != 0)
