@@ -3,7 +3,7 @@
 import re
 import subprocess
 import sys
-from datetime import UTC, date, datetime
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import interbed
 from tests.support.decisions import ROOT, SECTIONS, decisions
 from tests.support.option_table import catalog_options, table_options
 from tests.support.pages import DOCS, Page
-from tests.support.performance_docs import figures_text, with_figures
+from tests.support.performance_docs import figures_text, history_text, with_figures
 
 
 def test_the_reference_pages_are_as_the_code_has_them() -> None:
@@ -85,16 +85,33 @@ def test_examples_that_are_listed_exist_and_the_others_are_listed() -> None:
     assert named == {path.name for path in (ROOT / "examples").iterdir() if path.suffix in (".py", ".ipynb")}
 
 
+RUN: dict[str, Any] = {
+    "machine": "a machine",
+    "commit": "abc",
+    "when": "2026-01-31T10:00:00+00:00",
+    "command": "make bench",
+    "rows": 4_000_000,
+    "stages": {"scan": {"interbed": {"cpu_s": 2.0, "wall_s": 1.5}, "pypaimon": {"cpu_s": 12.0, "wall_s": 12.0}}},
+    "spark": {},
+    "soak": [{"minute": 1, "peak_mb": 512.5}],
+}
+
+
 def test_figures_of_a_benchmark_become_tables_with_ratios() -> None:
-    found: dict[str, Any] = {
-        "rows": 4_000_000,
-        "stages": {"scan": {"interbed": {"cpu_s": 2.0, "wall_s": 1.5}, "pypaimon": {"cpu_s": 12.0, "wall_s": 12.0}}},
-        "spark": {},
-        "soak": [{"minute": 1, "peak_mb": 512.5}],
-    }
-    text = figures_text(found, where="a machine", when=datetime(2026, 1, 31, tzinfo=UTC), command="make bench")
-    assert text.startswith("Measured on 2026-01-31 with `make bench`: a machine. Rows: 4,000,000.")
+    text = figures_text(RUN)
+    assert text.startswith("Measured on 2026-01-31 with `make bench` at `abc`: a machine. Rows: 4,000,000.")
     assert "| scan, pypaimon | 12 | 12 | 6.000 |" in text
     assert "| 1 | 1 | 512 |" in text
     page = Page("performance.md").text
     assert with_figures(with_figures(page, text), text).count(text) == 1
+
+
+def test_the_figures_of_runs_stand_side_by_side() -> None:
+    faster = {"scan": {"interbed": {"cpu_s": 1.0}, "pypaimon": {"cpu_s": 12.0}}, "count": {"interbed": {"cpu_s": 0.5}}}
+    text = history_text([RUN, {**RUN, "commit": "def", "when": "2026-02-01T10:00:00+00:00", "stages": faster}])
+    assert "| `def` | 2026-02-01 | `make bench` | a machine |" in text
+    assert "| | `abc` | `def` |" in text
+    assert "| scan, interbed | 2.000 | 1.000 |" in text
+    assert "| scan, pypaimon | 12 (6.000x) | 12 (12x) |" in text
+    assert "| count, interbed |  | 0.500 |" in text
+    assert "minute" not in text

@@ -1,11 +1,13 @@
 """`make bench`: the same work by interbed, pypaimon-rust and pypaimon on the same files in one run, with ratios;
 then Spark on interbed's tables, on Iceberg's and on Delta's, merging, compaction and buckets by Java Paimon, the same
-load on the catalog server and on Hive's metastore in Java, a table of a million partitions, and what syncing commits
-and verifying checksums cost.
+load on the catalog server and on Hive's metastore in Java, a table of a million partitions, one of 100 million rows,
+and what syncing commits and verifying checksums cost.
 
     python -m tests.benchmarks [--rows 4000000] [--json] [--skip-pypaimon] [--skip-spark] [--skip-metastore]
                                 [--skip-partitions] [--skip-formats] [--skip-reads] [--skip-java] [--skip-soak]
-                                [--skip-safety]
+                                [--skip-scale] [--skip-safety]
+
+`--json` prints one object of all figures, with the machine, the commit and the time.
 
 A ratio is the peer's seconds over interbed's: above 1 interbed is faster. `scan` keeps all rows in memory;
 `streamed scan` lets go of each batch, and its peak is what a scan needs. Each stage runs in a process of its
@@ -36,12 +38,14 @@ from tests.benchmarks import (
     partitions,
     planning,
     safety,
+    scale,
     selective,
     soak,
     spark_compaction,
     spark_peers,
 )
 from tests.benchmarks.engines import ratio_text
+from tests.benchmarks.origin import origin
 from tests.benchmarks.run_stage import Figures, better, stage
 
 TURNS = 2
@@ -116,6 +120,7 @@ def main() -> None:
     parser.add_argument("--skip-spark", action="store_true")
     parser.add_argument("--skip-metastore", action="store_true")
     parser.add_argument("--skip-partitions", action="store_true")
+    parser.add_argument("--skip-scale", action="store_true", help="leave the table of 100 million rows out")
     parser.add_argument("--skip-safety", action="store_true", help="leave out what syncs and checksums cost")
     arguments = parser.parse_args()
     # Into a file the tables go unfolded.
@@ -164,11 +169,15 @@ def main() -> None:
     many = {} if arguments.skip_partitions else partitions.measure(console)
     if many:
         partitions.show(many, console)
+    grown = {} if arguments.skip_scale else scale.measure(console)
+    if grown:
+        scale.show(grown, console)
     costs = {} if arguments.skip_safety else safety.measure(console)
     if costs:
         safety.show(costs, console)
     if arguments.json:
         found_all = {
+            **origin(sys.argv[1:]),
             "rows": arguments.rows,
             "stages": found,
             "spark": in_spark,
@@ -179,6 +188,7 @@ def main() -> None:
             "soak": soak.as_json(curve),
             "metastore": metastore.as_json(peers),
             "partitions": many,
+            "scale": scale.as_json(grown),
             "safety": safety.as_json(costs),
         }
         print(json.dumps(found_all, indent=2))

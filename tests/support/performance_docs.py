@@ -1,25 +1,24 @@
-"""The figures of docs/performance.md: `make bench ARGS=--json > bench.json` measures them, and
+"""The figures of docs/performance.md and docs/performance-history.md. `make bench ARGS=--json > bench.json` measures:
 
     python -m tests.support.performance_docs bench.json
 
-writes them into the page, with the machine, the date and the command. Run it on the machine that measured.
+keeps them as a file of docs/figures, named by day and commit, and writes both pages: the first has the figures of the
+newest run, the second those of all runs that are kept.
 """
 
 import json
-import os
-import platform
 import sys
-from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import interbed
-
-PAGE = Path(__file__).parents[2] / "docs" / "performance.md"
+DOCS = Path(__file__).parents[2] / "docs"
+FIGURES = DOCS / "figures"
 BEGIN = "<!-- figures: made by python -m tests.support.performance_docs -->"
 END = "<!-- end of figures -->"
 OURS = "interbed"
+RUNS_SHOWN = 8
 
 _TITLES = {
     "stages": "Tables in Python",
@@ -31,26 +30,39 @@ _TITLES = {
     "soak": "A long run",
     "metastore": "Catalog servers",
     "partitions": "A million partitions",
+    "scale": "A table that grows",
     "safety": "What safety costs",
 }
 
 
-def machine() -> str:
-    """One line about this machine: system, processor, cores, memory, Python."""
-    pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
-    return (
-        f"{platform.system()} on {platform.machine()}, {os.cpu_count()} cores, "
-        f"{round(pages * size / 2**30)} GiB of memory, "
-        f"Python {platform.python_version()}, interbed {interbed.__version__}"
-    )
-
-
-def figures_text(found: Mapping[str, Any], *, where: str, when: datetime, command: str) -> str:
+def figures_text(found: Mapping[str, Any]) -> str:
     """The figures of one run as Markdown: a table for each section that was measured."""
-    lines = [f"Measured on {when:%Y-%m-%d} with `{command}`: {where}. Rows: {found['rows']:,}."]
-    for section, figures in found.items():
-        if section != "rows" and figures:
-            lines += ["", f"### {_TITLES.get(section, section.capitalize())}", "", *_table(figures)]
+    when = datetime.fromisoformat(found["when"])
+    lines = [
+        f"Measured on {when:%Y-%m-%d} with `{found['command']}` at `{found['commit']}`: {found['machine']}. "
+        f"Rows: {found['rows']:,}."
+    ]
+    for section, figures in _sections(found):
+        lines += ["", f"### {_title(section)}", "", *_table(figures)]
+    return "\n".join(lines)
+
+
+def history_text(runs: Sequence[Mapping[str, Any]]) -> str:
+    """Seconds and ratios of the runs, oldest first, as Markdown: a table for each section that has seconds."""
+    shown = runs[-RUNS_SHOWN:]
+    lines = ["| commit | day | command | machine |", "|---|---|---|---|"]
+    lines += [f"| `{r['commit']}` | {r['when'][:10]} | `{r['command']}` | {r['machine']} |" for r in shown]
+    commits = [f"`{run['commit']}`" for run in shown]
+    by_run = [{section: _seconds(figures) for section, figures in _sections(run)} for run in shown]
+    for section in dict.fromkeys(name for run in by_run for name in run):
+        rows = dict.fromkeys(path for run in by_run for path in run.get(section, {}))
+        if not rows:
+            continue
+        lines += ["", f"### {_title(section)}", ""]
+        lines += [f"| | {' | '.join(commits)} |", "|---|" + "---:|" * len(shown)]
+        for path in rows:
+            cells = [run.get(section, {}).get(path, "") for run in by_run]
+            lines.append(f"| {', '.join(path)} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
@@ -61,11 +73,35 @@ def with_figures(page: str, text: str) -> str:
     return f"{before}{BEGIN}\n\n{text}\n\n{END}{after}"
 
 
+def kept_runs(folder: Path = FIGURES) -> list[dict[str, Any]]:
+    """The runs that are kept, oldest first."""
+    found: list[dict[str, Any]] = [json.loads(path.read_text(encoding="utf-8")) for path in folder.glob("*.json")]
+    return sorted(found, key=lambda run: str(run["when"]))
+
+
+def _sections(found: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    return ((name, value) for name, value in found.items() if isinstance(value, dict | list) and value)
+
+
+def _title(section: str) -> str:
+    return _TITLES.get(section, section.capitalize())
+
+
 def _table(figures: Any) -> list[str]:
     rows = list(_with_ratios(dict(_leaves(figures))))
     columns = list(dict.fromkeys(name for _, values in rows for name in values))
     lines = [f"| | {' | '.join(f'`{c}`' for c in columns)} |", "|---|" + "---:|" * len(columns)]
     return lines + [f"| {', '.join(path)} | {' | '.join(_cell(v.get(c)) for c in columns)} |" for path, v in rows]
+
+
+def _seconds(figures: Any) -> dict[tuple[str, ...], str]:
+    """CPU seconds by path, of peers with the ratio to ours."""
+    found = {}
+    for path, values in _with_ratios(dict(_leaves(figures))):
+        if "cpu_s" in values:
+            ratio = f" ({_cell(values['ratio'])}x)" if "ratio" in values else ""
+            found[path] = f"{_cell(values['cpu_s'])}{ratio}"
+    return found
 
 
 def _leaves(figures: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], dict[str, Any]]]:
@@ -104,11 +140,14 @@ def _cell(value: object) -> str:
 
 
 def main() -> None:
-    """Write the page from the file that is named."""
-    source = Path(sys.argv[1])
-    when = datetime.fromtimestamp(source.stat().st_mtime, UTC)
-    text = figures_text(json.loads(source.read_text()), where=machine(), when=when, command="make bench")
-    PAGE.write_text(with_figures(PAGE.read_text(encoding="utf-8"), text), encoding="utf-8")
+    """Keep the run that is named, and write the pages."""
+    run = json.loads(Path(sys.argv[1]).read_text())
+    FIGURES.mkdir(exist_ok=True)
+    (FIGURES / f"{run['when'][:10]}-{run['commit']}.json").write_text(json.dumps(run, indent=1) + "\n")
+    runs = kept_runs()
+    for name, text in (("performance.md", figures_text(runs[-1])), ("performance-history.md", history_text(runs))):
+        page = DOCS / name
+        page.write_text(with_figures(page.read_text(encoding="utf-8"), text), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,227 @@
+"""What a table costs when it grows: CPU for each row, and peaks of memory, from 4 to 100 million rows.
+
+    python -m tests.benchmarks.scale [--rows 4000000 100000000] [--directory …] [--json]
+
+For each number of rows a table is made with a bucket for four million rows, four at least; it is written in one commit,
+a twentieth of it is upserted twice, and then read and compacted. Each stage is a process of its own. What changes with
+the rows is shown for a million of them; the plan and a range of 4,000 keys are not. A directory that is given keeps
+the tables, and stages of tables that it has are not made again.
+"""
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from rich.console import Console
+from rich.table import Table as View
+
+import interbed
+from interbed.storage.table.table import Table
+from tests.benchmarks.data import rows_for
+from tests.benchmarks.memory import peak_mb
+
+ROWS = (4_000_000, 20_000_000, 100_000_000)
+ROWS_OF_A_BUCKET = 4_000_000
+BATCH_ROWS = 250_000
+UPSERTS = 2
+RANGE_KEYS = 4_000
+GROWTH = 1.2
+"""How much more a row may cost in the largest table than in the smallest."""
+LIMITS_MB = {"base write": 800 + 256, "upsert": 800 + 256, "full scan": 600, "compaction": 800}
+"""Writers may take 800 MB beside their buffer, which is 256 MB by default."""
+TIMEOUT_SECONDS = 7200
+ROOT = Path(__file__).resolve().parents[2]
+SCHEMA = pa.schema([f.with_nullable(f.name != "id") for f in rows_for(np.arange(1), 0).schema])
+
+Figures = dict[str, float]
+
+
+def _table(warehouse: str) -> Table:
+    return interbed.load_catalog("bench", warehouse=f"file:{warehouse}").get_table("b.t")
+
+
+def make_rows(directory: str, rows: int) -> Figures:
+    """The rows of all writes as Arrow files: writing them is not to be measured with making them."""
+    random = np.random.default_rng(7)
+    # A permutation of 100M keys in batches of which each has keys from all over the range.
+    step = next(s for s in range(int(rows * 0.618) | 1, rows, 2) if np.gcd(s, rows) == 1)
+    ids: Iterator[np.ndarray] = (
+        (np.arange(start, min(start + BATCH_ROWS, rows)) * step) % rows for start in range(0, rows, BATCH_ROWS)
+    )
+    _write(Path(directory) / "base.arrow", ids)
+    for number in range(UPSERTS):
+        size = rows // 20
+        upserted: Iterator[np.ndarray] = (
+            random.choice(rows, min(BATCH_ROWS, size - start), replace=False) for start in range(0, size, BATCH_ROWS)
+        )
+        _write(Path(directory) / f"upsert-{number}.arrow", upserted)
+    catalog = interbed.load_catalog("bench", warehouse=f"file:{directory}/lake")
+    catalog.create_database("b")
+    options = {"bucket": str(max(4, rows // ROWS_OF_A_BUCKET)), "write-only": "true"}
+    catalog.create_table("b.t", SCHEMA, primary_keys=["id"], options=options)
+    return {"rows": rows}
+
+
+def _write(path: Path, ids: Iterator[np.ndarray]) -> None:
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, SCHEMA) as writer:
+        for number, some in enumerate(ids):
+            writer.write_table(rows_for(some, number).cast(SCHEMA))
+
+
+def _upsert(directory: str, name: str) -> Figures:
+    table = _table(f"{directory}/lake")
+    rows = 0
+    # Not mapped: what is read of a mapped file counts as this process's memory.
+    with pa.OSFile(f"{directory}/{name}.arrow", "rb") as source, table.new_write("bench") as write:
+        reader = pa.ipc.open_file(source)
+        for number in range(reader.num_record_batches):
+            batch = reader.get_batch(number)
+            rows += batch.num_rows
+            write.write_arrow(pa.Table.from_batches([batch]))
+        table.new_commit("bench").commit(write.prepare_commit())
+    return {"rows": rows}
+
+
+def base_write(directory: str, rows: int) -> Figures:
+    """All rows in one commit."""
+    del rows
+    return _upsert(directory, "base")
+
+
+def upsert(directory: str, rows: int) -> Figures:
+    """Twice a twentieth of the rows, in a commit each."""
+    del rows
+    return {"rows": sum(_upsert(directory, f"upsert-{n}")["rows"] for n in range(UPSERTS))}
+
+
+def plan(directory: str, rows: int) -> Figures:
+    """A process that plans a read of everything."""
+    del rows
+    return {"files": sum(len(split.files) for split in _table(f"{directory}/lake").plan().splits)}
+
+
+def key_range(directory: str, rows: int) -> Figures:
+    """A process that reads a range of keys."""
+    found = _table(f"{directory}/lake").scan(filter=f"id between {rows // 2} and {rows // 2 + RANGE_KEYS - 1}")
+    return {"found": found.to_arrow().num_rows}
+
+
+def full_scan(directory: str, rows: int) -> Figures:
+    """All rows merged, letting go of each batch."""
+    del rows
+    batches = _table(f"{directory}/lake").scan().to_arrow_batch_reader()
+    return {"rows": sum(batch.num_rows for batch in batches)}
+
+
+def compaction(directory: str, rows: int) -> Figures:
+    """All runs of each bucket into one."""
+    del rows
+    result = _table(f"{directory}/lake").compact(full=True)
+    return {"rows": result.rows_after}
+
+
+_AFTER = " after it"
+STAGES: dict[str, Callable[[str, int], Figures]] = {
+    "rows": make_rows,
+    "base write": base_write,
+    "upsert": upsert,
+    "plan": plan,
+    "key range": key_range,
+    "full scan": full_scan,
+    "compaction": compaction,
+    f"plan{_AFTER}": plan,
+    f"key range{_AFTER}": key_range,
+    f"full scan{_AFTER}": full_scan,
+}
+
+
+def in_process(stage: str, directory: Path, rows: int) -> Figures:
+    """The figures of one stage run by itself: `cpu_s`, `peak_mb`, and for stages that know it `rows`."""
+    command = [sys.executable, "-m", "tests.benchmarks.scale", "--stage", stage, str(directory), "--rows", str(rows)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{stage}: {done.stderr[-2000:]}")
+    figures: Figures = json.loads(done.stdout.splitlines()[-1])
+    return figures
+
+
+def measure(
+    console: Console, directory: Path | None = None, sizes: Sequence[int] = ROWS
+) -> dict[str, dict[int, Figures]]:
+    """Figures by stage and number of rows; without a directory the tables are made in a temporary one."""
+    if directory is None:
+        with tempfile.TemporaryDirectory(prefix="interbed-bench-") as temporary:
+            return measure(console, Path(temporary), sizes)
+    found: dict[str, dict[int, Figures]] = {}
+    for rows in sizes:
+        place = directory / str(rows)
+        place.mkdir(parents=True, exist_ok=True)
+        known = place / "figures.json"
+        done: dict[str, Figures] = json.loads(known.read_text()) if known.exists() else {}
+        for stage in STAGES:
+            if stage not in done:
+                with console.status(f"{rows:,} rows: {stage}"):
+                    done[stage] = in_process(stage, place, rows)
+                known.write_text(json.dumps(done))
+            if stage != "rows":
+                found.setdefault(stage, {})[rows] = done[stage]
+    return found
+
+
+def show(found: dict[str, dict[int, Figures]], console: Console) -> None:
+    """The figures as a table."""
+    sizes = sorted({rows for figures in found.values() for rows in figures})
+    view = View(title="A table that grows: CPU s for a million rows (of plans and ranges: in all), peak MB")
+    view.add_column("stage")
+    for rows in sizes:
+        view.add_column(f"{rows / 1e6:g}M", justify="right")
+    view.add_column("growth", justify="right")
+    view.add_column("goal", justify="right")
+    for stage, figures in found.items():
+        costs = [_cost(figures[rows]) for rows in sizes]
+        cells = [f"{c:.3f} ({figures[r]['peak_mb']:,.0f})" for c, r in zip(costs, sizes, strict=True)]
+        limit = LIMITS_MB.get(stage.removesuffix(_AFTER))
+        goal = f"{GROWTH}x, {limit} MB" if limit is not None else ""
+        view.add_row(stage, *cells, f"{costs[-1] / costs[0]:.2f}x", goal)
+    console.print(view)
+
+
+def _cost(figures: Figures) -> float:
+    return figures["cpu_s"] / (figures["rows"] / 1e6 if "rows" in figures else 1)
+
+
+def as_json(found: dict[str, dict[int, Figures]]) -> dict[str, dict[str, Figures]]:
+    """The figures as a JSON object."""
+    return {stage: {str(rows): f for rows, f in figures.items()} for stage, figures in found.items()}
+
+
+def main() -> None:
+    """Parse the command line, measure, show."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, nargs="+", default=list(ROWS))
+    parser.add_argument("--directory", type=Path, help="where the tables are made; a temporary one by default")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--stage", nargs=2, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.stage:
+        stage, directory = arguments.stage
+        figures = STAGES[stage](directory, arguments.rows[0])
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        print(json.dumps({**figures, "peak_mb": peak_mb(), "cpu_s": usage.ru_utime + usage.ru_stime}))
+        return
+    console = Console(stderr=arguments.json, width=None if sys.stdout.isatty() else 120)
+    found = measure(console, arguments.directory, arguments.rows)
+    show(found, console)
+    if arguments.json:
+        print(json.dumps(as_json(found), indent=2))
+
+
+if __name__ == "__main__":
+    main()
