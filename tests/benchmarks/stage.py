@@ -8,6 +8,7 @@ first pays for loading libraries.
 """
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -214,16 +215,21 @@ def lookups(get: Callable[[int], int], keys: list[int], *, warm: bool) -> dict[s
     return {"cpu_s": cpu / len(keys), "wall_s": wall / len(keys), "rows": found}
 
 
+def loaded(engine: Any, table: Any) -> Any:
+    """The engine with another table, of the first row: what writing loads, first_calls.py measures."""
+    first = type(engine)(engine.warehouse, f"{engine.name}_{os.getpid()}")
+    first.create(table.schema)
+    first.write(table.slice(0, 1))
+    return first
+
+
 def run(engine: Any, stage: str, directory: Path) -> dict[str, Any]:
     """Carry out one stage."""
     facts = json.loads((directory / "facts.json").read_text())
     match stage:
         case "base write":
             table = rows.read(directory / "base.arrow")
-            # What writing loads is measured by tests/benchmarks/first_calls.py.
-            first = type(engine)(engine.warehouse, f"{engine.name}_first")
-            first.create(table.schema)
-            first.write(table.slice(0, 1))
+            loaded(engine, table)
             engine.create(table.schema)
             return least([timed(lambda: engine.write(table))])
         case "upsert":
@@ -232,6 +238,7 @@ def run(engine: Any, stage: str, directory: Path) -> dict[str, Any]:
             return least([timed(partial(engine.write, t)) for t in tables])
         case "delete":
             table = rows.read(directory / "delete.arrow")
+            loaded(engine, table).delete(table.slice(0, 1))
             return least([timed(lambda: engine.delete(table))])
         case "scan" | "scan after compaction":
             return least([timed(lambda: engine.read(None, None)) for _ in range(REPEATS)])
