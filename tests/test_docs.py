@@ -14,7 +14,7 @@ import interbed
 from tests.support.decisions import ROOT, SECTIONS, decisions
 from tests.support.option_table import catalog_options, table_options
 from tests.support.pages import DOCS, Page
-from tests.support.performance_docs import figures_text, history_text, with_figures
+from tests.support.performance_docs import figures_text, history_text, kept_runs, with_figures
 
 
 def test_the_reference_pages_are_as_the_code_has_them() -> None:
@@ -98,8 +98,11 @@ RUN: dict[str, Any] = {
 
 
 def test_figures_of_a_benchmark_become_tables_with_ratios() -> None:
-    text = figures_text(RUN)
-    assert text.startswith("Measured on 2026-01-31 with `make bench` at `abc`: a machine. Rows: 4,000,000.")
+    text = figures_text([RUN, {**RUN, "commit": "def", "stages": {}}])
+    assert (
+        "### Tables in Python\n\nMeasured on 2026-01-31 with `make bench` at `abc`: a machine. Rows: 4,000,000." in text
+    )
+    assert "### A long run\n\nMeasured on 2026-01-31 with `make bench` at `def`" in text
     assert "| scan, pypaimon | 12 | 12 | 6.000 |" in text
     assert "| 1 | 1 | 512 |" in text
     page = Page("performance.md").text
@@ -115,3 +118,10 @@ def test_the_figures_of_runs_stand_side_by_side() -> None:
     assert "| scan, pypaimon | 12 (6.000x) | 12 (12x) |" in text
     assert "| count, interbed |  | 0.500 |" in text
     assert "minute" not in text
+
+
+def test_the_pages_have_the_figures_that_are_kept() -> None:
+    runs = kept_runs()
+    for name, text in (("performance.md", figures_text(runs)), ("performance-history.md", history_text(runs))):
+        page = Page(name).text
+        assert with_figures(page, text) == page

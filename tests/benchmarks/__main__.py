@@ -123,6 +123,7 @@ def main() -> None:
     parser.add_argument("--skip-scale", action="store_true", help="leave the table of 100 million rows out")
     parser.add_argument("--skip-safety", action="store_true", help="leave out what syncs and checksums cost")
     arguments = parser.parse_args()
+    measured = origin(sys.argv[1:])
     # Into a file the tables go unfolded.
     console = Console(stderr=arguments.json, width=None if sys.stdout.isatty() else 160)
     engines = ["interbed", "pypaimon-rust"] + ([] if arguments.skip_pypaimon else ["pypaimon"])
@@ -177,7 +178,7 @@ def main() -> None:
         safety.show(costs, console)
     if arguments.json:
         found_all = {
-            **origin(sys.argv[1:]),
+            **measured,
             "rows": arguments.rows,
             "stages": found,
             "spark": in_spark,

@@ -2,8 +2,8 @@
 
     python -m tests.support.performance_docs bench.json
 
-keeps them as a file of docs/figures, named by day and commit, and writes both pages: the first has the figures of the
-newest run, the second those of all runs that are kept.
+keeps them as a file of docs/figures, named by day and commit, and writes both pages: the first has the newest figures
+of each section, the second those of all runs that are kept.
 """
 
 import json
@@ -35,16 +35,21 @@ _TITLES = {
 }
 
 
-def figures_text(found: Mapping[str, Any]) -> str:
-    """The figures of one run as Markdown: a table for each section that was measured."""
-    when = datetime.fromisoformat(found["when"])
-    lines = [
-        f"Measured on {when:%Y-%m-%d} with `{found['command']}` at `{found['commit']}`: {found['machine']}. "
-        f"Rows: {found['rows']:,}."
-    ]
-    for section, figures in _sections(found):
-        lines += ["", f"### {_title(section)}", "", *_table(figures)]
-    return "\n".join(lines)
+def figures_text(runs: Sequence[Mapping[str, Any]]) -> str:
+    """The figures of each section as Markdown, of the newest of the runs, oldest first, that measured it."""
+    newest = {section: (run, figures) for run in runs for section, figures in _sections(run)}
+    lines: list[str] = []
+    for section, (run, figures) in sorted(newest.items(), key=lambda item: _place(item[0])):
+        lines += [
+            f"### {_title(section)}",
+            "",
+            f"Measured on {datetime.fromisoformat(run['when']):%Y-%m-%d} with `{run['command']}` at `{run['commit']}`: "
+            f"{run['machine']}. Rows: {run['rows']:,}.",
+            "",
+            *_table(figures),
+            "",
+        ]
+    return "\n".join(lines).rstrip()
 
 
 def history_text(runs: Sequence[Mapping[str, Any]]) -> str:
@@ -81,6 +86,10 @@ def kept_runs(folder: Path = FIGURES) -> list[dict[str, Any]]:
 
 def _sections(found: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     return ((name, value) for name, value in found.items() if isinstance(value, dict | list) and value)
+
+
+def _place(section: str) -> int:
+    return list(_TITLES).index(section) if section in _TITLES else len(_TITLES)
 
 
 def _title(section: str) -> str:
@@ -145,7 +154,7 @@ def main() -> None:
     FIGURES.mkdir(exist_ok=True)
     (FIGURES / f"{run['when'][:10]}-{run['commit']}.json").write_text(json.dumps(run, indent=1) + "\n")
     runs = kept_runs()
-    for name, text in (("performance.md", figures_text(runs[-1])), ("performance-history.md", history_text(runs))):
+    for name, text in (("performance.md", figures_text(runs)), ("performance-history.md", history_text(runs))):
         page = DOCS / name
         page.write_text(with_figures(page.read_text(encoding="utf-8"), text), encoding="utf-8")
 
