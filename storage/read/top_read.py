@@ -43,6 +43,7 @@ class TopRead:
     def to_batches(self, split: Split) -> Iterator[pa.RecordBatch]:
         """The rows of a split, in some order."""
         spread = self._spread(split)
+        # Ends are in order: more rows never end before fewer.
         end: int | None = None
         wanted = max(4 * self._top.count, _LEAST_ROWS)
         rows = 0

@@ -138,7 +138,11 @@ def _products(schema: TableSchema, parts: Sequence[Predicate]) -> list[tuple[obj
                     pass
         if not lists:
             return None
-        allowed.append(min(lists, key=len))
+        fewest = min(lists, key=len)
+        if any(isinstance(v, float) and v == 0 for v in fewest):
+            # Zeros of both signs are equal, but their hashes are not.
+            return None
+        allowed.append(fewest)
     return list(product(*allowed)) if prod(map(len, allowed)) <= _MAX_BUCKET_KEYS else None
 
 

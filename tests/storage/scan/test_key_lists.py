@@ -2,6 +2,7 @@
 
 import operator
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -101,6 +102,17 @@ def test_keys_of_a_list_are_looked_for_in_their_own_bucket_alone(table: Table) -
     assert decoded[DecodeTally.FILTER] <= len(ids) * 2 * 2 * 100
 
 
+def test_zeros_of_both_signs_are_found_in_their_buckets(tmp_path: Path) -> None:
+    catalog = interbed.load_catalog("lake", warehouse=f"file:{tmp_path}")
+    catalog.create_database("d")
+    schema = pa.schema((pa.field("x", pa.float64()), pa.field("a", pa.int64())))
+    made = catalog.create_table("d.t", schema, primary_keys=["x"], options={"bucket": "16"})
+    made.upsert(pa.table({"x": [-0.0, 0.0, 1.5], "a": [1, 2, 3]}))
+    for text in ("x = 0", "x in (0.0, 7.5)", "x = 7.5 or x = -0.0"):
+        assert sorted(row["a"] for row in made.scan(filter=text).to_arrow().to_pylist()) == [1, 2]
+    assert made.scan(filter="x in (1.5, 7.5)").to_arrow().num_rows == 1
+
+
 @pytest.mark.parametrize(
     ("text", "least", "most"),
     [
@@ -127,6 +139,18 @@ def test_the_rows_that_a_filter_on_the_key_selects_are_expected(
     assert least <= spread.selected(predicate) <= most
     assert KeySpread.of([], store.schema.key_fields) is None
     assert KeySpread.of(files, store.schema.key_fields[1:]) is None
+
+
+@given(wanted=st.lists(st.floats(0, 13_000), min_size=2, max_size=2).map(sorted), descending=st.booleans())
+def test_more_rows_never_end_before_fewer(table: Table, wanted: list[float], descending: bool) -> None:
+    files = [file for split in table.new_scan().plan().splits for file in split.files]
+    spread = KeySpread.of(files, table.store.schema.key_fields)
+    assert spread is not None
+    less, more = (spread.end_of(rows, descending=descending) for rows in wanted)
+    if less is None or more is None:
+        assert more is None
+    else:
+        assert less >= more if descending else less <= more
 
 
 INTEGERS = st.integers(-20, 20)
