@@ -44,8 +44,8 @@ def open_parquet(source: pa.NativeFile) -> "pq.ParquetFile":
     return opened(source, metadata_of(footer), verify=True)
 
 
-def opened(source: Any, metadata: "pq.FileMetaData", *, verify: bool, buffer_size: int = 0) -> "pq.ParquetFile":
-    """The file with that footer; with `verify` its pages are verified when they are read."""
+def opened(source: Any, metadata: "pq.FileMetaData | None", *, verify: bool, buffer_size: int = 0) -> "pq.ParquetFile":
+    """The file with that footer, its own when None; with `verify` its pages are verified when they are read."""
     import pyarrow.parquet as pq
 
     return pq.ParquetFile(

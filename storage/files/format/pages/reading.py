@@ -10,12 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from interbed.storage.base.columnar.parquet_checks import MAGIC, metadata_of, opened
 from interbed.storage.files.format.pages.compact import I64, LIST, STRUCT, CompactReader, CompactWriter
 from interbed.storage.files.format.pages.index import ColumnPages, GroupPages, PageIndex
 
-_MAGIC = b"PAR1"
 _NUM_ROWS, _ROW_GROUPS = 3, 4
 _DATA_PAGE_HEADER, _DATA_PAGE_HEADER_V2 = 5, 8
 _NUM_VALUES = 1
@@ -51,13 +50,11 @@ def read_rows(
     for (first, last, in_place), columns in together.items():
         chosen = frozenset(columns)
         if in_place:
-            footer = _footer_in_place(source, index, group, chosen, first, last)
-            metadata = pq.read_metadata(pa.BufferReader(_MAGIC + footer + len(footer).to_bytes(4, "little") + _MAGIC))
-            file = pq.ParquetFile(source, metadata=metadata, pre_buffer=False, page_checksum_verification=verify)
-            table = file.read(columns=columns, use_threads=use_threads)
+            metadata = metadata_of(_footer_in_place(source, index, group, chosen, first, last))
+            table = opened(source, metadata, verify=verify).read(columns=columns, use_threads=use_threads)
         else:
             content = pa.BufferReader(_small_file(source, index, group, chosen, first, last))
-            with pq.ParquetFile(content, pre_buffer=False, page_checksum_verification=verify) as file:
+            with opened(content, None, verify=verify) as file:
                 table = file.read(columns=columns, use_threads=use_threads)
         if table.num_rows != last - first:
             raise ValueError(f"its pages have {table.num_rows} rows instead of {last - first}")
@@ -91,7 +88,7 @@ def _footer_in_place(
 def _small_file(
     source: Any, index: PageIndex, group: GroupPages, names: frozenset[str], first: int, last: int
 ) -> bytes:
-    parts, position = [_MAGIC], len(_MAGIC)
+    parts, position = [MAGIC], len(MAGIC)
     chunks: list[bytes] = []
     for leaf in group.leaves:
         if leaf.path[0] not in names:
@@ -105,7 +102,7 @@ def _small_file(
         parts += [dictionary, pages]
         position += len(dictionary) + len(pages)
     footer = _footer(index.members, chunks, last - first)
-    return b"".join((*parts, footer, len(footer).to_bytes(4, "little"), _MAGIC))
+    return b"".join((*parts, footer, len(footer).to_bytes(4, "little"), MAGIC))
 
 
 def _bytes_of(source: Any, start: int, end: int) -> bytes:
