@@ -3,11 +3,12 @@
 from collections.abc import Mapping, Sequence, Set
 from itertools import product
 from math import prod
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from interbed.storage.base.arrays import Ints, Mask
+from interbed.storage.base.arrays import Mask
 from interbed.storage.base.arrow_values import array_of
 from interbed.storage.base.errors import InterbedError
 from interbed.storage.base.predicate.expr import (
@@ -33,6 +34,7 @@ from interbed.storage.meta.schema.manager import SchemaManager
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.schema.widening import is_widening
 
+_Key: TypeAlias = tuple[object, ...]
 _MAX_BUCKET_KEYS = 20_000
 """Of more keys the buckets are not worked out: it would take as long as reading."""
 
@@ -47,51 +49,51 @@ class BucketSelector:
         self._schema = schema
         self._parts: Sequence[Predicate] = () if predicate is None else conjuncts(predicate)
         self._keys = _key_values(schema, self._parts)
-        self._known: dict[int, Ints | None] = {}
-        self._sets: dict[int, frozenset[int] | None] = {}
+        self._known: dict[int, Mapping[int, Sequence[_Key]] | None] = {}
 
     @property
     def is_free(self) -> bool:
         """Whether the rows can be in any bucket."""
         return self._keys is None
 
-    def buckets(self, total_buckets: int) -> frozenset[int] | None:
+    def buckets(self, total_buckets: int) -> Set[int] | None:
         """The buckets; None when it may be any of them."""
-        if total_buckets not in self._sets:
-            found = self._buckets_of_keys(total_buckets)
-            self._sets[total_buckets] = None if found is None else frozenset(found.tolist())
-        return self._sets[total_buckets]
+        found = self._keys_by_bucket(total_buckets)
+        return None if found is None else found.keys()
 
     def narrowed(self, predicate: Predicate, bucket: int, total_buckets: int) -> Predicate:
         """A predicate that selects the same rows of the bucket, with only those values in lists that can be in it.
 
         `predicate` is the one that the buckets are selected by.
         """
-        buckets = self._buckets_of_keys(total_buckets)
-        if self._keys is None or buckets is None or not any(isinstance(part, In) for part in self._parts):
+        keys = self._keys_by_bucket(total_buckets)
+        if keys is None or not any(isinstance(part, In) for part in self._parts):
             return predicate
-        inside = [self._keys[i] for i in np.flatnonzero(buckets == bucket)]
+        inside = keys.get(bucket, ())
         found = {key: {row[i] for row in inside} for i, key in enumerate(self._schema.bucket_keys)}
         return and_(*(_within(part, found) for part in self._parts))
 
-    def _buckets_of_keys(self, total_buckets: int) -> Ints | None:
+    def _keys_by_bucket(self, total_buckets: int) -> Mapping[int, Sequence[_Key]] | None:
         if self._keys is None or total_buckets < 1:
             return None
         if total_buckets not in self._known:
             self._known[total_buckets] = self._assign(self._keys, total_buckets)
         return self._known[total_buckets]
 
-    def _assign(self, keys: Sequence[Sequence[object]], total_buckets: int) -> Ints | None:
+    def _assign(self, keys: Sequence[_Key], total_buckets: int) -> Mapping[int, Sequence[_Key]] | None:
         types = [self._schema.by_name[n].type for n in self._schema.bucket_keys]
         try:
             columns = [
                 array_of([row[i] for row in keys], type_to_arrow(data_type)) for i, data_type in enumerate(types)
             ]
-            found = assign_buckets(columns, types, total_buckets, bucket_function(self._schema.core))
+            buckets = assign_buckets(columns, types, total_buckets, bucket_function(self._schema.core))
         except (InterbedError, pa.ArrowException, TypeError, OverflowError):
             # A literal outside of the column's type selects nothing or something odd: then every bucket is read.
             return None
-        return found.astype(np.int64)
+        found: dict[int, list[_Key]] = {}
+        for bucket, key in zip(buckets.tolist(), keys, strict=True):
+            found.setdefault(bucket, []).append(key)
+        return found
 
 
 def _within(part: Predicate, found: Mapping[str, Set[object]]) -> Predicate:
@@ -102,7 +104,7 @@ def _within(part: Predicate, found: Mapping[str, Set[object]]) -> Predicate:
     return In(part.column, values) if values else AlwaysFalse()
 
 
-def _key_values(schema: TableSchema, parts: Sequence[Predicate]) -> list[tuple[object, ...]] | None:
+def _key_values(schema: TableSchema, parts: Sequence[Predicate]) -> list[_Key] | None:
     """All bucket keys that equalities and lists of values allow; None when some key column is free."""
     if not schema.bucket_keys:
         return None
@@ -113,9 +115,9 @@ def _key_values(schema: TableSchema, parts: Sequence[Predicate]) -> list[tuple[o
     return allowed
 
 
-def _of_any(schema: TableSchema, either: Or) -> list[tuple[object, ...]] | None:
+def _of_any(schema: TableSchema, either: Or) -> list[_Key] | None:
     """The keys that some part allows; None when one of the parts leaves a column free."""
-    found: dict[tuple[object, ...], None] = {}
+    found: dict[_Key, None] = {}
     for child in either.children:
         keys = _key_values(schema, conjuncts(child))
         if keys is None or len(found) + len(keys) > _MAX_BUCKET_KEYS:
@@ -124,7 +126,7 @@ def _of_any(schema: TableSchema, either: Or) -> list[tuple[object, ...]] | None:
     return list(found)
 
 
-def _products(schema: TableSchema, parts: Sequence[Predicate]) -> list[tuple[object, ...]] | None:
+def _products(schema: TableSchema, parts: Sequence[Predicate]) -> list[_Key] | None:
     allowed: list[list[object]] = []
     for key in schema.bucket_keys:
         lists: list[list[object]] = []

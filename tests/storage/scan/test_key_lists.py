@@ -1,21 +1,16 @@
 """Filters that name keys: each bucket looks for its own of them, and few keys are read by one thread."""
 
-import operator
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import interbed
-from interbed.storage.base.arrow_values import from_numpy
 from interbed.storage.base.predicate.expr import And, Comparison, In, Op, Or, Predicate, bind
 from interbed.storage.base.predicate.grammar import parse_filter
-from interbed.storage.base.predicate.stats_filter import select
 from interbed.storage.files.decode_tally import DecodeTally
 from interbed.storage.meta.bucket_function import assign_buckets
 from interbed.storage.scan.pruning import BucketSelector
@@ -151,34 +146,3 @@ def test_more_rows_never_end_before_fewer(table: Table, wanted: list[float], des
         assert more is None
     else:
         assert less >= more if descending else less <= more
-
-
-INTEGERS = st.integers(-20, 20)
-COMPARE: dict[Op, Callable[[int, int], bool]] = {
-    Op.EQ: operator.eq,
-    Op.NE: operator.ne,
-    Op.LT: operator.lt,
-    Op.LE: operator.le,
-    Op.GT: operator.gt,
-    Op.GE: operator.ge,
-}
-
-
-@given(
-    bounds=st.lists(st.tuples(INTEGERS, INTEGERS).map(sorted), min_size=1, max_size=6),
-    value=INTEGERS | st.sampled_from([-(2**70), 2**70, 2**63]),
-    values=st.lists(INTEGERS | st.just(2**70), max_size=120),
-    op=st.sampled_from(Op),
-    width=st.sampled_from([np.int8, np.int32, np.int64]),
-)
-def test_bounds_of_integers_leave_what_may_hold_a_value(
-    bounds: list[list[int]], value: int, values: list[int], op: Op, width: type[np.signedinteger]
-) -> None:
-    low, high = (np.array([b[i] for b in bounds], width) for i in (0, 1))
-    statistics = ({"x": from_numpy(low)}, {"x": from_numpy(high)}, {"x": pa.array([0] * len(bounds))})
-    rows = pa.array([9] * len(bounds), pa.int64())
-    expected = [any(COMPARE[op](v, value) for v in range(b[0], b[1] + 1)) for b in bounds]
-    assert select(Comparison(op, "x", value), *statistics, rows).tolist() == expected
-    small = [v for v in values if abs(v) < 2**63]
-    expected = [any(b[0] <= v <= b[1] for v in small) for b in bounds]
-    assert select(In("x", tuple(small)), *statistics, rows).tolist() == expected

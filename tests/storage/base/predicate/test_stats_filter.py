@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from interbed.storage.base.arrow_values import from_numpy
 from interbed.storage.base.predicate.expr import (
     AlwaysTrue,
     Comparison,
@@ -137,3 +138,27 @@ def test_nan_in_statistics_rules_nothing_out() -> None:
 
 def test_an_empty_file_has_no_matching_row() -> None:
     assert select(AlwaysTrue(), {}, {}, {}, pa.array([0, 1])).tolist() == [False, True]
+
+
+INTEGERS = st.integers(-20, 20)
+
+
+@given(
+    bounds=st.lists(st.tuples(INTEGERS, INTEGERS).map(sorted), min_size=1, max_size=6),
+    value=INTEGERS | st.sampled_from([-(2**70), 2**70, 2**63]),
+    values=st.lists(INTEGERS | st.just(2**70), max_size=120),
+    op=st.sampled_from(Op),
+    width=st.sampled_from([np.int8, np.int32, np.int64]),
+)
+def test_bounds_of_integers_leave_what_may_hold_a_value(
+    bounds: list[list[int]], value: int, values: list[int], op: Op, width: type[np.signedinteger]
+) -> None:
+    low, high = (np.array([b[i] for b in bounds], width) for i in (0, 1))
+    statistics = ({"x": from_numpy(low)}, {"x": from_numpy(high)}, {"x": pa.array([0] * len(bounds))})
+    rows = pa.array([9] * len(bounds), pa.int64())
+    compared = Comparison(op, "x", value)
+    expected = [any(truth(compared, {"x": v}) for v in range(b[0], b[1] + 1)) for b in bounds]
+    assert select(compared, *statistics, rows).tolist() == expected
+    small = [v for v in values if abs(v) < 2**63]
+    expected = [any(b[0] <= v <= b[1] for v in small) for b in bounds]
+    assert select(In("x", tuple(small)), *statistics, rows).tolist() == expected
