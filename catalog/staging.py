@@ -48,7 +48,7 @@ class StagedTable:
     schema: TableSchema
     path: str | None
     replaces: bool
-    table: "Table"
+    table: Table
 
     def commit(self, fill: Fill | None = None) -> None:
         """Show the table, with the rows that `fill` commits; done again after an unknown outcome it changes nothing.
@@ -62,7 +62,7 @@ class StagedTable:
         """Show the table with the rows that a writer has written as `user`; raises as commit does."""
         from interbed.storage.commit.file_store_commit import FileStoreCommit
 
-        def fill(table: "Table") -> None:
+        def fill(table: Table) -> None:
             commit = FileStoreCommit(table.store, user)
             if self.replaces:
                 commit.overwrite(messages)
@@ -109,7 +109,7 @@ class StagedTables(ABC):
     def table_exists(self, identifier: "str | Identifier") -> bool: ...
 
     @abstractmethod
-    def _load_table(self, identifier: Identifier) -> "Table": ...
+    def _load_table(self, identifier: Identifier) -> Table: ...
 
     @abstractmethod
     def _create_table(
@@ -191,7 +191,7 @@ class StagedTables(ABC):
         partition_keys: Sequence[str] | None = None,
         options: Mapping[str, object] | None = None,
         comment: str | None = None,
-    ) -> "Table":
+    ) -> Table:
         """Create a table with the columns and the rows of data, both or neither; it is returned.
 
         The data are in any form that Table.append takes; dicts get the types of their values. Raises TableExistsError,
@@ -214,7 +214,7 @@ class StagedTables(ABC):
         partition_keys: Sequence[str] | None = None,
         options: Mapping[str, object] | None = None,
         comment: str | None = None,
-    ) -> "Table":
+    ) -> Table:
         """Give a table another schema, other options and other rows (none without `data`), in one step.
 
         It keeps its directory, its snapshots (`table.scan(snapshot_id=…)` shows what was), tags and partition columns.
@@ -285,7 +285,7 @@ def given_schema(
     return schema
 
 
-def _emptied(table: "Table") -> None:
+def _emptied(table: Table) -> None:
     from interbed.storage.commit.file_store_commit import FileStoreCommit
 
     FileStoreCommit(table.store, str(uuid.uuid4()), new_user=True).overwrite([])

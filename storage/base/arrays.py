@@ -1,9 +1,11 @@
 """The numpy arrays that pass between modules, by what their elements are."""
 
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+
+_Integer = TypeVar("_Integer", bound=np.integer[Any])
 
 Mask: TypeAlias = npt.NDArray[np.bool_]
 """One element for each row: whether it is meant."""
@@ -21,7 +23,7 @@ Bytes: TypeAlias = npt.NDArray[np.uint8]
 """A buffer, byte by byte."""
 
 
-def distinct(values: Ints) -> Ints:
+def distinct(values: npt.NDArray[_Integer]) -> npt.NDArray[_Integer]:
     """The values that occur, ascending. `numpy.unique` loads numpy's masked arrays for that, which takes a while."""
     ordered = np.sort(values)
     return ordered[np.concatenate(([True], ordered[1:] != ordered[:-1]))] if len(ordered) else ordered

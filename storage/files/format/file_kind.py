@@ -33,8 +33,7 @@ class DataFileKind:
     """How files are written: the codec by the name that the format's writer takes, None for no compression.
 
     `extension` is what names of files end with, without the dot, `page_rows` the rows of a page, where there are any.
-    `value_modes` and `key_modes` say which statistics are
-    kept of the table's columns and of the key columns.
+    `value_modes` and `key_modes` say which statistics are kept of the table's columns and of the key columns.
     """
 
     file_format: str

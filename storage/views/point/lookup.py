@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from interbed.storage.base.arrays import Ints
+from interbed.storage.base.arrays import Ints, distinct
 from interbed.storage.base.arrow_values import from_numpy
 from interbed.storage.base.errors import InvalidInputError
 from interbed.storage.base.row.binary_row import decode_rows, encode_rows
@@ -151,7 +151,7 @@ class PointLookup:
             fields = schema.fields_named(schema.bucket_keys)
             columns = [_taken(asked.column(f.name), numbers) for f in fields]
             assigned = assign_buckets(columns, [f.type for f in fields], total, bucket_function(schema.core))
-            for number in np.flatnonzero(np.bincount(assigned)).tolist():
+            for number in distinct(assigned).tolist():
                 if number in buckets:
                     yield buckets[number], numbers[assigned == number]
 
