@@ -8,8 +8,6 @@ deletion in four buckets become eight. Both sides have their rows in memory befo
 with the same rows. CPU seconds of all threads; Java writes one row after the other, as its writers do.
 """
 
-import argparse
-import json
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -21,6 +19,7 @@ from rich.console import Console
 
 import interbed
 from tests.benchmarks import data
+from tests.benchmarks.command import run_alone
 from tests.benchmarks.java_runs import Pair, copies_of, java, pairs_as_json, seconds_of, show_pairs
 
 GOALS = {"dynamic buckets: write": 2.0, "rescale": 2.0}
@@ -110,15 +109,7 @@ def as_json(found: Mapping[str, Pair]) -> Any:
 
 def main() -> None:
     """Parse the command line, measure, show."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
-    console = Console(stderr=arguments.json, width=None if sys.stdout.isatty() else 160)
-    found = measure(console, arguments.rows)
-    show(found, console)
-    if arguments.json:
-        print(json.dumps(as_json(found), indent=2))
+    run_alone(__doc__, measure, show, as_json, default=1_000_000)
 
 
 if __name__ == "__main__":

@@ -9,8 +9,6 @@ cold is the first compaction of a process, warm the least of the others. Both ha
 as many changelog records.
 """
 
-import argparse
-import json
 import shutil
 import sys
 import tempfile
@@ -23,6 +21,7 @@ from rich.console import Console
 
 import interbed
 from tests.benchmarks import data
+from tests.benchmarks.command import run_alone
 from tests.benchmarks.java_runs import Figures, Pair, copies_of, java, pairs_as_json, seconds_of, show_pairs
 
 GOALS = {"full compaction": 3.0, "lookup changelog": 1.0}
@@ -110,15 +109,7 @@ def as_json(found: Mapping[str, Pair]) -> Any:
 
 def main() -> None:
     """Parse the command line, measure, show."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=4_000_000)
-    parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
-    console = Console(stderr=arguments.json, width=None if sys.stdout.isatty() else 160)
-    found = measure(console, arguments.rows)
-    show(found, console)
-    if arguments.json:
-        print(json.dumps(as_json(found), indent=2))
+    run_alone(__doc__, measure, show, as_json, default=4_000_000)
 
 
 if __name__ == "__main__":

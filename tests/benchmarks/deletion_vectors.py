@@ -5,7 +5,6 @@
 The rows are those of the main benchmark; interbed writes them and its compactions mark what was replaced.
 """
 
-import argparse
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from rich.console import Console
 
 import interbed
 from tests.benchmarks import data
+from tests.benchmarks.command import run_alone
 from tests.benchmarks.engines import show_pair
 from tests.benchmarks.run_stage import Figures, better, stage
 
@@ -74,10 +74,7 @@ def as_json(found: dict[str, dict[str, Figures]]) -> Any:
 
 def main() -> None:
     """Parse the command line, measure, show."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    console = Console()
-    show(measure(console, parser.parse_args().rows), console)
+    run_alone(__doc__, measure, show, as_json, default=1_000_000)
 
 
 if __name__ == "__main__":

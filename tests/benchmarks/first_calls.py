@@ -6,7 +6,6 @@ Loading libraries is part of what is measured: CPU seconds are those of the whol
 lookups (a base, five upserts, a deletion, 4 buckets), compacted. The command line has no peer, but goals.
 """
 
-import argparse
 import os
 import subprocess
 import sys
@@ -20,6 +19,7 @@ from rich.table import Table
 
 import interbed
 from tests.benchmarks import lookup
+from tests.benchmarks.command import run_alone
 from tests.benchmarks.engines import show_pair
 from tests.benchmarks.run_stage import Figures, better
 from tests.support.peers.cache import pypaimon_python
@@ -117,10 +117,7 @@ def as_json(found: dict[str, dict[str, Figures]]) -> Any:
 
 def main() -> None:
     """Parse the command line, measure, show."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=1_000_000)
-    console = Console()
-    show(measure(console, parser.parse_args().rows), console)
+    run_alone(__doc__, measure, show, as_json, default=1_000_000)
 
 
 if __name__ == "__main__":

@@ -6,9 +6,6 @@ The rows are those of `data.py`, written in one commit into four buckets with zs
 interbed wrote. CPU seconds, all threads of a process of the stage's own, the least of two turns.
 """
 
-import argparse
-import json
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -17,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.benchmarks import data
+from tests.benchmarks.command import run_alone
 from tests.benchmarks.run_stage import Figures, better, stage
 
 ROWS = 100_000
@@ -73,16 +71,8 @@ def as_json(found: Found) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=ROWS)
-    parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
-    console = Console(stderr=arguments.json, width=None if sys.stdout.isatty() else 160)
-    found = measure(console, arguments.rows)
-    show(found, console)
-    if arguments.json:
-        print(json.dumps(as_json(found), indent=2))
+    """Parse the command line, measure, show."""
+    run_alone(__doc__, measure, show, as_json, default=ROWS)
 
 
 if __name__ == "__main__":

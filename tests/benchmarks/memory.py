@@ -9,12 +9,9 @@ bound is MERGE_LIMIT_MB whatever the rows. Each stage is a process of its own, w
 
 import argparse
 import json
-import resource
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +20,8 @@ from rich.table import Table as View
 
 import interbed
 from interbed.storage.table.table import Table
+from tests.benchmarks import command
+from tests.benchmarks.command import Figures, print_figures
 from tests.benchmarks.data import rows_for
 
 MERGE_LIMIT_MB = 700.0
@@ -33,9 +32,6 @@ BUFFER_MB = 128
 BATCH_ROWS = 250_000
 TIMEOUT_SECONDS = 3600
 SCHEMA = pa.schema([f.with_nullable(f.name != "id") for f in rows_for(np.arange(1), 0).schema])
-ROOT = Path(__file__).resolve().parents[2]
-
-Figures = dict[str, float]
 
 
 def _table(warehouse: str, **options: str) -> Table:
@@ -86,12 +82,7 @@ STAGES: dict[str, Callable[..., Figures]] = {
 
 def in_process(stage: str, *arguments: object) -> Figures:
     """The figures of one stage run by itself, with its `peak_mb` and `cpu_s`."""
-    command = [sys.executable, "-m", "tests.benchmarks.memory", "--stage", stage, *map(str, arguments)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{stage}: {done.stderr[-2000:]}")
-    figures: Figures = json.loads(done.stdout.splitlines()[-1])
-    return figures
+    return command.in_process("tests.benchmarks.memory", stage, *arguments, timeout=TIMEOUT_SECONDS)
 
 
 def measure(
@@ -130,17 +121,6 @@ def as_json(found: dict[str, Figures]) -> dict[str, Figures]:
     return found
 
 
-def peak_mb() -> float:
-    """The most memory that this program had. Where the system tells it only of the process (`ru_maxrss`), what the
-    parent had when it started this one counts, too.
-    """
-    try:
-        status = Path("/proc/self/status").read_text()
-    except FileNotFoundError:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:")) / 1024
-
-
 def main() -> None:
     """Parse the command line, measure, show."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -152,9 +132,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.stage:
         stage, warehouse, *numbers = arguments.stage
-        figures = STAGES[stage](warehouse, *map(int, numbers))
-        usage = resource.getrusage(resource.RUSAGE_SELF)
-        print(json.dumps({**figures, "peak_mb": peak_mb(), "cpu_s": usage.ru_utime + usage.ru_stime}))
+        print_figures(STAGES[stage](warehouse, *map(int, numbers)))
         return
     console = Console(stderr=arguments.json, width=None if sys.stdout.isatty() else 120)
     found = measure(console, rows=arguments.rows, runs=arguments.runs, buckets=arguments.buckets)

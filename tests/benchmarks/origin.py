@@ -6,11 +6,9 @@ import shlex
 import subprocess
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 
 import interbed
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.benchmarks.command import ROOT
 
 
 def machine() -> str:

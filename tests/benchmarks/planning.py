@@ -7,7 +7,6 @@ Each commit upserts a few rows of four buckets; nothing is compacted, so that th
 decoded manifests, as Paimon's caching catalog does.
 """
 
-import argparse
 import json
 import tempfile
 from pathlib import Path
@@ -19,6 +18,7 @@ from rich.console import Console
 
 import interbed
 from tests.benchmarks import data
+from tests.benchmarks.command import run_alone
 from tests.benchmarks.engines import show_pair
 from tests.benchmarks.run_stage import Figures, better, stage
 
@@ -74,10 +74,7 @@ def as_json(found: dict[str, dict[str, Figures]]) -> Any:
 
 def main() -> None:
     """Parse the command line, measure, show."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--commits", type=int, default=500)
-    console = Console()
-    show(measure(console, parser.parse_args().commits), console)
+    run_alone(__doc__, measure, show, as_json, default=500, option="--commits")
 
 
 if __name__ == "__main__":

@@ -10,8 +10,6 @@ disk. A directory that is given keeps tables and figures, and what it has figure
 
 import argparse
 import json
-import resource
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -24,8 +22,8 @@ from rich.table import Table as View
 
 import interbed
 from interbed.storage.table.table import Table
+from tests.benchmarks.command import Figures, in_process, print_figures
 from tests.benchmarks.data import rows_for
-from tests.benchmarks.memory import peak_mb
 
 ROWS = (4_000_000, 20_000_000, 100_000_000)
 ROWS_OF_A_BUCKET = 4_000_000
@@ -37,10 +35,8 @@ GROWTH = 1.2
 LIMITS_MB = {"base write": 800 + 256, "upsert": 800 + 256, "full scan": 600, "compaction": 800}
 """Writers may take 800 MB beside their buffer, which is 256 MB by default."""
 TIMEOUT_SECONDS = 7200
-ROOT = Path(__file__).resolve().parents[2]
+MODULE = "tests.benchmarks.scale"
 SCHEMA = pa.schema([f.with_nullable(f.name != "id") for f in rows_for(np.arange(1), 0).schema])
-
-Figures = dict[str, float]
 
 
 def _table(warehouse: str) -> Table:
@@ -143,16 +139,6 @@ STAGES: dict[str, Callable[[str, int], Figures]] = {
 }
 
 
-def in_process(stage: str, directory: Path, rows: int) -> Figures:
-    """The figures of one stage run by itself: `cpu_s`, `peak_mb`, and for stages that know it `rows`."""
-    command = [sys.executable, "-m", "tests.benchmarks.scale", "--stage", stage, str(directory), "--rows", str(rows)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{stage}: {done.stderr[-2000:]}")
-    figures: Figures = json.loads(done.stdout.splitlines()[-1])
-    return figures
-
-
 def measure(
     console: Console, directory: Path | None = None, sizes: Sequence[int] = ROWS
 ) -> dict[str, dict[int, Figures]]:
@@ -169,7 +155,7 @@ def measure(
         for stage in STAGES:
             if stage not in done:
                 with console.status(f"{rows:,} rows: {stage}"):
-                    done[stage] = in_process(stage, place, rows)
+                    done[stage] = in_process(MODULE, stage, place, "--rows", rows, timeout=TIMEOUT_SECONDS)
                 known.write_text(json.dumps(done))
             if stage != "rows":
                 found.setdefault(stage, {})[rows] = done[stage]
@@ -213,9 +199,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.stage:
         stage, directory = arguments.stage
-        figures = STAGES[stage](directory, arguments.rows[0])
-        usage = resource.getrusage(resource.RUSAGE_SELF)
-        print(json.dumps({**figures, "peak_mb": peak_mb(), "cpu_s": usage.ru_utime + usage.ru_stime}))
+        print_figures(STAGES[stage](directory, arguments.rows[0]))
         return
     console = Console(stderr=arguments.json, width=None if sys.stdout.isatty() else 120)
     found = measure(console, arguments.directory, arguments.rows)

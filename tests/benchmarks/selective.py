@@ -7,7 +7,6 @@ a range of 0.1 % of the keys, one key and ten keys by a filter, and the first te
 how many rows interbed decodes for those that it returns.
 """
 
-import argparse
 import json
 import random
 import tempfile
@@ -19,6 +18,7 @@ from rich.console import Console
 
 import interbed
 from tests.benchmarks import lookup
+from tests.benchmarks.command import run_alone
 from tests.benchmarks.engines import show_pair
 from tests.benchmarks.run_stage import Figures, better, stage
 
@@ -98,10 +98,7 @@ def as_json(found: dict[str, dict[str, Figures]]) -> Any:
 
 def main() -> None:
     """Parse the command line, measure, show."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=4_000_000)
-    console = Console()
-    show(measure(console, parser.parse_args().rows), console)
+    run_alone(__doc__, measure, show, as_json, default=4_000_000)
 
 
 if __name__ == "__main__":
