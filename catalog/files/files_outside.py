@@ -41,14 +41,18 @@ def files_outside(file_io: FileIO, location: str) -> FilesOutside:
 
 
 def delete_files_outside(file_io: FileIO, outside: FilesOutside) -> None:
-    """Delete the files and the directories that are empty then; what can't be deleted is logged and stays."""
+    """Delete the files and the directories that are empty then; what can't be deleted is logged and stays.
+
+    A bucket has the same name below each external path, and may have left an empty directory below any of them.
+    """
     file_io.delete_quietly(outside.files)
     directories: set[str] = set()
     for path in outside.files:
-        above = path.rpartition("/")[0]
-        while any(above == root or above.startswith(f"{root}/") for root in outside.roots):
-            directories.add(above)
-            above = above.rpartition("/")[0]
+        root = next(root for root in outside.roots if path.startswith(f"{root}/"))
+        inner = path.removeprefix(root)
+        while inner:
+            inner = inner.rpartition("/")[0]
+            directories.update(root + inner for root in outside.roots)
     for directory in sorted(directories, key=len, reverse=True):
         try:
             if not file_io.list(directory):
