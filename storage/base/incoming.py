@@ -120,7 +120,7 @@ def _of_dicts(
     rows: Sequence[Mapping[Any, Any]], schema: pa.Schema | None, what: str, more: Sequence[str] | None
 ) -> pa.Table:
     if not rows and schema is not None:
-        return schema.empty_table()
+        return pa.Table.from_batches([], schema)
     # The rows are Python objects, so that looking at each of them costs no more than having them.
     names = list(dict.fromkeys(name for row in rows for name in row))
     columns = [] if schema is None else schema.names

@@ -64,7 +64,7 @@ def lazy_frame(schema: pa.Schema, fields: Sequence[DataField], narrowed: Narrowe
         if empty:
             yield polars.DataFrame(schema=whole if columns is None else {name: whole[name] for name in columns})
 
-    whole = polars.from_arrow(schema.empty_table()).schema
+    whole = polars.from_arrow(pa.Table.from_batches([], schema)).schema
     frame: pl.LazyFrame = register_io_source(source, schema=whole, is_pure=True)
     return frame
 

@@ -18,6 +18,7 @@ from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.starting_point import travels
 
 if TYPE_CHECKING:
+    from interbed.storage.read.point.keyed_read import KeyedRead
     from interbed.storage.read.table_read import TableRead
 
 
@@ -55,7 +56,9 @@ class Scan(ArrowRows):
     def plan(self) -> Plan:
         """The splits to read and what was pruned."""
         if self.level_filter is None:
-            return plan_rows(self.store, predicate=self.predicate, limit=self.limit, snapshot_id=self.snapshot_id)
+            known: KeyedRead | None = self.__dict__.get("_keyed")
+            snapshot_id = self.snapshot_id if known is None else known.snapshot.id
+            return plan_rows(self.store, predicate=self.predicate, limit=self.limit, snapshot_id=snapshot_id)
         return TableScan(
             self.store,
             predicate=self.predicate,
@@ -70,6 +73,17 @@ class Scan(ArrowRows):
 
         return TableRead(self.store, self.columns, self.predicate)
 
+    @cached_property
+    def _keyed(self) -> "KeyedRead | None":
+        """How the rows are looked up, if the filter names a few keys."""
+        if self.predicate is None or self.level_filter is not None:
+            return None
+        from interbed.storage.read.point.keyed_read import keyed_read
+
+        known: Plan | None = self.__dict__.get("plan")
+        snapshot_id = self.snapshot_id if known is None else known.snapshot_id
+        return keyed_read(self.store, self.columns, self.predicate, snapshot_id)
+
     @property
     def schema(self) -> pa.Schema:
         """The Arrow schema of the rows."""
@@ -77,6 +91,8 @@ class Scan(ArrowRows):
 
     def to_arrow_batch_reader(self) -> pa.RecordBatchReader:
         """The rows as a stream of batches, in memory bounded by some blocks of a few splits."""
+        if self._keyed is not None:
+            return limited(self._keyed.to_reader(), self.limit)
         reader = self._read.to_reader(self.plan.splits, threads=self.threads, limit=self.limit)
         return limited(reader, self.limit)
 
@@ -107,8 +123,11 @@ class Scan(ArrowRows):
         """The number of rows; none of their columns is read that the filter or the merge does not need."""
         from interbed.storage.read.table_read import TableRead
 
-        narrow = TableRead(self.store, (), self.predicate)
-        total = sum(batch.num_rows for batch in narrow.to_reader(self.plan.splits, threads=self.threads))
+        if self._keyed is not None:
+            total = self._keyed.count()
+        else:
+            narrow = TableRead(self.store, (), self.predicate)
+            total = sum(batch.num_rows for batch in narrow.to_reader(self.plan.splits, threads=self.threads))
         return total if self.limit is None else min(total, self.limit)
 
 

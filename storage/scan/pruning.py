@@ -1,9 +1,6 @@
 """Leaving out what a filter rules out: partitions, buckets and files."""
 
 from collections.abc import Mapping, Sequence, Set
-from itertools import product
-from math import prod
-from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -13,10 +10,7 @@ from interbed.storage.base.arrow_values import array_of
 from interbed.storage.base.errors import InterbedError
 from interbed.storage.base.predicate.expr import (
     AlwaysFalse,
-    Comparison,
     In,
-    Op,
-    Or,
     Predicate,
     and_,
     columns_of,
@@ -33,8 +27,8 @@ from interbed.storage.meta.manifest.stats import SimpleStats
 from interbed.storage.meta.schema.manager import SchemaManager
 from interbed.storage.meta.schema.table_schema import TableSchema
 from interbed.storage.meta.schema.widening import is_widening
+from interbed.storage.scan.key_values import Key, key_values
 
-_Key: TypeAlias = tuple[object, ...]
 _MAX_BUCKET_KEYS = 20_000
 """Of more keys the buckets are not worked out: it would take as long as reading."""
 
@@ -48,8 +42,8 @@ class BucketSelector:
     def __init__(self, schema: TableSchema, predicate: Predicate | None) -> None:
         self._schema = schema
         self._parts: Sequence[Predicate] = () if predicate is None else conjuncts(predicate)
-        self._keys = _key_values(schema, self._parts)
-        self._known: dict[int, Mapping[int, Sequence[_Key]] | None] = {}
+        self._keys = key_values(schema.bucket_keys, self._parts, most=_MAX_BUCKET_KEYS)
+        self._known: dict[int, Mapping[int, Sequence[Key]] | None] = {}
 
     @property
     def is_free(self) -> bool:
@@ -73,14 +67,14 @@ class BucketSelector:
         found = {key: {row[i] for row in inside} for i, key in enumerate(self._schema.bucket_keys)}
         return and_(*(_within(part, found) for part in self._parts))
 
-    def _keys_by_bucket(self, total_buckets: int) -> Mapping[int, Sequence[_Key]] | None:
+    def _keys_by_bucket(self, total_buckets: int) -> Mapping[int, Sequence[Key]] | None:
         if self._keys is None or total_buckets < 1:
             return None
         if total_buckets not in self._known:
             self._known[total_buckets] = self._assign(self._keys, total_buckets)
         return self._known[total_buckets]
 
-    def _assign(self, keys: Sequence[_Key], total_buckets: int) -> Mapping[int, Sequence[_Key]] | None:
+    def _assign(self, keys: Sequence[Key], total_buckets: int) -> Mapping[int, Sequence[Key]] | None:
         types = [self._schema.by_name[n].type for n in self._schema.bucket_keys]
         try:
             columns = [
@@ -90,7 +84,7 @@ class BucketSelector:
         except (InterbedError, pa.ArrowException, TypeError, OverflowError):
             # A literal outside of the column's type selects nothing or something odd: then every bucket is read.
             return None
-        found: dict[int, list[_Key]] = {}
+        found: dict[int, list[Key]] = {}
         for bucket, key in zip(buckets.tolist(), keys, strict=True):
             found.setdefault(bucket, []).append(key)
         return found
@@ -102,50 +96,6 @@ def _within(part: Predicate, found: Mapping[str, Set[object]]) -> Predicate:
         return part
     values = tuple(v for v in part.values if v in found[part.column])
     return In(part.column, values) if values else AlwaysFalse()
-
-
-def _key_values(schema: TableSchema, parts: Sequence[Predicate]) -> list[_Key] | None:
-    """All bucket keys that equalities and lists of values allow; None when some key column is free."""
-    if not schema.bucket_keys:
-        return None
-    allowed = _products(schema, parts)
-    if allowed is None:
-        # Keys of several columns are asked for as `a = 1 and b = 2 or a = 3 and b = 4`.
-        allowed = next((keys for p in parts if isinstance(p, Or) and (keys := _of_any(schema, p)) is not None), None)
-    return allowed
-
-
-def _of_any(schema: TableSchema, either: Or) -> list[_Key] | None:
-    """The keys that some part allows; None when one of the parts leaves a column free."""
-    found: dict[_Key, None] = {}
-    for child in either.children:
-        keys = _key_values(schema, conjuncts(child))
-        if keys is None or len(found) + len(keys) > _MAX_BUCKET_KEYS:
-            return None
-        found.update(dict.fromkeys(keys))
-    return list(found)
-
-
-def _products(schema: TableSchema, parts: Sequence[Predicate]) -> list[_Key] | None:
-    allowed: list[list[object]] = []
-    for key in schema.bucket_keys:
-        lists: list[list[object]] = []
-        for part in parts:
-            match part:
-                case Comparison(op=Op.EQ, column=column, value=value) if column == key and value is not None:
-                    lists.append([value])
-                case In(column=column, values=values) if column == key:
-                    lists.append([v for v in values if v is not None])
-                case _:
-                    pass
-        if not lists:
-            return None
-        fewest = min(lists, key=len)
-        if any(isinstance(v, float) and v == 0 for v in fewest):
-            # Zeros of both signs are equal, but their hashes are not.
-            return None
-        allowed.append(fewest)
-    return list(product(*allowed)) if prod(map(len, allowed)) <= _MAX_BUCKET_KEYS else None
 
 
 def select_by_key_stats(files: Sequence[DataFileMeta], predicate: Predicate, key_fields: Sequence[DataField]) -> Mask:

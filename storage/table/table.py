@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     import polars as pl
 
     from interbed.storage.commit.file_store_commit import FileStoreCommit
+    from interbed.storage.read.point.keys import Key
     from interbed.storage.read.query import Scan
     from interbed.storage.read.table_read import TableRead
     from interbed.storage.scan.explain import Explanation
     from interbed.storage.scan.partition_filter import Partitions
     from interbed.storage.scan.scan import TableScan
     from interbed.storage.views.levels.view import TableLevels
-    from interbed.storage.views.point.keys import Key
     from interbed.storage.write.table_write import TableWrite
 
 
@@ -164,8 +164,9 @@ class Table(TableWrites, TableChanges, TableVersions, TableUpkeep, PypaimonNames
     ) -> "Scan":
         """A query: `scan(columns=["id"], filter="amount > 5 and name = 'x'", limit=10).to_arrow()`.
 
-        An older snapshot has the columns that the table had then. Raises FilterError for a filter that does not parse
-        or fit, InvalidInputError for an unknown column, and SnapshotNotFoundError.
+        An older snapshot has the columns that the table had then. Where the filter names at most 16 primary keys, their
+        rows are looked up as by get_many. Raises FilterError for a filter that does not parse or fit, InvalidInputError
+        for an unknown column, and SnapshotNotFoundError.
         """
         from interbed.storage.read.query import Scan
         from interbed.storage.scan.starting_point import at_snapshot
@@ -225,7 +226,7 @@ class Table(TableWrites, TableChanges, TableVersions, TableUpkeep, PypaimonNames
 
         Raises InvalidInputError for a key that does not fit, NotSupportedError for a table without a primary key.
         """
-        from interbed.storage.views.point.lookup import PointLookup
+        from interbed.storage.read.point.lookup import PointLookup
 
         rows = PointLookup(self.store, columns).rows([key]).to_pylist()
         return rows[0] if rows else None
@@ -236,7 +237,7 @@ class Table(TableWrites, TableChanges, TableVersions, TableUpkeep, PypaimonNames
         `keys` are Arrow data with the key's columns (an array where there is one), or a sequence of what `get` takes.
         What was decoded is kept for later lookups, up to `lookup.cache-max-memory-size` bytes. Raises as `get` does.
         """
-        from interbed.storage.views.point.lookup import PointLookup
+        from interbed.storage.read.point.lookup import PointLookup
 
         return PointLookup(self.store, columns).rows(keys)
 

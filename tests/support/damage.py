@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from interbed.storage.base.errors import CorruptFileError, InterbedError
+from interbed.storage.read.point.cache import CACHE
 from interbed.storage.scan.manifest_reader import _CACHE
 from interbed.storage.table.opening import open_store
 from interbed.storage.table.table import Table
-from interbed.storage.views.point.cache import CACHE
 from interbed.storage.views.system.table import SYSTEM_TABLES, SystemTable
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -128,7 +128,7 @@ class BuiltRowsRead:
 
     def to_arrow(self, splits: Sequence[RowsSplit], **_: object) -> pa.Table:
         """The rows of the splits as one Arrow table."""
-        return pa.concat_tables([self.schema.empty_table(), *(split.rows for split in splits)])
+        return pa.concat_tables([pa.Table.from_batches([], self.schema), *(split.rows for split in splits)])
 
     def to_arrow_batch_reader(self, splits: Sequence[RowsSplit]) -> pa.RecordBatchReader:
         """The rows of the splits as a stream of batches."""

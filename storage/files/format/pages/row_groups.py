@@ -59,6 +59,13 @@ class RowGroups:
         )
         return [int(g) for g in np.flatnonzero(chosen)]
 
+    def bounds(self, name: str) -> "tuple[pa.Array[Any], pa.Array[Any]] | None":
+        """The least and greatest value of a column in each group, null where they are not known; None for nothing."""
+        known = self._column(name)
+        if known is None or known.least is None or known.greatest is None:
+            return None
+        return known.least, known.greatest
+
     @cached_property
     def _rows(self) -> "pa.Array[Any]":
         return from_numpy(np.diff(np.array(self.starts, np.int64)))

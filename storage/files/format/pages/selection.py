@@ -106,7 +106,9 @@ class PageRead:
             chosen &= np.diff(np.searchsorted(wanted, edges)) > 0
         if not looks_first and np.diff(edges)[chosen].sum() > WORTHWHILE_SHARE * group.rows:
             return None
-        return _pieces(edges.tolist(), chosen.tolist(), request.batch_rows)
+        pieces = _pieces(edges.tolist(), chosen.tolist(), request.batch_rows)
+        # The pages of other columns may begin elsewhere.
+        return pieces if wanted is None else [_clipped(piece, wanted) for piece in pieces]
 
     def _read(
         self, group: GroupPages, pieces: Sequence[Rows], wanted: Positions | None
@@ -189,6 +191,12 @@ def _pieces(edges: Sequence[int], chosen: Sequence[bool], most: int) -> list[Row
     if start is not None:
         pieces.append((start, edges[-1]))
     return pieces
+
+
+def _clipped(piece: Rows, wanted: Positions) -> Rows:
+    """From the first to behind the last row of the piece that is wanted; there is one."""
+    low, high = np.searchsorted(wanted, piece)
+    return int(wanted[low]), int(wanted[high - 1]) + 1
 
 
 def _stretches(matches: Positions, grid: Ints) -> list[Rows]:

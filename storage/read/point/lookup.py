@@ -1,7 +1,7 @@
-"""Looking rows up by primary key: partition and bucket, key ranges of files, bloom filters, row groups, merge.
+"""Looking rows up by primary key: partition and bucket, key ranges of files, bloom filters, groups, pages, merge.
 
-The plan of a snapshot is kept, and so is what was decoded of files; a lookup of a key that lies in decoded row groups
-reads nothing but the snapshot's file.
+The plan of a snapshot is kept, and so is what was decoded of files; a lookup of a key that lies in decoded pages reads
+nothing but the snapshot's file.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,12 +27,13 @@ from interbed.storage.meta.manifest.data_file import DataFileMeta
 from interbed.storage.meta.snapshot.snapshot import Snapshot
 from interbed.storage.meta.store import TableStore
 from interbed.storage.read.deletions import deletions_in
+from interbed.storage.read.point.cache import Recent
+from interbed.storage.read.point.files import FileLookup
+from interbed.storage.read.point.keys import key_batch
+from interbed.storage.scan.live_files import check_not_replaced
 from interbed.storage.scan.scan import TableScan
 from interbed.storage.scan.starting_point import starting_snapshot
 from interbed.storage.scan.support import check_readable
-from interbed.storage.views.point.cache import Recent
-from interbed.storage.views.point.files import FileLookup
-from interbed.storage.views.point.keys import key_batch
 
 KeyColumns = Sequence["pa.Array[Any]"]
 
@@ -78,11 +79,16 @@ class PointLookup:
 
         Raises InvalidInputError and NotSupportedError for keys that are none, and what reading raises.
         """
-        check_readable(self._store)
         asked = key_batch(keys, self._store.schema)
         snapshot = starting_snapshot(self._store)
-        if snapshot is None or not asked.num_rows:
-            return self._schema.empty_table()
+        return pa.Table.from_batches([], self._schema) if snapshot is None else self.rows_at(snapshot, asked)
+
+    def rows_at(self, snapshot: Snapshot, asked: pa.RecordBatch) -> pa.Table:
+        """The same of one snapshot; `asked` has the primary key's columns, in their order and types."""
+        check_readable(self._store)
+        check_not_replaced(self._store, snapshot)
+        if not asked.num_rows:
+            return pa.Table.from_batches([], self._schema)
         plan = self._plan(snapshot)
         parts: list[pa.RecordBatch] = []
         places: list[Ints] = []
@@ -96,7 +102,7 @@ class PointLookup:
             parts.append(_rows_at(rows.select(list(self._names)), found[hit]))
             places.append(numbers[hit])
         if not parts:
-            return self._schema.empty_table()
+            return pa.Table.from_batches([], self._schema)
         table = pa.Table.from_batches(parts).cast(self._schema)
         order = np.concatenate(places)
         if (order[1:] < order[:-1]).any():

@@ -16,9 +16,9 @@ from interbed.storage.base.errors import InvalidInputError, NotSupportedError
 from interbed.storage.base.memory_cache import MemoryCache
 from interbed.storage.base.types.data_type import AtomicType, TypeRoot
 from interbed.storage.meta.schema.change import AddColumn, RenameColumn
+from interbed.storage.read.point import files
+from interbed.storage.read.point.cache import CACHE
 from interbed.storage.table.table import Table
-from interbed.storage.views.point import files
-from interbed.storage.views.point.cache import CACHE
 from tests.support.examples import examples
 
 SCHEMA = pa.schema(
@@ -156,16 +156,15 @@ def test_a_key_is_found_in_the_row_group_that_has_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("vectors", ["false", "true"])
-def test_the_first_lookup_in_a_group_reads_pages_and_finds_the_same(
+def test_few_keys_are_looked_for_in_their_pages_and_many_in_groups(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, vectors: str
 ) -> None:
-    monkeypatch.setattr(files, "_MANY_ROWS", 0)
-    decoded: list[str] = []
+    decoded: list[int] = []
     whole = files.FileLookup._decode
 
-    def decode(lookup: files.FileLookup, file: Any, path: str, *which: Any) -> Any:
-        decoded.append(path)
-        return whole(lookup, file, path, *which)
+    def decode(lookup: files.FileLookup, read: Any, file: Any, path: str, start: int, end: int) -> Any:
+        decoded.append(end - start)
+        return whole(lookup, read, file, path, start, end)
 
     monkeypatch.setattr(files.FileLookup, "_decode", decode)
     options = {"bucket": "2", "deletion-vectors.enabled": vectors, "parquet.page.row.count.limit": "10"}
@@ -180,12 +179,19 @@ def test_the_first_lookup_in_a_group_reads_pages_and_finds_the_same(
     table.delete("name in ('n3', 'n30', 'n299')")
     expected = {(r["dt"], r["id"], r["name"]): r for r in table.scan().to_arrow().to_pylist()}
     asked = [*keys[::29], keys[3], keys[299], ("d1", 5, "none"), ("d9", 1, "n7")]
-    assert [table.get(key) for key in asked[:1]] == [expected.get(asked[0])]
-    assert not decoded
+    decoded.clear()
     assert [table.get(key) for key in asked] == [expected.get(key) for key in asked]
-    assert decoded
+    assert 0 < max(decoded) <= 20
+    read = len(decoded)
+    assert [table.get(key) for key in asked] == [expected.get(key) for key in asked]
+    assert len(decoded) == read
+    everything = table.get_many(keys, columns=["amount"])
+    assert everything.column("amount").to_pylist() == [expected[k]["amount"] for k in keys if k in expected]
+    assert max(decoded[read:]) > 100
+    again = len(decoded)
     narrow = table.get_many(asked, columns=["amount"])
     assert narrow.column("amount").to_pylist() == [expected[key]["amount"] for key in asked if key in expected]
+    assert len(decoded) == again, "keys and amounts of whole groups are there"
 
 
 @pytest.mark.parametrize("file_format", ["parquet", "orc", "avro"])

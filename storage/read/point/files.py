@@ -1,0 +1,218 @@
+"""Finding keys in one data file: which of its row groups and pages can have them, and where in those they are.
+
+Row groups are chosen by their statistics, pages by the index of pages, both of a Parquet file. Few keys are looked for
+in their pages, many in groups as a whole; other columns than those of the key are read where a key was found. What was
+decoded stays in the cache. A file of another format counts as one group.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from interbed.storage.base.arrays import Mask, Positions
+from interbed.storage.base.arrow_values import from_numpy
+from interbed.storage.base.types.data_type import DataField
+from interbed.storage.files.file_index.bloom_filter import BloomFilterReader
+from interbed.storage.files.file_index.evaluate import ColumnReaders, has_index, with_indexes
+from interbed.storage.files.format.api import data_file_errors
+from interbed.storage.files.format.pages.footer import read_footer
+from interbed.storage.lsm.file_read import MAX_INDEXED_ROWS, FileRead, ReadOptions
+from interbed.storage.lsm.lookup.sorted_keys import KeyColumns, SortedKeys
+from interbed.storage.meta.manifest.data_file import DataFileMeta
+from interbed.storage.meta.store import TableStore
+from interbed.storage.read.point.cache import CACHE
+from interbed.storage.read.point.stretches import Stretches, stretches_of_groups, stretches_of_pages, whole_file
+
+_OVERHEAD = 512
+"""Bytes that a cached object takes besides its buffers, about."""
+
+
+@dataclass(frozen=True, slots=True)
+class _KeysOfRows:
+    """The keys of the rows of one stretch."""
+
+    keys: SortedKeys
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The rows of one stretch."""
+
+    rows: pa.RecordBatch
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Filters:
+    """The bloom filters of the key columns, by the column's place in the key."""
+
+    readers: tuple[tuple[int, BloomFilterReader], ...]
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class PointRows:
+    """Rows of one file in key order, and their positions in it."""
+
+    rows: pa.RecordBatch
+    positions: Positions
+
+
+class FileLookup:
+    """Finds keys in the data files of one table; rows have the `columns` that `files` reads, and the system columns."""
+
+    def __init__(self, store: TableStore, files: FileRead, columns: tuple[DataField, ...]) -> None:
+        self._store = store
+        self._files = files
+        self._columns = columns
+        self._keys = store.schema.trimmed_primary_keys
+        self._key_columns = tuple(store.schema.fields_named(self._keys))
+        self._key_files = FileRead(store, self._key_columns)
+        self._limit = store.options.lookup_cache_max_memory_size
+        self._indexed = store.options.file_index_read_enabled
+
+    def find(self, file: DataFileMeta, path: str, keys: KeyColumns) -> PointRows | None:
+        """The rows of these keys, which are distinct; None without any. Raises what FormatReader raises."""
+        found: list[tuple[int, pa.RecordBatch, Positions]] = []
+        for start, end, asked in self._candidates(file, path, keys):
+            places = _places(self._keys_of(file, path, start, end), asked)
+            if len(places):
+                rows = self._rows_of(file, path, start, end)
+                found.append((start, rows.take(from_numpy(places)), places + start))
+        if not found:
+            return None
+        found.sort(key=lambda f: f[0])
+        batches = [rows for _, rows, _ in found]
+        joined: Any = batches[0] if len(batches) == 1 else pa.concat_batches(batches)  # type: ignore[attr-defined]
+        return PointRows(joined, np.concatenate([positions for _, _, positions in found]))
+
+    # -- where ------------------------------------------------------------------------------------------------------
+
+    def _candidates(self, file: DataFileMeta, path: str, keys: KeyColumns) -> Iterator[tuple[int, int, KeyColumns]]:
+        """The stretches of rows that can have some of the keys, from one row to before another, with those keys."""
+        groups = CACHE.get(("groups", path), lambda: self._groups(file, path), limit=self._limit)
+        asked = groups.holding(keys)
+        if any(self._name(path, groups, g) not in CACHE for g, _ in asked):
+            # A filter saves decoding; where that is done, looking is as cheap.
+            maybe = self._maybe(file, path, keys)
+            asked = [(g, chosen[maybe[chosen]]) for g, chosen in asked]
+        for group, chosen in asked:
+            if not len(chosen):
+                continue
+            start, end = groups.starts[group : group + 2].tolist()
+            of_group = _chosen(keys, chosen)
+            if self._name(path, groups, group) not in CACHE:
+                pages = self._pages(file, path, groups, group)
+                if 2 * len(chosen) < len(pages):
+                    for page, numbers in pages.holding(of_group):
+                        first, behind = pages.starts[page : page + 2].tolist()
+                        yield first, behind, _chosen(of_group, numbers)
+                    continue
+            yield start, end, of_group
+
+    def _groups(self, file: DataFileMeta, path: str) -> Stretches:
+        if file.format.lower() != "parquet":
+            return whole_file(file.row_count)
+        with data_file_errors(path), self._store.file_io.open_input(path) as source:
+            footer = read_footer(source, path, verify=self._store.options.read_verify_checksums)
+            if footer.metadata.num_rows != file.row_count:
+                raise ValueError(f"it has {footer.metadata.num_rows} rows where the manifest says {file.row_count}")
+            if not footer.metadata.num_row_groups:
+                return whole_file(file.row_count)
+            return stretches_of_groups(footer, self._names(file))
+
+    def _pages(self, file: DataFileMeta, path: str, groups: Stretches, group: int) -> Stretches:
+        return CACHE.get(("pages", path, group), lambda: self._made_pages(file, path, groups, group), limit=self._limit)
+
+    def _made_pages(self, file: DataFileMeta, path: str, groups: Stretches, group: int) -> Stretches:
+        start, end = groups.starts[group : group + 2].tolist()
+        if file.format.lower() == "parquet":
+            with data_file_errors(path), self._store.file_io.open_input(path) as source:
+                footer = read_footer(source, path, verify=self._store.options.read_verify_checksums)
+                pages = footer.pages(source).group(group, source)
+                if pages is not None:
+                    return stretches_of_pages(pages, start, self._names(file), footer.schema)
+        return Stretches(starts=np.array([start, end]), bounds={})
+
+    def _names(self, file: DataFileMeta) -> list[str | None]:
+        """The file's names of the key columns."""
+        # A key column may have had another name; its type can't be changed.
+        names = {f.id: f.name for f in self._store.schema_of(file.schema_id).fields}
+        return [names.get(key.id) for key in self._store.schema.fields_named(self._keys)]
+
+    def _maybe(self, file: DataFileMeta, path: str, keys: KeyColumns) -> Mask:
+        """Which of the keys the file's bloom filters let through."""
+        maybe = np.ones(len(keys[0]), np.bool_)
+        if not self._indexed or not has_index(file) or file.row_count > MAX_INDEXED_ROWS:
+            return maybe
+        filters = CACHE.get(("filters", path), lambda: self._filters(file, path), limit=self._limit)
+        for place, reader in filters.readers:
+            maybe &= reader.may_hold(keys[place])
+        return maybe
+
+    def _filters(self, file: DataFileMeta, path: str) -> _Filters:
+        found: list[tuple[int, BloomFilterReader]] = []
+
+        def collect(readers: ColumnReaders) -> None:
+            for place, name in enumerate(self._names(file)):
+                of_key = readers.of(name or "")
+                found.extend((place, reader) for reader in of_key if isinstance(reader, BloomFilterReader))
+
+        written = self._store.schema_of(file.schema_id)
+        with data_file_errors(path):
+            with_indexes(file, path, {f.name: f for f in written.fields}, self._store.file_io, collect)
+        return _Filters(tuple(found), _OVERHEAD + sum(r.nbytes for _, r in found))
+
+    # -- what -------------------------------------------------------------------------------------------------------
+
+    def _name(self, path: str, groups: Stretches, group: int) -> object:
+        start, end = groups.starts[group : group + 2].tolist()
+        return self._keys_name(path, start, end)
+
+    def _keys_name(self, path: str, start: int, end: int) -> tuple[object, ...]:
+        # With their types, because a branch may have another schema of the same number.
+        return ("keys", path, start, end, self._key_columns)
+
+    def _keys_of(self, file: DataFileMeta, path: str, start: int, end: int) -> SortedKeys:
+        def make() -> _KeysOfRows:
+            rows = self._decode(self._key_files, file, path, start, end)
+            return _KeysOfRows(SortedKeys([rows.column(k) for k in self._keys]), rows.nbytes + _OVERHEAD)
+
+        return CACHE.get(self._keys_name(path, start, end), make, limit=self._limit).keys
+
+    def _rows_of(self, file: DataFileMeta, path: str, start: int, end: int) -> pa.RecordBatch:
+        def make() -> _Rows:
+            rows = self._decode(self._files, file, path, start, end)
+            return _Rows(rows, rows.nbytes + _OVERHEAD)
+
+        return CACHE.get(("rows", path, start, end, self._columns), make, limit=self._limit).rows
+
+    def _decode(self, files: FileRead, file: DataFileMeta, path: str, start: int, end: int) -> pa.RecordBatch:
+        is_whole, has_values = end - start == file.row_count, files is self._files
+        options = ReadOptions(
+            batch_rows=max(end - start, 1),
+            with_sequence=has_values,
+            with_kind=has_values,
+            use_threads=is_whole,
+            wanted=None if is_whole else np.arange(start, end),
+        )
+        parts = [b for b in files.batches(file, path, options) if b.num_rows]
+        rows: Any = parts[0] if len(parts) == 1 else pa.concat_batches(parts)  # type: ignore[attr-defined]
+        return rows  # type: ignore[no-any-return]
+
+
+def _places(keys: SortedKeys, asked: KeyColumns) -> Positions:
+    # Ascending places are in key order; the keys asked for need not be.
+    places = keys.find(asked)
+    return np.sort(places[places >= 0])
+
+
+def _chosen(keys: KeyColumns, numbers: Positions) -> KeyColumns:
+    if len(numbers) == len(keys[0]):
+        return keys
+    indices: Any = from_numpy(numbers)
+    return [k.take(indices) for k in keys]
