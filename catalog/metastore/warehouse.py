@@ -8,7 +8,7 @@ system, everything else by pyarrow.fs.
 import logging
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -140,17 +140,33 @@ def normalized_location(location: str) -> str:
 
 
 def make_directory(location: str) -> bool:
-    """Make sure that the directory is there; whether it had to be made. MetastoreError if it cannot be."""
+    """Make sure that the directory is there, for good; whether it had to be made. MetastoreError if it cannot be."""
+    made: list[str] = []
+    make_directories([location], made)
+    return bool(made)
+
+
+def make_directories(locations: Iterable[str], made: list[str]) -> None:
+    """Make sure that the directories are there, for good. Those that had to be made are put into `made`, also when
+    another cannot be, which is a MetastoreError.
+    """
+    # One by one, so that what was made is known when one of them cannot be.
+    for location in locations:
+        if _make_directory(location):
+            made.append(location)  # noqa: PERF401
+    # The database is durable, and must not know of directories that are gone after a power cut. A new directory is an
+    # entry of the one above it, so that many below one take one sync.
+    above = dict.fromkeys(os.path.dirname(path) for scheme, path in map(_split, made) if scheme == "file")
+    if above:
+        _checked(lambda: LOCAL_DISK.sync_names(above), f"unable to create {made[0]} for good")
+
+
+def _make_directory(location: str) -> bool:
     scheme, path = _split(location)
     if scheme in _OBJECT_STORES:
         return False
     if scheme == "file":
-        if os.path.isdir(path):
-            return False
-        _checked(lambda: os.makedirs(path, exist_ok=True), f"{location} is not a directory or unable to create one")
-        # The database is durable, and must not know of directories that are gone after a power cut.
-        _checked(lambda: LOCAL_DISK.sync([path]), f"unable to create {location} for good")
-        return True
+        return _checked(lambda: _made(path), f"{location} is not a directory or unable to create one")
     filesystem, remote_path = _remote(location)
     info = _checked(lambda: filesystem.get_file_info(remote_path), f"cannot look at {location}")
     if info.type.name == "Directory":
@@ -159,6 +175,18 @@ def make_directory(location: str) -> bool:
         lambda: filesystem.create_dir(remote_path, recursive=True),
         f"{location} is not a directory or unable to create one",
     )
+    return True
+
+
+def _made(path: str) -> bool:
+    try:
+        os.mkdir(path)
+    except FileNotFoundError:
+        os.makedirs(path, exist_ok=True)
+    except FileExistsError:
+        if not os.path.isdir(path):
+            raise
+        return False
     return True
 
 

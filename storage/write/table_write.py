@@ -41,6 +41,8 @@ FLUSH_THREADS = min(4, os.cpu_count() or 1)
 A flush merges the buffer's rows block by block. So the write path holds `write-buffer-size`, however many buckets are
 open, and beside it the batch that is being written and its rows by bucket, write_buffer.LOOSE_BYTES, and for each of
 these threads a block (64 MB at most) and a row group: less than 250 MB on two cores for batches of a common size."""
+_FEW_ROWS = 10_000
+"""Flushing fewer takes no longer than starting threads for it."""
 
 
 class TableWrite:
@@ -256,7 +258,9 @@ class TableWrite:
     def _for_all(self, work: Callable[[BucketWriter], None]) -> None:
         """Do it for all writers, for several at the same time."""
         writers: Sequence[BucketWriter] = list(self._writers.values())
-        if len(writers) <= 1 or FLUSH_THREADS == 1:
+        # Compactions, which may be waited for, go on at the same time.
+        few = self._compactions is None and sum(w.buffer.rows for w in writers) < _FEW_ROWS
+        if len(writers) <= 1 or FLUSH_THREADS == 1 or few:
             for writer in writers:
                 work(writer)
             return

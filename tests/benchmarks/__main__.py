@@ -1,17 +1,18 @@
 """`make bench`: the same work by interbed, pypaimon-rust and pypaimon on the same files in one run, with ratios;
 then Spark on interbed's tables, on Iceberg's and on Delta's, merging, compaction and buckets by Java Paimon, the same
 load on the catalog server and on Hive's metastore in Java, a table of a million partitions, one of 100 million rows,
-and what syncing commits and verifying checksums cost.
+one with 2,000 commits, and what syncing commits and verifying checksums cost.
 
     python -m tests.benchmarks [--rows 4000000] [--json] [--skip-pypaimon] [--skip-spark] [--skip-metastore]
-                                [--skip-partitions] [--skip-formats] [--skip-reads] [--skip-java] [--skip-soak]
-                                [--skip-scale] [--skip-safety]
+                                [--skip-partitions] [--skip-at-size] [--skip-formats] [--skip-reads] [--skip-java]
+                                [--skip-soak] [--skip-scale] [--skip-commits] [--skip-safety]
 
 `--json` prints one object of all figures, with the machine, the commit and the time.
 
 A ratio is the peer's seconds over interbed's: above 1 interbed is faster. `scan` keeps all rows in memory;
-`streamed scan` lets go of each batch, and its peak is what a scan needs. Each stage runs in a process of its
-own; the three engines take turns, so that a slow minute of the machine does not hit one of them alone.
+`streamed scan` lets go of each batch, and its peak is what a scan needs; `decoding` is what Arrow takes for the same
+rows in plain Parquet files. Each stage runs in a process of its own; the three engines take turns, so that a slow
+minute of the machine does not hit one of them alone.
 """
 
 import argparse
@@ -25,7 +26,9 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.benchmarks import (
+    at_size,
     buckets,
+    commits,
     compaction,
     data,
     deletion_vectors,
@@ -77,11 +80,13 @@ def measure(directory: Path, warehouse: Path, engines: list[str], console: Conso
                 if engine == "pypaimon" and turn:
                     continue
                 note(name, engine, table)
+    for name in ("decoding", "decoding of two columns"):
+        note(name, "interbed", table)
     note("compaction", "interbed", table)
     for engine in engines:
         note("scan after compaction", engine, table)
     expected = json.loads((directory / "facts.json").read_text())["rows_at_the_end"]
-    for name in ("scan", "two columns", "streamed scan", "scan after compaction"):
+    for name in ("scan", "two columns", "streamed scan", "decoding", "scan after compaction"):
         for engine, figures in found[name].items():
             if figures["rows"] != expected:
                 raise SystemExit(f"{engine} found {figures['rows']} rows in '{name}', {expected} are there.")
@@ -120,7 +125,9 @@ def main() -> None:
     parser.add_argument("--skip-spark", action="store_true")
     parser.add_argument("--skip-metastore", action="store_true")
     parser.add_argument("--skip-partitions", action="store_true")
+    parser.add_argument("--skip-at-size", action="store_true", help="leave 64 clients of a large catalog out")
     parser.add_argument("--skip-scale", action="store_true", help="leave the table of 100 million rows out")
+    parser.add_argument("--skip-commits", action="store_true", help="leave the table of many commits out")
     parser.add_argument("--skip-safety", action="store_true", help="leave out what syncs and checksums cost")
     arguments = parser.parse_args()
     measured = origin(sys.argv[1:])
@@ -170,9 +177,15 @@ def main() -> None:
     many = {} if arguments.skip_partitions else partitions.measure(console)
     if many:
         partitions.show(many, console)
+    large = {} if arguments.skip_at_size else at_size.measure(console)
+    if large:
+        at_size.show(large, console)
     grown = {} if arguments.skip_scale else scale.measure(console)
     if grown:
         scale.show(grown, console)
+    often = {} if arguments.skip_commits else commits.measure(console)
+    if often:
+        commits.show(often, console)
     costs = {} if arguments.skip_safety else safety.measure(console)
     if costs:
         safety.show(costs, console)
@@ -189,7 +202,9 @@ def main() -> None:
             "soak": soak.as_json(curve),
             "metastore": metastore.as_json(peers),
             "partitions": many,
+            "at size": at_size.as_json(large),
             "scale": scale.as_json(grown),
+            "commits": commits.as_json(often),
             "safety": safety.as_json(costs),
         }
         print(json.dumps(found_all, indent=2))

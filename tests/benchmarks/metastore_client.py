@@ -150,7 +150,12 @@ class Load:
         def get(number: int) -> bytes:
             return encoded(lambda client: client.send_get_table(DATABASE, table_name(number)))
 
+        def get_by_request(number: int) -> bytes:
+            request = ttypes.GetTableRequest(dbName=DATABASE, tblName=table_name(number))
+            return encoded(lambda client: client.send_get_table_req(request))
+
         self._get = [get(number) for number in range(TABLES)]
+        self._get_by_request = [get_by_request(number) for number in range(TABLES)]
         self._list = encoded(lambda client: client.send_get_all_tables(DATABASE))
         self._create = _around(
             encoded(
@@ -176,6 +181,7 @@ class Load:
         self._unlock = _around(unlock, b"@@@@@@@@")
         self.operations: dict[str, Callable[[bool], None]] = {
             "get_table": self.get_table,
+            "get_table_req": self.get_table_by_request,
             "get_all_tables": self.get_all_tables,
             "create_table": self.create_table,
             "alter_table": self.alter_table,
@@ -192,6 +198,18 @@ class Load:
             assert len(found.sd.cols) == COLUMNS
 
         self._connection.call("get_table", self._get[self._read], receive, look=look)
+
+    def get_table_by_request(self, look: bool) -> None:
+        """As Hive 4 has it, which knows `get_table` no more."""
+        self._read = (self._read + 1) % TABLES
+        name = table_name(self._read)
+
+        def receive(client: Client) -> None:
+            found: Any = client.recv_get_table_req()
+            assert found.table.tableName == name
+            assert len(found.table.sd.cols) == COLUMNS
+
+        self._connection.call("get_table_req", self._get_by_request[self._read], receive, look=look)
 
     def get_all_tables(self, look: bool) -> None:
         def receive(client: Client) -> None:

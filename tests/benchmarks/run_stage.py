@@ -18,7 +18,7 @@ def stage(
     engine: str, name: str, directory: Path, warehouse: Path, table: str, file_format: str = "parquet"
 ) -> Figures:
     """What the stage took: CPU and wall seconds, rows, peak memory in MB."""
-    python = sys.executable if engine == "interbed" else str(pypaimon_python())
+    python = sys.executable if engine.startswith("interbed") else str(pypaimon_python())
     command = [python, str(STAGE), engine, name, str(directory), str(warehouse), table, file_format]
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False)
     if done.returncode:

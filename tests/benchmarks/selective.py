@@ -3,7 +3,8 @@
     python -m tests.benchmarks.selective [--rows 4000000]
 
 The table is that of the main benchmark, a base, five upserts and a deletion, first not compacted and then compacted:
-a range of 0.1 % of the keys, one key and ten keys by a filter, and the first ten rows. Of the filters it is also shown
+a range of 0.1 % of the keys, one key again and again, forty keys once each, ten keys at once, all by a filter, and the
+first ten rows. Of the filters it is also shown
 how many rows interbed decodes for those that it returns.
 """
 
@@ -23,7 +24,7 @@ from tests.benchmarks.engines import show_pair
 from tests.benchmarks.run_stage import Figures, better, stage
 
 GOALS = {"key range": 1.5, "one key": 1.0}
-STAGES = ("key range", "one key", "ten keys", "first rows")
+STAGES = ("key range", "one key", "other keys", "ten keys", "first rows")
 TABLE = lookup.TABLE
 OPTIONS = {"bucket": "4", "write-only": "true"}
 TURNS = 2
@@ -39,6 +40,7 @@ def measure(console: Console, rows: int = 4_000_000) -> dict[str, dict[str, Figu
         facts: dict[str, Any] = {
             "key range": ["between", rows // 2, rows // 2 + rows // 1000 - 1],
             "one key": ["in", rows // 2],
+            "other keys": random.Random(8).sample(range(rows), 41),
             "ten keys": ["in", *keys],
             "first rows": [10],
         }

@@ -11,9 +11,10 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -25,10 +26,14 @@ else:
 OPTIONS = {"bucket": "4", "file.format": "parquet", "file.compression": "zstd", "write-only": "true"}
 TWO_COLUMNS = ["id", "amount"]
 REPEATS = 3
+COMMITTED_ROWS = 200_000
+COMMIT_ROWS = 1_000
 
 
 class Interbed:
     """This project."""
+
+    options: Mapping[str, str] = MappingProxyType({})
 
     def __init__(self, warehouse: str, table: str) -> None:
         import interbed
@@ -39,7 +44,7 @@ class Interbed:
 
     def create(self, schema: Any) -> None:
         self.catalog.create_database(self.name.split(".")[0], ignore_if_exists=True)
-        self.catalog.create_table(self.name, schema, primary_keys=["id"], options=OPTIONS)
+        self.catalog.create_table(self.name, schema, primary_keys=["id"], options={**OPTIONS, **self.options})
 
     def write(self, table: Any) -> None:
         self.catalog.get_table(self.name).upsert(table)
@@ -78,6 +83,27 @@ class Interbed:
 
     def compact(self) -> None:
         self.catalog.get_table(self.name).compact(full=True)
+
+    def decode(self, directory: Path, columns: list[str] | None) -> Callable[[], int]:
+        """Decoding the table's rows from plain Parquet files, of which there is one for each bucket."""
+        import pyarrow.parquet as pq
+
+        place = directory / "plain"
+        if not place.exists():
+            place.mkdir()
+            table = self.catalog.get_table(self.name).scan().to_arrow()
+            part = -(-table.num_rows // 4)
+            for number in range(4):
+                path, some = place / f"{number}.parquet", table.slice(number * part, part)
+                pq.write_table(some, path, compression="zstd", row_group_size=131_072)
+        paths = sorted(place.iterdir())
+        return lambda: sum(int(pq.ParquetFile(p).read(columns=columns).num_rows) for p in paths)
+
+
+class Compacting(Interbed):
+    """This project, with tables that their writer compacts."""
+
+    options = MappingProxyType({"write-only": "false"})
 
 
 class PyPaimon:
@@ -191,7 +217,12 @@ class PyPaimonRust(PyPaimon):
         return sum(batch.num_rows for batch in reader)
 
 
-ENGINES = {"interbed": Interbed, "pypaimon": PyPaimon, "pypaimon-rust": PyPaimonRust}
+ENGINES = {
+    "interbed": Interbed,
+    "interbed, compacting": Compacting,
+    "pypaimon": PyPaimon,
+    "pypaimon-rust": PyPaimonRust,
+}
 
 
 def timed(work: Callable[[], Any]) -> tuple[float, float, Any]:
@@ -221,6 +252,32 @@ def loaded(engine: Any, table: Any) -> Any:
     first.create(table.schema)
     first.write(table.slice(0, 1))
     return first
+
+
+def commits(engine: Any, counts: list[int]) -> dict[str, Any]:
+    """Seconds of a commit, the mean of up to ten, of a plan and of a scan, each after so many commits."""
+    import numpy as np
+
+    random = np.random.default_rng(3)
+    table = rows.rows_for(random.permutation(COMMITTED_ROWS), 1)
+    loaded(engine, table)
+    engine.create(table.schema)
+    engine.write(table)
+    found: dict[str, Any] = {}
+    done = 1
+    for count in counts:
+        measured: list[tuple[float, float, Any]] = []
+        while done < count or not measured:
+            some = rows.rows_for(random.choice(COMMITTED_ROWS, COMMIT_ROWS, replace=False), done)
+            measured.append(timed(partial(engine.write, some)))
+            done += 1
+        last = measured[-10:]
+        cpu, wall = (sum(m[i] for m in last) / len(last) for i in (0, 1))
+        plan = engine.plan()
+        found[f"commit after {count:,}"] = {"cpu_s": cpu, "wall_s": wall, "rows": COMMIT_ROWS}
+        found[f"plan after {count:,}"] = least([timed(plan) for _ in range(REPEATS)])
+        found[f"scan after {count:,}"] = least([timed(lambda: engine.read(None, None)) for _ in range(REPEATS)])
+    return found
 
 
 def run(engine: Any, stage: str, directory: Path) -> dict[str, Any]:
@@ -263,6 +320,16 @@ def run(engine: Any, stage: str, directory: Path) -> dict[str, Any]:
             return least([timed(lambda: engine.stream(None)) for _ in range(REPEATS)])
         case "compaction":
             return least([timed(engine.compact)])
+        case "decoding" | "decoding of two columns":
+            decode = engine.decode(directory, TWO_COLUMNS if stage.endswith("columns") else None)
+            return least([timed(decode) for _ in range(REPEATS)])
+        case "other keys":
+            # As lookups, but by a filter; each key is asked for once.
+            first, *others = facts[stage]
+            engine.select("in", [first])()
+            return lookups(lambda key: engine.select("in", [key])(), others, warm=False)
+        case "commits":
+            return commits(engine, facts[stage])
     raise SystemExit(f"No stage {stage!r}.")
 
 

@@ -3,7 +3,7 @@
     python -m tests.support.performance_docs bench.json
 
 keeps them as a file of docs/figures, named by day and commit, and writes both pages: the first has the newest figures
-of each section, the second those of all runs that are kept.
+of each section, and a picture, the second those of all runs that are kept.
 """
 
 import json
@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+
+from tests.support.performance_picture import draw_costs
 
 DOCS = Path(__file__).parents[2] / "docs"
 FIGURES = DOCS / "figures"
@@ -30,7 +32,9 @@ _TITLES = {
     "soak": "A long run",
     "metastore": "Catalog servers",
     "partitions": "A million partitions",
+    "at size": "A catalog with many tables, and 64 clients",
     "scale": "A table that grows",
+    "commits": "Many commits",
     "safety": "What safety costs",
 }
 
@@ -157,6 +161,7 @@ def main() -> None:
     for name, text in (("performance.md", figures_text(runs)), ("performance-history.md", history_text(runs))):
         page = DOCS / name
         page.write_text(with_figures(page.read_text(encoding="utf-8"), text), encoding="utf-8")
+    draw_costs(runs, DOCS / "images" / "costs.svg")
 
 
 if __name__ == "__main__":

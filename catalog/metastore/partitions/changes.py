@@ -74,11 +74,10 @@ class PartitionService(PartitionReads):
         InvalidObjectError if there is no such table, InvalidPartitionError for a wrong number of values,
         MetastoreError if one is in the list twice or its name is too long.
         """
-        table, present = self._looked_at(key, partitions)
+        table, names, present = self._looked_at(key, partitions)
         for partition in partitions:
             _check_storage(table, partition)
-        complete = [self._completed(table, partition) for partition in partitions]
-        names = [name for name, _ in complete]
+        complete = [(n, self._completed(table, n, each)) for n, each in zip(names, partitions, strict=True)]
         new = [(name, partition) for name, partition in complete if name not in present]
         if len(new) < len(complete) and not if_not_exists:
             raise _exists(min(present))
@@ -97,12 +96,12 @@ class PartitionService(PartitionReads):
     ) -> tuple[MetastoreTable, MetastorePartition]:
         """Add a partition that is like its table, by values or by name."""
         if values is None:
-            table, _ = self._looked_at(key, ())
+            table, _, _ = self._looked_at(key, ())
             try:
                 values = values_in_name(table.partition_keys, name or "")
             except NoSuchObjectError as error:
                 raise InvalidObjectError(str(error)) from error
-        table, _ = self._looked_at(key, ())
+        table, _, _ = self._looked_at(key, ())
         if table.is_view:
             raise MetastoreError(f"{table.database}.{table.name} is a view: a partition of it has no data to append")
         if not table.partition_keys:
@@ -279,13 +278,15 @@ class PartitionService(PartitionReads):
             lambda transaction: transaction.partitions.purge() if limit is None else transaction.partitions.purge(limit)
         )
 
-    def _looked_at(self, key: TableKey, partitions: Sequence[MetastorePartition]) -> tuple[MetastoreTable, set[str]]:
-        """The table, and the names of those partitions that it has."""
+    def _looked_at(
+        self, key: TableKey, partitions: Sequence[MetastorePartition]
+    ) -> tuple[MetastoreTable, list[str], set[str]]:
+        """The table, the names of the partitions, and those of them that it has."""
 
-        def work(transaction: Transaction) -> tuple[MetastoreTable, set[str]]:
+        def work(transaction: Transaction) -> tuple[MetastoreTable, list[str], set[str]]:
             table = find_table(transaction, key)
             names = [_checked_name(table.value, each) for each in partitions]
-            return table.value, transaction.partitions.present(table.id, names) if names else set()
+            return table.value, names, transaction.partitions.present(table.id, names) if names else set()
 
         try:
             return self._store.read(work)
@@ -296,9 +297,8 @@ class PartitionService(PartitionReads):
         # Holding the table keeps a drop or a rename of it from passing between our reads and writes.
         return find_table(transaction, key, for_update=True)
 
-    def _completed(self, table: MetastoreTable, partition: MetastorePartition) -> tuple[str, MetastorePartition]:
-        """The partition's name, and it with a location and times."""
-        name = _checked_name(table, partition)
+    def _completed(self, table: MetastoreTable, name: str, partition: MetastorePartition) -> MetastorePartition:
+        """The partition of that name with a location and times."""
         storage = partition.storage
         if storage is None or table.is_view:
             # A partition of a view is a name without a place.
@@ -309,7 +309,7 @@ class PartitionService(PartitionReads):
             storage = dataclasses.replace(storage, location=child(table.location, name))
         now = int(self._clock())
         parameters = {PARAMETER_DDL_TIME: str(now), **partition.parameters}
-        return name, dataclasses.replace(partition, storage=storage, parameters=parameters, create_time=now)
+        return dataclasses.replace(partition, storage=storage, parameters=parameters, create_time=now)
 
     def _add(
         self,
@@ -444,10 +444,7 @@ def _directories(storages: Iterable[StorageDescriptor | None]) -> Iterator[None]
     locations = [storage.location for storage in storages if storage is not None and storage.location is not None]
     made: list[str] = []
     try:
-        # One by one, so that what was made is known when one of them cannot be.
-        for location in locations:
-            if files.make_directory(location):
-                made.append(location)  # noqa: PERF401
+        files.make_directories(locations, made)
         yield
     except OutcomeUnknownError:
         raise

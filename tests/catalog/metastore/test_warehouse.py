@@ -11,6 +11,7 @@ from interbed.catalog.metastore.warehouse import (
     contains,
     delete_directory,
     empty_directory,
+    make_directories,
     make_directory,
     normalized_location,
     remove_empty_directory,
@@ -97,7 +98,7 @@ def test_directories_that_were_made_or_renamed_are_durable(tmp_path: Path, monke
     monkeypatch.setattr(warehouse, "LOCAL_DISK", disk)
     made = tmp_path / "a" / "b"
     assert make_directory(f"file:{made}")
-    assert {str(made), str(made.parent), str(tmp_path)} <= set(disk.synced)
+    assert {str(made.parent), str(tmp_path)} <= set(disk.synced)
     (tmp_path / "c").mkdir()
     disk.synced.clear()
     assert rename_directory(f"file:{made}", f"file:{tmp_path}/c/d")
@@ -107,3 +108,23 @@ def test_directories_that_were_made_or_renamed_are_durable(tmp_path: Path, monke
         rename_directory(f"file:{tmp_path}/c/d", f"file:{made}")
     with pytest.raises(MetastoreError, match="for good"):
         make_directory(f"file:{tmp_path}/e")
+
+
+def test_many_directories_below_one_are_made_durable_by_one_sync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk = _Noted()
+    monkeypatch.setattr(warehouse, "LOCAL_DISK", disk)
+    (tmp_path / "t" / "p=1").mkdir(parents=True)
+    wanted = [f"file:{tmp_path}/t/p={number}" for number in range(50)]
+    made: list[str] = []
+    make_directories(wanted, made)
+    assert made == [each for each in wanted if not each.endswith("p=1")]
+    assert disk.synced.count(f"{tmp_path}/t") == 1
+    assert not any("p=" in path for path in disk.synced)
+    (tmp_path / "u").mkdir()
+    (tmp_path / "u" / "p=7").touch()
+    made.clear()
+    with pytest.raises(MetastoreError, match="p=7 is not a directory"):
+        make_directories([f"file:{tmp_path}/u/p={number}" for number in range(9)], made)
+    assert made == [f"file:{tmp_path}/u/p={number}" for number in range(7)]
