@@ -250,7 +250,8 @@ class Table(TableWrites, TableChanges, TableVersions, TableUpkeep, PypaimonNames
     ) -> "Explanation":
         """What a scan with that filter would read and why: what was pruned, levels, splits.
 
-        With `analyze` the rows are read, and it is said how many were decoded for those returned, and why.
+        With `analyze` the rows are read, and it is said how many were decoded for those returned, and why. Filters that
+        name keys are explained as if their rows were not looked up.
         """
         from interbed.storage.scan.explain import explain_plan
         from interbed.storage.scan.fallback import plan_rows

@@ -9,7 +9,7 @@ from interbed.storage.views.figure import COLORS, light_grid, new_figure, save_f
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-WIDTH, HEIGHT = 9.0, 3.4
+WIDTH, HEIGHT = 9.0, 4.2
 STAGES = ("base write", "compaction", "full scan", "full scan after it")
 LINES = {
     ("commit", "interbed"): "-o",
@@ -67,4 +67,5 @@ def _finish(axes: "Axes", title: str, below: str) -> None:
     if axes.get_yscale() == "linear":
         axes.set_ylim(bottom=0)
     light_grid(axes)
-    axes.legend(fontsize=7)
+    # Below the lines, so that it hides none.
+    axes.legend(fontsize=7, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.18))
