@@ -43,7 +43,7 @@ docs: $(READY) ## The documentation site, in build/site; fails on dead links and
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 bench: $(READY) ## Benchmarks against the peers, in one run, with ratios.
-	$(BIN)/python -m tests.benchmarks $(ARGS)
+	@$(BIN)/python -m tests.benchmarks $(ARGS)
 
 server: $(READY) ## The catalog server on its defaults.
 	$(BIN)/interbed server
