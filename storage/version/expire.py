@@ -166,7 +166,9 @@ class SnapshotExpiry:
             return _result(plan, dry_run=True)
         # Nobody would see a mark to its end beside a journal that can't be read.
         find_line_change(self.store.file_io, self.store.paths)
-        mark = self._marks.set(earliest, end)
+        # A snapshot that another expiry had marked when the earliest was read may be back: that one failed and took its
+        # mark away. What follows it does not go without it.
+        mark = self._marks.set(min(snapshots.stored_ids(), default=earliest), end)
         # Another process expires the table right now.
         return ExpiryResult() if mark is None else self._carry_out(mark)
 

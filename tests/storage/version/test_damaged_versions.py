@@ -12,9 +12,10 @@ import interbed
 from interbed.catalog.cli.table import table as table_command
 from interbed.catalog.filesystem import FileSystemCatalog
 from interbed.storage.base.errors import InvalidInputError, SnapshotNotFoundError
-from interbed.storage.meta.snapshot.expiry_mark import ExpiryMarks
+from interbed.storage.meta.snapshot.expiry_mark import ExpiryMark, ExpiryMarks
 from interbed.storage.table.table import Table
 from interbed.storage.version.branch_stores import half_branches
+from interbed.storage.version.expire import ExpiryResult, SnapshotExpiry
 from tests.storage.version.crash_points import (
     LATER,
     NAME,
@@ -121,6 +122,28 @@ def test_what_is_being_expired_has_no_use_and_is_named(table: Table) -> None:
     assert table.fsck().findings == ()
     assert [s.id for s in table.snapshots()] == [4, 5]
     assert rows_of(table.copy({"scan.tag-name": "early"}))
+
+
+def test_an_expiry_that_takes_its_mark_back_leaves_no_gap_behind_the_next_one(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    marks, place = ExpiryMarks(table.store.file_io, table.store.paths), ExpiryMarks.set
+
+    def marked_by_another(_: SnapshotExpiry) -> ExpiryResult:
+        assert place(marks, 1, 3)
+        return ExpiryResult()
+
+    def after_it_failed(own: ExpiryMarks, begin: int, end: int) -> ExpiryMark | None:
+        other = marks.find()
+        assert other is not None
+        marks.remove(other)
+        return place(own, begin, end)
+
+    monkeypatch.setattr(SnapshotExpiry, "finish", marked_by_another)
+    monkeypatch.setattr(ExpiryMarks, "set", after_it_failed)
+    assert expire(table)[0] == (1, 2, 3, 4)
+    assert [s.id for s in table.snapshots()] == [5]
+    assert table.fsck().findings == ()
 
 
 def test_a_killed_expiry_is_ended_by_the_next_one(table: Table) -> None:
