@@ -55,6 +55,7 @@ OFFERED: Mapping[str, tuple[str, ...]] = {
         "base.incoming",
         "base.predicate.expr",
         "base.predicate.parse",
+        "base.predicate.reference",
         "base.row.binary_row",
         "base.row.kind",
         "base.row.values",

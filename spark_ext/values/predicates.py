@@ -33,6 +33,7 @@ from interbed.storage.base.predicate.expr import (
     StartsWith,
     bind,
 )
+from interbed.storage.base.predicate.reference import Inner, Reference, find
 from interbed.storage.base.types.data_type import TIMESTAMPS, AtomicType, DataField, TypeRoot, is_atomic
 
 EPOCH_DAY = date(1970, 1, 1)
@@ -94,9 +95,9 @@ def handling_of(tree: str, fields: Sequence[DataField], partition_keys: Sequence
 
 
 def columns_of(node: Mapping[str, Any]) -> set[str]:
-    """The columns that a tree mentions."""
+    """The columns that a tree mentions, or fields of."""
     if "column" in node:
-        return {".".join(node["column"])}
+        return {node["column"][0]}
     return set().union(*(columns_of(child) for child in node.get("args", ())), set())
 
 
@@ -115,7 +116,7 @@ def partition_of(
                 continue
             try:
                 column, value = _equality(node, by_name)
-            except _UnusableError:
+            except (_UnusableError, FilterError):
                 return None
             if column not in partition_keys or column in partition:
                 return None
@@ -132,10 +133,10 @@ def _conjuncts(node: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 def _equality(node: Mapping[str, Any], fields: Mapping[str, DataField]) -> tuple[str, Any]:
     arguments = node.get("args", [])
     if node.get("op") == "IS_NULL":
-        return _field(arguments[0], fields).name, None
+        return _column(arguments[0], fields).name, None
     if node.get("op") not in ("=", "<=>"):
         raise _UnusableError
-    field = _field(arguments[0], fields)
+    field = _column(arguments[0], fields)
     return field.name, _literal(arguments[1], field).value
 
 
@@ -148,34 +149,33 @@ def _predicate(node: Mapping[str, Any], fields: Mapping[str, DataField], *, nega
     if operator == "NOT":
         return Not(_predicate(arguments[0], fields, negated=not negated))
     if operator in ("IS_NULL", "IS_NOT_NULL"):
-        # A nested column's name has several parts; only whole columns have statistics and are filtered.
-        name = _field(arguments[0], fields, atomic=False).name
-        return IsNull(name) if operator == "IS_NULL" else IsNotNull(name)
+        asked, _ = _asked(arguments[0], fields, atomic=False)
+        return IsNull(asked) if operator == "IS_NULL" else IsNotNull(asked)
     if operator in _COMPARISONS:
         return _comparison(_COMPARISONS[operator], arguments, fields, negated)
     if operator == "<=>":
-        field = _field(arguments[0], fields)
+        asked, field = _asked(arguments[0], fields)
         value = _literal(arguments[1], field).value
         _check_float(field, Op.EQ, [value], negated)
         # Of a null column value this is false and not unknown, which makes a difference under NOT.
         if value is None:
-            return IsNull(field.name)
-        return And((IsNotNull(field.name), Comparison(Op.EQ, field.name, value)))
+            return IsNull(asked)
+        return And((IsNotNull(asked), Comparison(Op.EQ, asked, value)))
     if operator == "IN":
-        field = _field(arguments[0], fields)
+        asked, field = _asked(arguments[0], fields)
         values = [_literal(a, field).value for a in arguments[1:]]
         _check_float(field, Op.EQ, values, negated)
         known = tuple(v for v in values if v is not None)
         # A null among the values never selects a row, but under NOT it keeps any from being selected.
         if not known or (negated and len(known) < len(values)):
             raise _UnusableError
-        return In(field.name, known)
+        return In(asked, known)
     if operator in _TEXT:
-        field = _field(arguments[0], fields)
+        asked, field = _asked(arguments[0], fields)
         value = _literal(arguments[1], field).value
         if not is_atomic(field.type, TypeRoot.VARCHAR) or value is None:
             raise _UnusableError
-        return _TEXT[operator](field.name, value)
+        return _TEXT[operator](asked, value)
     raise _UnusableError
 
 
@@ -183,19 +183,32 @@ def _comparison(op: Op, arguments: Sequence[Any], fields: Mapping[str, DataField
     left, right = arguments
     if "column" not in left:
         left, right, op = right, left, _MIRRORED[op]
-    field = _field(left, fields)
+    asked, field = _asked(left, fields)
     value = _literal(right, field).value
     if value is None:
         # Never true; Spark folds it away before it comes here.
         raise _UnusableError
     _check_float(field, op, [value], negated)
-    return Comparison(op, field.name, value)
+    return Comparison(op, asked, value)
 
 
-def _field(node: Mapping[str, Any], fields: Mapping[str, DataField], *, atomic: bool = True) -> DataField:
+def _column(node: Mapping[str, Any], fields: Mapping[str, DataField]) -> DataField:
+    """A whole column."""
+    asked, field = _asked(node, fields)
+    if not isinstance(asked, str):
+        raise _UnusableError
+    return field
+
+
+def _asked(
+    node: Mapping[str, Any], fields: Mapping[str, DataField], *, atomic: bool = True
+) -> tuple[Reference, DataField]:
+    """A column, or the field of a ROW, whose name has several parts; and what that is."""
     path = node.get("column", ())
-    field = fields.get(path[0]) if len(path) == 1 else None
-    if field is None or (atomic and not isinstance(field.type, AtomicType)):
+    if not path:
+        raise _UnusableError
+    asked, field = find(Inner(path[0], tuple(path[1:])) if len(path) > 1 else path[0], fields)
+    if atomic and not isinstance(field.type, AtomicType):
         raise _UnusableError
     if is_atomic(field.type, TypeRoot.CHAR, TypeRoot.TIME) and atomic:
         # Spark compares CHAR padded with blanks, and sees TIME as a number.
@@ -203,7 +216,7 @@ def _field(node: Mapping[str, Any], fields: Mapping[str, DataField], *, atomic: 
     if is_atomic(field.type, *TIMESTAMPS) and isinstance(field.type, AtomicType) and (field.type.precision or 0) > 6:
         # Spark compares what is left after the nanoseconds are cut off.
         raise _UnusableError
-    return field
+    return asked, field
 
 
 def _check_float(field: DataField, op: Op, values: Sequence[Any], negated: bool) -> None:

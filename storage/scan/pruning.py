@@ -92,7 +92,7 @@ class BucketSelector:
 
 def _within(part: Predicate, found: Mapping[str, Set[object]]) -> Predicate:
     """The part with the values of a list that are among those found for its column."""
-    if not isinstance(part, In) or part.column not in found:
+    if not isinstance(part, In) or not isinstance(part.column, str) or part.column not in found:
         return part
     values = tuple(v for v in part.values if v in found[part.column])
     return In(part.column, values) if values else AlwaysFalse()

@@ -107,7 +107,8 @@ asked for.
         """\
 A filter is text, or an expression of columns. Both mean the same; the text is that of SQL: comparisons, `IN`,
 `BETWEEN`, `LIKE`, `IS NULL`, combined by `AND`, `OR`, `NOT`. In expressions write `&`, `|`, `~`, and parentheses around
-comparisons.
+comparisons. What is inside of a column is asked for as `place.city` or `labels['env']`; in expressions
+`col("place")["city"]`.
 
 ```python
 >>> from interbed import col

@@ -22,10 +22,11 @@ from interbed.storage.base.predicate.expr import (
     StartsWith,
     between,
 )
+from interbed.storage.base.predicate.reference import Inner, Reference, column_of
 
 
 def col(name: str) -> "Column":
-    """The column of that name, to make a predicate of: `col("amount") > 5`."""
+    """The column of that name, to make a predicate of: `col("amount") > 5`, `col("labels")["env"] == "prod"`."""
     return Column(name)
 
 
@@ -38,13 +39,24 @@ class Column:
 
     __slots__ = ("name",)
 
-    def __init__(self, name: str) -> None:
-        if not isinstance(name, str):
+    def __init__(self, name: Reference) -> None:
+        if not isinstance(name, str | Inner):
             raise FilterError(f"A column is named by text, not by {name!r}.")
         self.name = name
 
     def __repr__(self) -> str:
-        return f"col({self.name!r})"
+        steps = self.name.steps if isinstance(self.name, Inner) else ()
+        return f"col({column_of(self.name)!r})" + "".join(f"[{step!r}]" for step in steps)
+
+    def __getitem__(self, step: object) -> "Column":
+        """The field of that name in a ROW, or the value of that key in a MAP, null where there is none."""
+        if step is None or isinstance(step, list | dict | set | slice | Column | Predicate):
+            raise FilterError(f"{self!r} has fields by their names, or values by their keys, not by {step!r}.")
+        steps = self.name.steps if isinstance(self.name, Inner) else ()
+        return Column(Inner(column_of(self.name), (*steps, step)))
+
+    # What has items by number could be iterated, for ever.
+    __iter__ = None
 
     def __eq__(self, value: object) -> Predicate:  # type: ignore[override]
         return self._compared(Op.EQ, value)

@@ -4,14 +4,13 @@ Predicates must be bound to the columns (interbed.storage.base.predicate.expr.bi
 """
 
 from collections.abc import Sequence
-from decimal import Decimal
-from functools import lru_cache, reduce
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from interbed.storage.base.arrow_values import FALSE, TRUE, UNKNOWN, array_of, nulls_of, scalar_of
+from interbed.storage.base.arrow_values import FALSE, TRUE, UNKNOWN, array_of, nulls_of
 from interbed.storage.base.errors import FilterError
 from interbed.storage.base.predicate.expr import (
     AlwaysFalse,
@@ -33,6 +32,9 @@ from interbed.storage.base.predicate.expr import (
     StartsWith,
     TextMatch,
 )
+from interbed.storage.base.predicate.inner_values import inner_values
+from interbed.storage.base.predicate.literals import literal
+from interbed.storage.base.predicate.reference import Inner, Reference, column_of
 from interbed.storage.base.row.words import Array
 
 _KERNELS = {
@@ -50,20 +52,6 @@ def mask(predicate: Predicate, batch: pa.RecordBatch | pa.Table) -> pa.BooleanAr
     truth = _evaluate(predicate, batch)
     known: Any = truth.fill_null(FALSE)
     return known  # type: ignore[no-any-return]
-
-
-def literal(value: object, arrow: pa.DataType) -> "pa.Scalar[Any]":
-    """A bound literal as a scalar of a column's Arrow type."""
-    if isinstance(value, Decimal) and isinstance(arrow, pa.Decimal128Type):
-        # Arrow refuses a decimal whose scale is not the type's, so it is given as text.
-        return pa.scalar(f"{value:.{arrow.scale}f}").cast(arrow)
-    # Of one query each file asks for the same ones. Equal numbers of two types are not the same.
-    return _plain(value, arrow) if type(value) in (int, str) else scalar_of(value, arrow)
-
-
-@lru_cache(maxsize=256)
-def _plain(value: object, arrow: pa.DataType) -> "pa.Scalar[Any]":
-    return scalar_of(value, arrow)
 
 
 def _choices(values: Sequence[object], arrow: pa.DataType) -> Array:
@@ -151,13 +139,14 @@ def _false_if_present(column: Array) -> Array:
     return _call("if_else", _call("is_valid", column), FALSE, UNKNOWN)
 
 
-def _column(batch: pa.RecordBatch | pa.Table, name: str) -> Array:
+def _column(batch: pa.RecordBatch | pa.Table, reference: Reference) -> Array:
+    name = column_of(reference)
     index = batch.schema.get_field_index(name)
     if index < 0:
         raise FilterError(f"The filter names the column {name!r}; the columns are {', '.join(batch.schema.names)}.")
     column: Any = batch.column(index)
     array: Array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-    return array
+    return inner_values(array, reference.steps) if isinstance(reference, Inner) else array
 
 
 def _constant(value: bool, count: int) -> Array:

@@ -14,8 +14,8 @@ from typing import NoReturn
 
 from interbed.storage.base.errors import FilterError
 from interbed.storage.base.predicate.literals import is_positive, locate
+from interbed.storage.base.predicate.reference import Reference, column_of, find, renamed
 from interbed.storage.base.row.values import type_name
-from interbed.storage.base.suggestion import did_you_mean
 from interbed.storage.base.types.data_type import STRINGS, DataField, is_atomic
 
 
@@ -76,7 +76,7 @@ class Comparison(Predicate):
     """column op value; unknown when either is null."""
 
     op: Op
-    column: str
+    column: Reference
     value: object
 
 
@@ -84,7 +84,7 @@ class Comparison(Predicate):
 class In(Predicate):
     """column IN (values)."""
 
-    column: str
+    column: Reference
     values: tuple[object, ...]
 
 
@@ -92,7 +92,7 @@ class In(Predicate):
 class NotIn(Predicate):
     """column NOT IN (values); never true when a null is among them."""
 
-    column: str
+    column: Reference
     values: tuple[object, ...]
 
 
@@ -100,21 +100,21 @@ class NotIn(Predicate):
 class IsNull(Predicate):
     """column IS NULL."""
 
-    column: str
+    column: Reference
 
 
 @dataclass(frozen=True, slots=True)
 class IsNotNull(Predicate):
     """column IS NOT NULL."""
 
-    column: str
+    column: Reference
 
 
 @dataclass(frozen=True, slots=True)
 class TextMatch(Predicate):
     """Base of what looks into a text column; `pattern` is a text."""
 
-    column: str
+    column: Reference
     pattern: str
 
 
@@ -162,7 +162,7 @@ class Not(Predicate):
 Leaf = Comparison | In | NotIn | IsNull | IsNotNull | TextMatch
 
 
-def between(column: str, low: object, high: object) -> Predicate:
+def between(column: Reference, low: object, high: object) -> Predicate:
     """column BETWEEN low AND high, both included."""
     return And((Comparison(Op.GE, column, low), Comparison(Op.LE, column, high)))
 
@@ -198,7 +198,7 @@ def conjuncts(predicate: Predicate) -> list[Predicate]:
 
 
 def leaves_of(predicate: Predicate) -> Iterable[Leaf]:
-    """The parts that look at a column, from left to right."""
+    """The parts that look at a value, from left to right."""
     if isinstance(predicate, And | Or):
         for child in predicate.children:
             yield from leaves_of(child)
@@ -209,7 +209,12 @@ def leaves_of(predicate: Predicate) -> Iterable[Leaf]:
 
 
 def columns_of(predicate: Predicate) -> frozenset[str]:
-    """The columns that the predicate looks at."""
+    """The columns that the predicate looks at, or into."""
+    return frozenset(column_of(leaf.column) for leaf in leaves_of(predicate))
+
+
+def references_of(predicate: Predicate) -> frozenset[Reference]:
+    """The columns, and the values inside of columns, that the predicate looks at."""
     return frozenset(leaf.column for leaf in leaves_of(predicate))
 
 
@@ -228,7 +233,7 @@ def map_leaves(predicate: Predicate, change: Callable[[Leaf], Predicate]) -> Pre
 
 def rename_columns(predicate: Predicate, names: Mapping[str, str]) -> Predicate:
     """The predicate with columns renamed; those that are not in the map keep their names."""
-    return map_leaves(predicate, lambda leaf: replace(leaf, column=names.get(leaf.column, leaf.column)))
+    return map_leaves(predicate, lambda leaf: replace(leaf, column=renamed(leaf.column, names)))
 
 
 def push_not(predicate: Predicate, *, negate: bool = False) -> Predicate:
@@ -282,7 +287,7 @@ def bind(predicate: Predicate, fields: Sequence[DataField]) -> Predicate:
     """The predicate with every literal as its column's Python value; binding twice changes nothing.
 
     Equalities of one column of which any may hold become a list. Raises FilterError for a column that is not among the
-    fields, and for a literal that does not fit its column.
+    fields, for what is not inside of its column, and for a literal that does not fit.
     """
     by_name = {f.name: f for f in fields}
     return _with_lists(map_leaves(predicate, lambda leaf: _bind_leaf(leaf, by_name)))
@@ -303,7 +308,7 @@ def _with_lists(predicate: Predicate) -> Predicate:
 
 def _joined(parts: Sequence[Predicate]) -> list[Predicate]:
     """The parts, with those that ask one column for values as one list where the first of them stood."""
-    lists: dict[str, dict[object, None]] = {}
+    lists: dict[Reference, dict[object, None]] = {}
     for part in parts:
         match part:
             case In(column, values):
@@ -323,12 +328,8 @@ def _joined(parts: Sequence[Predicate]) -> list[Predicate]:
 
 
 def _bind_leaf(leaf: Leaf, fields: Mapping[str, DataField]) -> Predicate:
-    field = fields.get(leaf.column)
-    if field is None:
-        raise FilterError(
-            f"The filter names the column {leaf.column!r}; the columns are {_names_text(list(fields))}."
-            f"{did_you_mean(leaf.column, fields)}"
-        )
+    reference, field = find(leaf.column, fields)
+    leaf = replace(leaf, column=reference)
     match leaf:
         case IsNull() | IsNotNull():
             return leaf
@@ -364,21 +365,21 @@ def _bind_comparison(leaf: Comparison, field: DataField) -> Predicate:
         # Beyond all values of the type.
         above = is_positive(leaf.value)
         below_all = leaf.op in (Op.NE, Op.LT, Op.LE) if above else leaf.op in (Op.NE, Op.GT, Op.GE)
-        return _if_present(field.name, outcome=below_all)
+        return _if_present(leaf.column, outcome=below_all)
     value, exact = located
     if exact:
         return replace(leaf, value=value)
     # The literal lies between `value` and the next value of the type.
     match leaf.op:
         case Op.LT | Op.LE:
-            return Comparison(Op.LE, field.name, value)
+            return Comparison(Op.LE, leaf.column, value)
         case Op.GT | Op.GE:
-            return Comparison(Op.GT, field.name, value)
+            return Comparison(Op.GT, leaf.column, value)
         case _:
-            return _if_present(field.name, outcome=leaf.op is Op.NE)
+            return _if_present(leaf.column, outcome=leaf.op is Op.NE)
 
 
-def _if_present(column: str, *, outcome: bool) -> Predicate:
+def _if_present(column: Reference, *, outcome: bool) -> Predicate:
     """True or false where the column has a value, unknown where it is null."""
     unknown = Comparison(Op.EQ, column, None)
     return Or((IsNotNull(column), unknown)) if outcome else And((IsNull(column), unknown))
@@ -431,7 +432,3 @@ def _literal_text(value: object) -> str:
         return repr(value)
     text = str(value).replace("'", "''")
     return f"'{text}'" if isinstance(value, str) else text
-
-
-def _names_text(names: Sequence[str]) -> str:
-    return ", ".join(names) if names else "none"

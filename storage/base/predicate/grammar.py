@@ -36,6 +36,7 @@ from interbed.storage.base.predicate.expr import (
     map_leaves,
 )
 from interbed.storage.base.predicate.grammar_tables import MADE_OF, TABLES
+from interbed.storage.base.predicate.reference import Inner, Reference, column_of, find
 from interbed.storage.base.row.values import (
     EPOCH,
     days_to_value,
@@ -69,7 +70,13 @@ _GRAMMAR = r"""
     | "FALSE"i -> never
     | column -> flag
 
-?column: NAME | BACKQUOTED | DOUBLE_QUOTED
+?column: identifier
+    | column "." identifier -> inside
+    | column "[" step "]" -> inside
+?identifier: NAME | BACKQUOTED | DOUBLE_QUOTED
+?step: NUMBER | TEXT | DATE | TIME | BINARY
+    | "TRUE"i -> true
+    | "FALSE"i -> false
 ?literal: NUMBER | TEXT | DATE | TIME | TIMESTAMP | BINARY
     | "TRUE"i -> true
     | "FALSE"i -> false
@@ -98,6 +105,9 @@ _EXPECTED = {
     "OPERATOR": "a comparison",
     "LPAR": "'('",
     "RPAR": "')'",
+    "LSQB": "'['",
+    "RSQB": "']'",
+    "DOT": "'.'",
     "COMMA": "','",
     "$END": "the end",
 }
@@ -195,10 +205,10 @@ class _ToPredicate(Transformer[Any, Predicate]):
         op = _OPERATORS[str(operator)]
         return Comparison(_MIRRORED.get(op, op), column, value)
 
-    def is_null(self, children: list[str]) -> Predicate:
+    def is_null(self, children: list[Reference]) -> Predicate:
         return IsNull(children[0])
 
-    def is_not_null(self, children: list[str]) -> Predicate:
+    def is_not_null(self, children: list[Reference]) -> Predicate:
         return IsNotNull(children[0])
 
     def member(self, children: list[Any]) -> Predicate:
@@ -225,8 +235,13 @@ class _ToPredicate(Transformer[Any, Predicate]):
     def never(self, _: list[Any]) -> Predicate:
         return AlwaysFalse()
 
-    def flag(self, children: list[str]) -> Predicate:
+    def flag(self, children: list[Reference]) -> Predicate:
         return Comparison(Op.EQ, children[0], True)
+
+    def inside(self, children: list[Any]) -> Any:
+        outer, step = children
+        steps = outer.steps if isinstance(outer, Inner) else ()
+        return Inner(column_of(outer), (*steps, step))
 
     def true(self, _: list[Any]) -> Any:
         return True
@@ -282,7 +297,7 @@ class _Typing:
     """Reads literals that depend on their column: texts that stand for other values, and timestamps."""
 
     def __init__(self, fields: Sequence[DataField]) -> None:
-        self._types = {f.name: f.type for f in fields}
+        self._fields = {f.name: f for f in fields}
 
     def leaf(self, leaf: Leaf) -> Predicate:
         """The leaf with literals that `bind` knows."""
@@ -292,8 +307,9 @@ class _Typing:
             return replace(leaf, values=tuple(self._value(leaf.column, v) for v in leaf.values))
         return leaf
 
-    def _value(self, column: str, value: object) -> object:
-        data_type = self._types.get(column)
+    def _value(self, column: Reference, value: object) -> object:
+        _, field = find(column, self._fields)
+        name, data_type = field.name, field.type
         if not isinstance(data_type, AtomicType):
             return None if isinstance(value, _Instant) else value
         try:
@@ -304,9 +320,9 @@ class _Typing:
             if isinstance(value, str) and data_type.root not in STRINGS and data_type.root not in BINARIES:
                 return parse_text(value, data_type)
         except InvalidInputError as error:
-            raise FilterError(f"The filter compares the column {column!r}, but {error}.") from None
+            raise FilterError(f"The filter compares the column {name!r}, but {error}.") from None
         except (ValueError, OverflowError):
-            raise FilterError(f"The filter compares the column {column!r}, but {value!r} is no timestamp.") from None
+            raise FilterError(f"The filter compares the column {name!r}, but {value!r} is no timestamp.") from None
         return value
 
 

@@ -3,8 +3,9 @@
     {"op": "and", "children": [{"op": "eq", "column": "id", "value": 5}, {"op": "in", "column": "d", "values": […]}]}
 
 Operators are eq, ne, lt, le, gt, ge; in, not_in; is_null, is_not_null; starts_with, ends_with, contains, like (with
-`pattern`); and, or, not; true, false. Values are null, booleans, integers, texts and finite floats as they are, and
-others as an object of one tag: {"decimal": "1.50"}, {"date": "2024-01-31"}, {"time": "12:34:56.7"},
+`pattern`); and, or, not; true, false. A value inside of a column stands as {"column": "m", "steps": ["key"]} where a
+column has its name. Values are null, booleans, integers, texts and finite floats as they are, and others as an object
+of one tag: {"decimal": "1.50"}, {"date": "2024-01-31"}, {"time": "12:34:56.7"},
 {"timestamp": "2024-01-31T12:34:56+00:00"}, {"binary": base64}, {"float": "nan" | "inf" | "-inf"}.
 """
 
@@ -36,6 +37,7 @@ from interbed.storage.base.predicate.expr import (
     StartsWith,
     TextMatch,
 )
+from interbed.storage.base.predicate.reference import Inner, Reference
 
 _TEXT: dict[str, type[TextMatch]] = {
     "starts_with": StartsWith,
@@ -74,16 +76,16 @@ def _tree(predicate: Predicate) -> dict[str, Any]:
         case AlwaysFalse():
             return {"op": "false"}
         case Comparison(op, column, value):
-            return {"op": op.value, "column": column, "value": _value(value)}
+            return {"op": op.value, "column": _reference(column), "value": _value(value)}
         case In(column, values) | NotIn(column, values):
             name = "in" if isinstance(predicate, In) else "not_in"
-            return {"op": name, "column": column, "values": [_value(v) for v in values]}
+            return {"op": name, "column": _reference(column), "values": [_value(v) for v in values]}
         case IsNull(column):
-            return {"op": "is_null", "column": column}
+            return {"op": "is_null", "column": _reference(column)}
         case IsNotNull(column):
-            return {"op": "is_not_null", "column": column}
+            return {"op": "is_not_null", "column": _reference(column)}
         case TextMatch(column, pattern):
-            return {"op": _TEXT_NAMES[type(predicate)], "column": column, "pattern": pattern}
+            return {"op": _TEXT_NAMES[type(predicate)], "column": _reference(column), "pattern": pattern}
         case And(children) | Or(children):
             name = "and" if isinstance(predicate, And) else "or"
             return {"op": name, "children": [_tree(c) for c in children]}
@@ -106,17 +108,29 @@ def _predicate(tree: dict[str, Any]) -> Predicate:
         case "not":
             return Not(_predicate(tree["child"]))
         case "is_null":
-            return IsNull(str(tree["column"]))
+            return IsNull(_referred(tree["column"]))
         case "is_not_null":
-            return IsNotNull(str(tree["column"]))
+            return IsNotNull(_referred(tree["column"]))
         case "in":
-            return In(str(tree["column"]), tuple(_literal(v) for v in tree["values"]))
+            return In(_referred(tree["column"]), tuple(_literal(v) for v in tree["values"]))
         case "not_in":
-            return NotIn(str(tree["column"]), tuple(_literal(v) for v in tree["values"]))
+            return NotIn(_referred(tree["column"]), tuple(_literal(v) for v in tree["values"]))
         case name if name in _TEXT:
-            return _TEXT[name](str(tree["column"]), str(tree["pattern"]))
+            return _TEXT[name](_referred(tree["column"]), str(tree["pattern"]))
         case name:
-            return Comparison(Op(name), str(tree["column"]), _literal(tree["value"]))
+            return Comparison(Op(name), _referred(tree["column"]), _literal(tree["value"]))
+
+
+def _reference(reference: Reference) -> object:
+    if isinstance(reference, Inner):
+        return {"column": reference.column, "steps": [_value(step) for step in reference.steps]}
+    return reference
+
+
+def _referred(value: Any) -> Reference:
+    if isinstance(value, dict):
+        return Inner(str(value["column"]), tuple(_literal(step) for step in value["steps"]))
+    return str(value)
 
 
 def _value(value: object) -> object:

@@ -1,9 +1,14 @@
-"""Where a filter's literal lies among the values of a column's type."""
+"""Where a filter's literal lies among the values of a column's type, and the literal as a scalar of Arrow."""
 
 import math
 from datetime import datetime
 from decimal import ROUND_FLOOR, Decimal
+from functools import lru_cache
+from typing import Any
 
+import pyarrow as pa
+
+from interbed.storage.base.arrow_values import scalar_of
 from interbed.storage.base.errors import FilterError, InvalidInputError
 from interbed.storage.base.row.values import (
     INTEGER_BITS,
@@ -69,3 +74,17 @@ def is_positive(value: object) -> bool:
     """Whether the literal is a number above zero."""
     number = as_decimal(value)
     return number is not None and math.copysign(1, number) > 0
+
+
+def literal(value: object, arrow: pa.DataType) -> "pa.Scalar[Any]":
+    """A bound literal as a scalar of a column's Arrow type."""
+    if isinstance(value, Decimal) and isinstance(arrow, pa.Decimal128Type):
+        # Arrow refuses a decimal whose scale is not the type's, so it is given as text.
+        return pa.scalar(f"{value:.{arrow.scale}f}").cast(arrow)
+    # Of one query each file asks for the same ones. Equal numbers of two types are not the same.
+    return _plain(value, arrow) if type(value) in (int, str) else scalar_of(value, arrow)
+
+
+@lru_cache(maxsize=256)
+def _plain(value: object, arrow: pa.DataType) -> "pa.Scalar[Any]":
+    return scalar_of(value, arrow)

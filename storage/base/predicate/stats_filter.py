@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from interbed.storage.base.arrays import Mask
 from interbed.storage.base.arrow_values import FALSE, TRUE, array_of, to_numpy
-from interbed.storage.base.predicate.evaluate import literal, mask
+from interbed.storage.base.predicate.evaluate import mask
 from interbed.storage.base.predicate.expr import (
     AlwaysFalse,
     And,
@@ -33,6 +33,8 @@ from interbed.storage.base.predicate.expr import (
     StartsWith,
     push_not,
 )
+from interbed.storage.base.predicate.literals import literal
+from interbed.storage.base.predicate.reference import Reference
 from interbed.storage.base.row.binary_row import decode_rows
 from interbed.storage.base.row.words import Array
 from interbed.storage.base.types.data_type import DataField
@@ -55,15 +57,15 @@ class _Column:
 class _Files:
     def __init__(
         self,
-        mins: Mapping[str, Array],
-        maxs: Mapping[str, Array],
-        null_counts: Mapping[str, Array],
+        mins: Mapping[Any, Array],
+        maxs: Mapping[Any, Array],
+        null_counts: Mapping[Any, Array],
         row_counts: Array,
     ) -> None:
         self.rows = to_numpy(row_counts.cast(pa.float64()))
         self._mins, self._maxs, self._nulls = mins, maxs, null_counts
 
-    def column(self, name: str) -> _Column:
+    def column(self, name: Reference) -> _Column:
         """The statistics of a column."""
         nulls = self._nulls.get(name)
         return _Column(
@@ -79,15 +81,15 @@ class _Files:
 
 def select(
     predicate: Predicate,
-    mins: Mapping[str, Array],
-    maxs: Mapping[str, Array],
-    null_counts: Mapping[str, Array],
+    mins: Mapping[Any, Array],
+    maxs: Mapping[Any, Array],
+    null_counts: Mapping[Any, Array],
     row_counts: Array,
 ) -> Mask:
     """For each file whether it may hold a row that the predicate is true for.
 
-    Maps from column names to arrays with an entry for each file: least and greatest values in the columns' Arrow
-    types and numbers of nulls, null where unknown; a column that is absent is unknown in every file.
+    Maps from columns, or values inside of them, to arrays with an entry for each file: least and greatest values in
+    their Arrow types and numbers of nulls, null where unknown; what is absent is unknown in every file.
     """
     files = _Files(mins, maxs, null_counts, row_counts)
     chosen: Mask = _may_match(push_not(predicate), files) & np.not_equal(files.rows, 0)

@@ -14,8 +14,8 @@ import numpy.typing as npt
 from interbed.storage.base.arrays import Mask
 from interbed.storage.base.arrow_values import array_of
 from interbed.storage.base.errors import InvalidOptionError
-from interbed.storage.base.predicate.evaluate import literal
 from interbed.storage.base.predicate.expr import Comparison, In, Leaf, Op
+from interbed.storage.base.predicate.literals import literal
 from interbed.storage.base.row.words import Array
 from interbed.storage.base.types.arrow import type_to_arrow
 from interbed.storage.base.types.data_type import BINARIES

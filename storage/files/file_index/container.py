@@ -31,6 +31,11 @@ ColumnIndexes = Mapping[str, bytes | None]
 """The indexes of one column by kind; None for one without content."""
 
 
+def name_of_key(column: str, key: str) -> str:
+    """What the values of one key of a MAP are called where columns have their names."""
+    return f"{column}[{key}]"
+
+
 def encode_container(columns: Mapping[str, ColumnIndexes], *, seal: bool = False) -> bytes:
     """The container of the indexes by column; with `seal` it has checksums, for one that nothing else protects."""
     sums = [zlib.crc32(content) for indexes in columns.values() for content in indexes.values() if content is not None]

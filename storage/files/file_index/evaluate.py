@@ -10,9 +10,10 @@ import pyarrow as pa
 from interbed.storage.base.errors import CorruptFileError, UnsupportedVersionError
 from interbed.storage.base.fileio.api import FileIO
 from interbed.storage.base.predicate.expr import And, Leaf, Not, Or, Predicate, leaves_of, push_not
-from interbed.storage.base.types.data_type import DataField
+from interbed.storage.base.predicate.reference import Inner, Reference, column_of
+from interbed.storage.base.types.data_type import DataField, MapType
 from interbed.storage.files.file_index.api import EVERYTHING, INDEX_SUFFIX, IndexReader, Selection
-from interbed.storage.files.file_index.container import IndexContainer
+from interbed.storage.files.file_index.container import IndexContainer, name_of_key
 from interbed.storage.meta.manifest.data_file import DataFileMeta
 
 _T = TypeVar("_T")
@@ -25,19 +26,34 @@ class ColumnReaders:
         self._container = container
         self._fields = fields
         self._name = name
-        self._known: dict[str, list[IndexReader]] = {}
+        self._known: dict[Reference, list[IndexReader]] = {}
 
     def select(self, predicate: Predicate) -> Selection:
         """The rows outside of which the predicate, which is over columns of the file, is not true."""
         return self._select(push_not(predicate))
 
-    def of(self, column: str) -> list[IndexReader]:
-        """The readers of one column's indexes; kinds and types that this version does not know are passed over."""
+    def of(self, column: Reference) -> list[IndexReader]:
+        """The readers of the indexes of a column, or of one key of a MAP.
+
+        Kinds and types that this version does not know are passed over.
+        """
         if column not in self._known:
-            field = self._fields.get(column)
-            kinds = () if field is None else self._container.columns.get(column, ())
+            field = self._field(column)
+            kinds = () if field is None else self._container.columns.get(field.name, ())
             self._known[column] = [r for k in kinds if field is not None and (r := self._reader(field, k)) is not None]
         return self._known[column]
+
+    def _field(self, column: Reference) -> DataField | None:
+        """What is indexed, under its name in the container; None for what never is."""
+        field = self._fields.get(column_of(column))
+        if field is None or not isinstance(column, Inner):
+            return field
+        match field.type, column.steps:
+            # A column of that name would have its own indexes under it.
+            case MapType(value=value), (str() as key,) if (name := name_of_key(field.name, key)) not in self._fields:
+                return DataField(field.id, name, value)
+            case _:
+                return None
 
     def _reader(self, field: DataField, name: str) -> IndexReader | None:
         # By use: most files have no index.
@@ -91,7 +107,7 @@ class ColumnReaders:
         except UnsupportedVersionError as error:
             raise UnsupportedVersionError(f"{self._name} can't be read: {error}") from error
         except (ValueError, IndexError, struct.error) as error:
-            raise self._corrupt(leaf.column, error) from error
+            raise self._corrupt(str(leaf.column), error) from error
 
     def _corrupt(self, column: str, error: Exception) -> CorruptFileError:
         return CorruptFileError(

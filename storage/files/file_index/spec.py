@@ -13,6 +13,7 @@ from interbed.storage.base.errors import InvalidOptionError
 from interbed.storage.base.row.values import type_name
 from interbed.storage.base.types.data_type import STRINGS, DataField, DataType, MapType, is_atomic
 from interbed.storage.files.file_index import bloom_filter
+from interbed.storage.files.file_index.container import name_of_key
 from interbed.storage.files.file_index.kinds import KINDS, check_type
 from interbed.storage.files.file_index.values import ValueForm
 from interbed.storage.meta.options.reader import OptionReader
@@ -35,7 +36,7 @@ class IndexedColumn:
     @property
     def name(self) -> str:
         """What the column is called in the container."""
-        return self.column if self.key is None else f"{self.column}[{self.key}]"
+        return self.column if self.key is None else name_of_key(self.column, self.key)
 
     def check_options(self) -> None:
         """Raise InvalidOptionError, naming the column, for options that its kind of index does not take."""

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from interbed.storage.base.arrow_values import array_of, from_numpy, scalar_of, to_numpy
-from interbed.storage.base.predicate.evaluate import literal
+from interbed.storage.base.predicate.literals import literal
 from interbed.storage.base.row.words import Array, in_arrow_form
 from interbed.storage.base.types.arrow import type_to_arrow
 from interbed.storage.base.types.data_type import (

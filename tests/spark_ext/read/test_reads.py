@@ -121,11 +121,15 @@ def test_a_compacted_table_is_read_by_spark_and_an_unmerged_one_by_python(lake: 
 
 
 def test_filters_give_the_same_rows_as_without_pushing_them_down(lake: Lake) -> None:
-    schema = pa.schema((("id", pa.int64()), ("s", pa.string()), ("d", pa.float64()), ("p", pa.int32())))
+    inner = pa.struct((("x", pa.int64()), ("y", pa.struct((("z", pa.string()),)))))
+    columns = (("id", pa.int64()), ("s", pa.string()), ("d", pa.float64()), ("p", pa.int32()), ("o", inner))
+    schema = pa.schema(columns)
     table = _table(lake, "db.t", schema, partition_keys=["p"])
     table.append(
         pa.table(
             {
+                "o": [{"x": x, "y": y} for x, y in ((1, {"z": "a"}), (2, None), (None, {"z": None}))]
+                + [None, {"x": 5, "y": {"z": "a%"}}, {"x": 6, "y": {"z": "b"}}],
                 "id": [1, 2, 3, 4, 5, None],
                 "s": ["a", "ab", None, "b%", "", "c"],
                 "d": [1.0, float("nan"), -0.0, None, float("inf"), 0.0],
@@ -136,7 +140,9 @@ def test_filters_give_the_same_rows_as_without_pushing_them_down(lake: Lake) -> 
     )
     everything = lake.frame("SELECT * FROM {lake}.db.t").collect()
     name = f"{lake.name}.db.t"
-    copy = lake.spark.createDataFrame(everything, "id BIGINT, s STRING, d DOUBLE, p INT")
+    copy = lake.spark.createDataFrame(
+        everything, "id BIGINT, s STRING, d DOUBLE, p INT, o STRUCT<x: BIGINT, y: STRUCT<z: STRING>>"
+    )
     conditions = [
         "id = 2",
         "id <> 2",
@@ -161,6 +167,14 @@ def test_filters_give_the_same_rows_as_without_pushing_them_down(lake: Lake) -> 
         "id + 1 = 3",
         "upper(s) = 'A'",
         "id BETWEEN 2 AND 4",
+        "o.x = 1",
+        "o.x <> 1",
+        "o.x IN (1, 5) OR id = 3",
+        "o.x <=> NULL",
+        "NOT (o.x > 3)",
+        "o.y.z LIKE 'a%'",
+        "o.y.z IS NULL",
+        "o.y IS NULL AND p = 1",
     ]
 
     def selected(source: str) -> dict[str, list[str]]:
@@ -181,6 +195,7 @@ def test_filters_give_the_same_rows_as_without_pushing_them_down(lake: Lake) -> 
         lake.spark.read.option("spark.native-read", native).table(name).createOrReplaceTempView("pushed_down")
         assert selected("pushed_down") == expected
         assert counted("pushed_down") == [len(rows) for rows in expected.values()]
+    assert "o.y.z = 'a', o.x > 3]" in lake.plan("SELECT id FROM {lake}.db.t WHERE o.y.z = 'a' AND o.x > 3")
     lake.spark.catalog.dropTempView("copy_of_rows")
     lake.spark.catalog.dropTempView("pushed_down")
 

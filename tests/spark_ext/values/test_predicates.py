@@ -11,6 +11,7 @@ from interbed.spark_ext.values.predicates import Handling, conjunction_of, handl
 from interbed.storage.base.predicate.expr import columns_of, text_of
 from interbed.storage.base.types.data_type import ArrayType, AtomicType, DataField, TypeRoot
 from interbed.storage.base.types.json import parse_atomic
+from interbed.storage.base.types.parse import data_type
 
 FIELDS = [
     DataField(id=i, name=name, type=parse_atomic(kind))
@@ -35,6 +36,7 @@ FIELDS = [
     )
 ]
 FIELDS.append(DataField(id=99, name="list", type=ArrayType(AtomicType(TypeRoot.INT))))
+FIELDS.append(DataField(id=98, name="place", type=data_type("ROW<city STRING, at ROW<x INT, y DOUBLE>>")))
 
 
 def column(name: str) -> dict[str, Any]:
@@ -78,6 +80,10 @@ ID_IS_3 = op("=", column("id"), literal(3))
         (op("<", column("score"), literal("1.5", "double")), "score < 1.5"),
         (op("=", column("flag"), literal(True, "boolean")), "flag = TRUE"),
         (op("=", column("raw"), literal("AAE=", "binary")), "raw = X'0001'"),
+        (op("=", column("place.city"), literal("a", "string")), "place['city'] = 'a'"),
+        (op("IN", column("place.at.x"), literal(1), literal(2)), "place['at']['x'] IN (1, 2)"),
+        (op("IS_NULL", column("place.at")), "place['at'] IS NULL"),
+        (op("STARTS_WITH", column("place.city"), literal("a", "string")), "place['city'] STARTS WITH 'a'"),
         (op("=", column("day"), literal(19723, "date")), f"day = '{date(2024, 1, 1)}'"),
     ],
 )
@@ -121,6 +127,8 @@ def test_a_float_literal_is_the_float_that_the_column_holds() -> None:
         op("=", column("list"), literal(5)),
         op("=", column("list.element"), literal(5)),
         op("=", column("nowhere"), literal(5)),
+        op("=", column("place.nowhere"), literal(5)),
+        op(">", column("place.at.y"), literal("1.5", "double")),
         op("=", column("id"), literal(None)),
         op("=", column("id"), column("hour")),
         op("=", op("+", column("id"), literal(1)), literal(5)),
@@ -171,5 +179,6 @@ def test_an_overwrite_names_partitions_by_equality() -> None:
     assert partition(op("AND", dt, hour)) == {"dt": "a", "hour": 3}
     assert partition(dt, hour) == {"dt": "a", "hour": 3}
     assert partition(op("IS_NULL", column("dt"))) == {"dt": None}
-    for other in (ID_IS_3, op(">", column("hour"), literal(3)), op("OR", dt, hour), op("AND", dt, dt)):
+    nested = op("=", column("place.city"), literal("a", "string"))
+    for other in (ID_IS_3, nested, op(">", column("hour"), literal(3)), op("OR", dt, hour), op("AND", dt, dt)):
         assert partition(other) is None

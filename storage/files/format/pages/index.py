@@ -97,7 +97,7 @@ class ColumnPages:
         return low, int(np.searchsorted(self.rows, end, side="left"))
 
     def bounds(self, arrow: pa.DataType) -> PageBounds | None:
-        """What is known of the values, as values of the column's Arrow type; None for nothing."""
+        """What is known of the values, as values of the leaf's Arrow type; None for nothing."""
         if arrow not in self._bounds:
             self._bounds[arrow] = self._decode_bounds(arrow)
         return self._bounds[arrow]
@@ -138,7 +138,7 @@ class ColumnPages:
         return b"".join((self._head, writer.to_bytes(), _STOP))
 
     def _decode_bounds(self, arrow: pa.DataType) -> PageBounds | None:
-        if not self.column_index or len(self.path) > 1:
+        if not self.column_index:
             return None
         index: Struct = CompactReader(self.column_index).struct()
         all_null, least, greatest = index[1], index[2], index[3]

@@ -1,7 +1,7 @@
 """Which row groups of a Parquet file may hold rows of a predicate, by the statistics in its footer."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import cached_property
 from itertools import accumulate
@@ -9,15 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from interbed.storage.base.arrow_values import array_of, from_numpy
-from interbed.storage.base.predicate.expr import Predicate, columns_of
+from interbed.storage.base.arrays import Mask
+from interbed.storage.base.arrow_values import array_of, from_numpy, nulls_of
+from interbed.storage.base.predicate.expr import Comparison, Op, Predicate, references_of
+from interbed.storage.base.predicate.reference import Reference, column_of
 from interbed.storage.base.predicate.stats_filter import select
 from interbed.storage.files.format.pages.index import of_integers
+from interbed.storage.files.format.pages.leaves import leaf_count, leaf_of
 
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
+_KEY = "key"
 _INTEGERS, _FLOATS = ("INT32", "INT64"), ("FLOAT", "DOUBLE")
 
 
@@ -28,6 +33,8 @@ class _Known:
     least: "pa.Array[Any] | None"
     greatest: "pa.Array[Any] | None"
     nulls: "pa.Array[Any]"
+    is_empty: Mask
+    """Where there is no value that is not null."""
 
 
 class RowGroups:
@@ -36,7 +43,7 @@ class RowGroups:
     def __init__(self, metadata: "pq.FileMetaData", schema: pa.Schema) -> None:
         self._metadata = metadata
         self._schema = schema
-        self._known: dict[str, _Known | None] = {}
+        self._known: dict[Reference, _Known | None] = {}
 
     @cached_property
     def starts(self) -> list[int]:
@@ -47,17 +54,10 @@ class RowGroups:
     def matching(self, predicate: Predicate) -> list[int]:
         """The numbers of the groups that may hold a row for which the predicate is true.
 
-        Columns without statistics, and nested ones, rule no group out.
+        What has no statistics rules no group out.
         """
-        known = {name: found for name in columns_of(predicate) if (found := self._column(name)) is not None}
-        chosen = select(
-            predicate,
-            {name: column.least for name, column in known.items() if column.least is not None},
-            {name: column.greatest for name, column in known.items() if column.greatest is not None},
-            {name: column.nulls for name, column in known.items()},
-            self._rows,
-        )
-        return [int(g) for g in np.flatnonzero(chosen)]
+        known = {asked: found for asked in references_of(predicate) if (found := self._column(asked)) is not None}
+        return [int(g) for g in np.flatnonzero(self._select(predicate, known))]
 
     def bounds(self, name: str) -> "tuple[pa.Array[Any], pa.Array[Any]] | None":
         """The least and greatest value of a column in each group, null where they are not known; None for nothing."""
@@ -71,33 +71,56 @@ class RowGroups:
         return from_numpy(np.diff(np.array(self.starts, np.int64)))
 
     @cached_property
-    def _leaves(self) -> dict[str, int]:
-        schema = self._metadata.schema
-        return {schema.column(leaf).path: leaf for leaf in range(self._metadata.num_columns)}
+    def _first_leaves(self) -> list[int]:
+        """The number of each column's first leaf in the file, and of the leaves."""
+        return list(accumulate((leaf_count(field.type) for field in self._schema), initial=0))
 
-    def _column(self, name: str) -> _Known | None:
-        if name not in self._known:
-            self._known[name] = self._decoded(name)
-        return self._known[name]
+    def _select(self, predicate: Predicate, known: Mapping[Reference, _Known]) -> Mask:
+        return select(
+            predicate,
+            {asked: column.least for asked, column in known.items() if column.least is not None},
+            {asked: column.greatest for asked, column in known.items() if column.greatest is not None},
+            {asked: column.nulls for asked, column in known.items()},
+            self._rows,
+        )
 
-    def _decoded(self, name: str) -> _Known | None:
-        leaf, arrow = self._leaves.get(name), _type_of(self._schema, name)
-        # A path with a dot may be that of a nested column as well.
-        if leaf is None or arrow is None or "." in name:
+    def _column(self, asked: Reference) -> _Known | None:
+        if asked not in self._known:
+            self._known[asked] = self._decoded(asked)
+        return self._known[asked]
+
+    def _decoded(self, asked: Reference) -> _Known | None:
+        index = self._schema.get_field_index(column_of(asked))
+        leaf = None if index < 0 else leaf_of(asked, self._schema.field(index).type)
+        if leaf is None or self._first_leaves[-1] != self._metadata.num_columns:
             return None
-        chunks = [self._metadata.row_group(g).column(leaf) for g in range(self._metadata.num_row_groups)]
+        first = self._first_leaves[index]
+        values = self._leaf(first + leaf.place, leaf.type)
+        if not leaf.keys:
+            return values
+        absent = np.zeros(len(self._rows), np.bool_)
+        for key in leaf.keys:
+            keys = self._leaf(first + key.place, key.type)
+            absent |= keys.is_empty
+            absent |= ~self._select(Comparison(Op.EQ, _KEY, key.key), {_KEY: replace(keys, nulls=self._unknown)})
+        rows: Any = pc.if_else(from_numpy(absent), self._rows, self._unknown)
+        return replace(values, nulls=rows)
+
+    @cached_property
+    def _unknown(self) -> "pa.Array[Any]":
+        return nulls_of(len(self._rows), pa.int64())
+
+    def _leaf(self, number: int, arrow: pa.DataType) -> _Known:
+        chunks = [self._metadata.row_group(g).column(number) for g in range(self._metadata.num_row_groups)]
         found = [chunk.statistics if chunk.is_stats_set else None for chunk in chunks]
-        physical = self._metadata.schema.column(leaf).physical_type
+        physical = self._metadata.schema.column(number).physical_type
+        nulls = [None if s is None else s.null_count for s in found]
         return _Known(
             _bounds([_end(s, "min_raw") for s in found], physical, arrow),
             _bounds([_end(s, "max_raw") for s in found], physical, arrow),
-            array_of([None if s is None else s.null_count for s in found], pa.int64()),
+            array_of(nulls, pa.int64()),
+            np.array([n == chunk.num_values for n, chunk in zip(nulls, chunks, strict=True)], np.bool_),
         )
-
-
-def _type_of(schema: pa.Schema, name: str) -> pa.DataType | None:
-    index = schema.get_field_index(name)
-    return None if index < 0 or pa.types.is_nested(schema.field(index).type) else schema.field(index).type
 
 
 def _end(statistics: Any, name: str) -> Any:

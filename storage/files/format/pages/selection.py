@@ -1,7 +1,7 @@
 """Which rows of a row group a read needs, as far as its pages tell, and reading those."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -11,16 +11,21 @@ import pyarrow as pa
 from interbed.storage.base.arrays import Ints, Mask, Positions, distinct
 from interbed.storage.base.arrow_values import from_numpy, to_numpy
 from interbed.storage.base.predicate.evaluate import mask
-from interbed.storage.base.predicate.expr import AlwaysTrue, Predicate, columns_of
+from interbed.storage.base.predicate.expr import AlwaysTrue, Comparison, Op, Predicate, columns_of, references_of
+from interbed.storage.base.predicate.reference import Reference, column_of
 from interbed.storage.base.predicate.stats_filter import select
 from interbed.storage.base.types.arrow import type_to_arrow
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.files.decode_tally import DecodeTally
 from interbed.storage.files.format.pages.index import GroupPages, PageBounds, PageIndex
+from interbed.storage.files.format.pages.leaves import leaf_of
 from interbed.storage.files.format.pages.reading import read_rows
 
 WORTHWHILE_SHARE = 0.5
 """When more than that is needed, all is read: it costs no more, and less is put together."""
+
+_KEY = "key"
+_NOT_KNOWN = -1
 
 Rows = tuple[int, int]
 """From one row of a group to before another."""
@@ -51,6 +56,12 @@ class PageRequest:
             for n in self.names
             if n in named and n in self.fields and self.types[n] == type_to_arrow(self.fields[n].type)
         )
+
+    @cached_property
+    def asked(self) -> tuple[Reference, ...]:
+        """What the predicate looks at in these columns."""
+        found = () if self.predicate is None else references_of(self.predicate)
+        return tuple(asked for asked in found if column_of(asked) in self.compared)
 
     @cached_property
     def is_exact(self) -> bool:
@@ -89,12 +100,7 @@ class PageRead:
     def _pieces(self, group: GroupPages, wanted: Positions | None) -> list[Rows] | None:
         """The rows of pages that may hold what is asked for, each piece of `batch_rows` rows or of one page."""
         request = self._request
-        known: dict[str, tuple[Ints, PageBounds]] = {}
-        for name in request.compared:
-            leaf = group.by_name[name][0]
-            bounds = leaf.bounds(request.types[name])
-            if bounds is not None:
-                known[name] = (leaf.rows, bounds)
+        known = {asked: found for asked in request.asked if (found := _known(group, asked, request)) is not None}
         # The columns of the predicate alone say where the others are needed, unless it is known that nearly everywhere.
         looks_first = bool(request.rest) and not self._is_dense
         if not known and wanted is None and not looks_first:
@@ -148,6 +154,28 @@ class PageRead:
         )
 
 
+def _known(group: GroupPages, asked: Reference, request: PageRequest) -> tuple[Ints, PageBounds] | None:
+    """The first rows of the pages of what is asked for, and what is known of its values; None for nothing."""
+    name = column_of(asked)
+    place = leaf_of(asked, request.types[name])
+    leaves = group.by_name[name]
+    if place is None or place.place >= len(leaves):
+        return None
+    leaf = leaves[place.place]
+    bounds = leaf.bounds(place.type)
+    if bounds is None or not place.keys:
+        return None if bounds is None else (leaf.rows, bounds)
+    all_null = bounds.all_null.copy()
+    for key in place.keys:
+        # The pages of all leaves of a column that is read begin at the same rows.
+        keys = leaves[key.place].bounds(key.type)
+        if keys is not None:
+            counts = from_numpy(np.diff(leaf.rows))
+            may = select(Comparison(Op.EQ, _KEY, key.key), {_KEY: keys.least}, {_KEY: keys.greatest}, {}, counts)
+            all_null |= ~may | keys.all_null
+    return leaf.rows, replace(bounds, all_null=all_null, nulls=np.full(len(all_null), _NOT_KNOWN))
+
+
 def _flags(wanted: Positions, start: int, end: int) -> Mask:
     """Which of the rows from `start` to before `end` are wanted."""
     low, high = np.searchsorted(wanted, (start, end))
@@ -156,13 +184,13 @@ def _flags(wanted: Positions, start: int, end: int) -> Mask:
     return asked
 
 
-def _matching(edges: Ints, known: Mapping[str, tuple[Ints, PageBounds]], request: PageRequest) -> Mask:
+def _matching(edges: Ints, known: Mapping[Reference, tuple[Ints, PageBounds]], request: PageRequest) -> Mask:
     counts = np.diff(edges)
     if request.predicate is None or not known:
         return np.ones(len(counts), np.bool_)
-    least: dict[str, pa.Array[Any]] = {}
-    greatest: dict[str, pa.Array[Any]] = {}
-    nulls: dict[str, pa.Array[Any]] = {}
+    least: dict[Reference, pa.Array[Any]] = {}
+    greatest: dict[Reference, pa.Array[Any]] = {}
+    nulls: dict[Reference, pa.Array[Any]] = {}
     for name, (rows, bounds) in known.items():
         if len(known) == 1:
             # The edges are those of its pages.

@@ -3,6 +3,7 @@
 import operator
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
@@ -25,8 +26,19 @@ from interbed.storage.base.predicate.expr import (
     Predicate,
     StartsWith,
     TextMatch,
+    map_leaves,
 )
-from interbed.storage.base.types.data_type import STRINGS, AtomicType, DataField
+from interbed.storage.base.predicate.reference import Inner
+from interbed.storage.base.types.data_type import (
+    MAX_LENGTH,
+    STRINGS,
+    AtomicType,
+    DataField,
+    DataType,
+    MapType,
+    RowType,
+    TypeRoot,
+)
 from tests.storage.base.row.strategies import atomic_types, values_of
 
 _OPERATORS = {
@@ -39,7 +51,7 @@ _OPERATORS = {
 }
 
 
-def truth(predicate: Predicate, row: Mapping[str, Any]) -> bool | None:
+def truth(predicate: Predicate, row: Mapping[Any, Any]) -> bool | None:
     """What SQL says of the predicate for the row."""
     match predicate:
         case AlwaysTrue():
@@ -157,3 +169,44 @@ def leaves(field: DataField, pool: list[Any]) -> st.SearchStrategy[Predicate]:
 def _atomic(field: DataField) -> AtomicType:
     assert isinstance(field.type, AtomicType)
     return field.type
+
+
+@st.composite
+def nested_tables(draw: st.DrawFn) -> tuple[list[DataField], list[dict[str, Any]], Predicate, list[bool | None]]:
+    """As tables, with the values inside of ROWs and MAPs; and what the predicate says of each row."""
+    fields, rows, predicate = draw(tables())
+    said = [truth(predicate, row) for row in rows]
+    references: dict[str, Inner] = {}
+    nested: list[DataField] = []
+    changed: list[dict[str, Any]] = [{} for _ in rows]
+    for field in fields:
+        steps = draw(st.lists(st.sampled_from(["f", "k"]), min_size=1, max_size=3))
+        references[field.name] = Inner(field.name, tuple(steps))
+        values = [row[field.name] for row in rows]
+        others = st.sampled_from(values) if values else st.none()
+        data_type: DataType = field.type
+        for step in reversed(steps):
+            data_type, values = _wrapped(draw, step, data_type, values, others)
+            others = st.none()
+        nested.append(DataField(field.id, field.name, data_type))
+        for row, value in zip(changed, values, strict=True):
+            row[field.name] = value
+    inside = map_leaves(predicate, lambda leaf: replace(leaf, column=references[str(leaf.column)]))
+    return nested, changed, inside, said
+
+
+def _wrapped(
+    draw: st.DrawFn, step: str, data_type: DataType, values: list[Any], others: st.SearchStrategy[Any]
+) -> tuple[DataType, list[Any]]:
+    """The values inside of ROWs (by the step `f`) or of MAPs."""
+    gone = [value is None and draw(st.booleans()) for value in values]
+    if step == "f":
+        row = RowType((DataField(7, "e", data_type), DataField(8, "f", data_type)))
+        return row, [None if g else {"e": draw(others), "f": v} for v, g in zip(values, gone, strict=True)]
+    entries = st.dictionaries(st.sampled_from("jl"), others).map(lambda found: list(found.items()))
+    absent = st.none() | entries
+    some = MapType(AtomicType(TypeRoot.VARCHAR, nullable=False, length=MAX_LENGTH), data_type)
+    return some, [
+        draw(absent) if g else sorted([*draw(entries), ("k", v)], key=lambda entry: entry[0])
+        for v, g in zip(values, gone, strict=True)
+    ]

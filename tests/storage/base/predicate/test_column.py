@@ -13,7 +13,16 @@ from interbed.storage.base.types.parse import data_type
 
 FIELDS = [
     DataField(id=i, name=name, type=data_type(text))
-    for i, (name, text) in enumerate([("id", "BIGINT"), ("name", "STRING"), ("flag", "BOOLEAN")])
+    for i, (name, text) in enumerate(
+        [
+            ("id", "BIGINT"),
+            ("name", "STRING"),
+            ("flag", "BOOLEAN"),
+            ("place", "ROW<city STRING, at ROW<x INT>>"),
+            ("labels", "MAP<STRING NOT NULL, STRING>"),
+            ("counts", "MAP<INT NOT NULL, ROW<n BIGINT>>"),
+        ]
+    )
 ]
 
 
@@ -32,6 +41,10 @@ FIELDS = [
         (col("name").is_null(), "name is null"),
         (col("name").is_not_null(), "name is not null"),
         (col("name").like("a%"), "name like 'a%'"),
+        (col("place")["city"] == "x", "place.city = 'x'"),
+        (col("place")["at"]["x"] > 5, "place['at'].x > 5"),
+        (col("labels")["env"].is_null(), "labels['env'] is null"),
+        (col("counts")[5]["n"].is_in([1, 2]), "counts[5].n in (1, 2)"),
         (col("flag") == True, "flag"),  # noqa: E712 - a column is compared, not tested.
     ],
 )
@@ -50,6 +63,7 @@ def test_texts_are_looked_into() -> None:
         (lambda: col("id") == None, r"col\('id'\)\.is_null\(\)"),  # noqa: E711
         (lambda: col("id") == col("name"), "with a value, not with col"),
         (lambda: col("name").is_in("ab"), "takes a list of values, not 'ab'"),
+        (lambda: col("place")[None], r"not by None"),
         (lambda: col(5), "named by text, not by 5"),  # type: ignore[arg-type]
     ],
 )
@@ -70,3 +84,29 @@ def test_python_s_and_or_and_chained_comparisons_are_refused_instead_of_misread(
         bool(col("flag"))
     with pytest.raises(TypeError):
         (col("id") > 1) & 5  # type: ignore[operator]
+
+
+def test_a_column_is_no_sequence_of_its_entries() -> None:
+    with pytest.raises(TypeError, match="not iterable"):
+        list(col("place"))  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("place.town = 'x'", "the field 'town' of place; its fields are city, at"),
+        ("place.at.z = 1", r"the field 'z' of place\['at'\]; its fields are x"),
+        ("place[1] = 1", "the field 1 of place"),
+        ("labels[5] = 'x'", r"labels\[…\]', but 5 is not a value of type STRING"),
+        ("counts[5.5].n = 1", "the key Decimal.*of counts; its keys are INT, which has no such value"),
+        ("id.x = 1", "looks for 'x' inside of id, which is BIGINT; only a ROW has fields"),
+        ("nope.x = 1", "the column 'nope'; the columns are id"),
+        ("place = 1", "the column 'place', but a nested type has no literals"),
+        ("place.city = 5", r"the column .place\['city'\].*5 is not a value of type STRING"),
+        ("labels[TIMESTAMP '2024-01-01 00:00:00'] = 'x'", "expected a literal|expected"),
+        ("place. = 1", "expected a column"),
+    ],
+)
+def test_what_is_not_inside_of_a_column_is_refused(text: str, message: str) -> None:
+    with pytest.raises(FilterError, match=message):
+        parse_filter(text, FIELDS)

@@ -6,6 +6,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from interbed.storage.base.errors import FilterError
 from interbed.storage.base.predicate.evaluate import mask
@@ -21,11 +22,13 @@ from interbed.storage.base.predicate.expr import (
     push_not,
     restrict_to,
 )
+from interbed.storage.base.predicate.json import from_json, to_json
 from interbed.storage.base.types.arrow import fields_to_schema, type_to_arrow
 from interbed.storage.base.types.data_type import DataField
-from tests.storage.base.predicate.model import tables, truth
+from tests.storage.base.predicate.model import nested_tables, tables, truth
 
 Table = tuple[list[DataField], list[dict[str, Any]], Predicate]
+NestedTable = tuple[list[DataField], list[dict[str, Any]], Predicate, list[bool | None]]
 
 
 def batch_of(fields: list[DataField], rows: list[dict[str, Any]]) -> pa.RecordBatch:
@@ -44,6 +47,16 @@ def test_a_mask_is_what_the_predicate_says_of_each_row(case: Table) -> None:
     assert mask(bound, pa.Table.from_batches([batch_of(fields, rows)])).to_pylist() == [
         truth(predicate, row) is True for row in rows
     ]
+
+
+@settings(deadline=None, max_examples=150)
+@given(nested_tables(), st.integers(0, 2))
+def test_a_mask_is_what_the_predicate_says_of_values_inside_of_columns(case: NestedTable, skipped: int) -> None:
+    fields, rows, predicate, said = case
+    bound = bind(predicate, fields)
+    batch = batch_of(fields, rows).slice(min(skipped, len(rows)))
+    assert mask(bound, batch).to_pylist() == [value is True for value in said[skipped:]]
+    assert repr(from_json(to_json(predicate))) == repr(predicate)
 
 
 @settings(deadline=None, max_examples=100)

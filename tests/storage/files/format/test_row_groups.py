@@ -14,11 +14,13 @@ from hypothesis import strategies as st
 
 from interbed.storage.base.predicate.expr import Comparison, In, Not, NotIn, Op, Predicate, bind
 from interbed.storage.base.predicate.grammar import parse_filter
+from interbed.storage.base.predicate.reference import Inner
 from interbed.storage.base.types.data_type import DataField
 from interbed.storage.base.types.json import parse_atomic
+from interbed.storage.base.types.parse import data_type
 from interbed.storage.files.format.pages.row_groups import RowGroups
-from tests.storage.base.predicate.model import tables, truth
-from tests.storage.base.predicate.test_evaluate import Table, batch_of
+from tests.storage.base.predicate.model import nested_tables, tables, truth
+from tests.storage.base.predicate.test_evaluate import NestedTable, Table, batch_of
 
 
 def written(table: pa.Table, rows: int, **options: Any) -> pq.ParquetFile:
@@ -38,6 +40,55 @@ def test_no_group_with_a_row_that_matches_is_left_out(case: Table, size: int, le
     file = written(pa.Table.from_batches([batch_of(fields, rows)]), size, store_decimal_as_integer=legacy)
     chosen = RowGroups(file.metadata, file.schema_arrow).matching(bind(predicate, fields))
     assert {i // size for i, row in enumerate(rows) if truth(predicate, row)} <= set(chosen)
+
+
+@settings(deadline=None, max_examples=150)
+@given(nested_tables(), st.integers(1, 3))
+def test_no_group_with_a_row_that_matches_inside_of_a_column_is_left_out(case: NestedTable, size: int) -> None:
+    fields, rows, predicate, said = case
+    if not rows or not fields:
+        return
+    file = written(pa.Table.from_batches([batch_of(fields, rows)]), size)
+    chosen = RowGroups(file.metadata, file.schema_arrow).matching(bind(predicate, fields))
+    assert {i // size for i, value in enumerate(said) if value} <= set(chosen)
+
+
+PLACES = [
+    DataField(0, "s", data_type("ROW<a INT, b ROW<c STRING>>")),
+    DataField(1, "m", data_type("MAP<STRING NOT NULL, INT>")),
+    DataField(2, "l", data_type("ARRAY<INT>")),
+    DataField(3, "n", data_type("MAP<INT NOT NULL, ROW<x DATE, y INT>>")),
+]
+
+
+@pytest.mark.parametrize(
+    ("condition", "kept"),
+    [
+        ("s.a = 2", [1]),
+        ("s['b'].c in ('z')", [2]),
+        ("s.b.c is null", [3]),
+        ("s.a is not null", [0, 1, 2]),
+        # Of other keys the values are in the statistics, too, but a group has no rows without the key.
+        ("m['k'] = 5", [0, 1]),
+        ("m['z'] = 5", [1]),
+        ("m['z'] is not null", [1]),
+        ("m['z'] is null", [0, 1, 2, 3]),
+        ("not (m['k'] > 4)", [1]),
+        ("n[7].y = 70", [2]),
+        ("n[8].y = 70", []),
+        ("n[7].x >= DATE '2026-02-01'", [2]),
+    ],
+)
+def test_groups_that_cannot_match_inside_of_a_column_are_left_out(condition: str, kept: list[int]) -> None:
+    day = dt.date(2026, 2, 1)
+    rows: list[dict[str, Any]] = [
+        {"s": {"a": 1, "b": {"c": "x"}}, "m": [("k", 5)], "l": [1], "n": [(6, {"x": day, "y": 60})]},
+        {"s": {"a": 2, "b": {"c": "y"}}, "m": [("k", 3), ("z", 5)], "l": [2], "n": None},
+        {"s": {"a": 3, "b": {"c": "z"}}, "m": [("j", 9)], "l": None, "n": [(7, {"x": day, "y": 70})]},
+        {"s": None, "m": None, "l": [2], "n": [(6, {"x": None, "y": None})]},
+    ]
+    file = written(pa.Table.from_batches([batch_of(PLACES, rows)]), 1)
+    assert RowGroups(file.metadata, file.schema_arrow).matching(parse_filter(condition, PLACES)) == kept
 
 
 @pytest.mark.parametrize(
@@ -77,11 +128,15 @@ def test_nan_lies_outside_of_statistics() -> None:
         assert 0 in RowGroups(file.metadata, file.schema_arrow).matching(bind(predicate, [field]))
 
 
-def test_what_has_no_statistics_and_what_is_nested_rules_nothing_out() -> None:
+def test_what_has_no_statistics_rules_nothing_out() -> None:
     plain = pa.table({"x": pa.array([1, 2], pa.int32())})
     file = written(plain, 1, write_statistics=False)
     assert RowGroups(file.metadata, file.schema_arrow).matching(In("x", (7,))) == [0, 1]
-    # The leaf of the structure has the path that the column's name is.
-    both = pa.table({"a": [{"b": 1}, {"b": 1}], "a.b": pa.array([2, 7], pa.int32())})
-    file = written(both, 1)
-    assert RowGroups(file.metadata, file.schema_arrow).matching(In("a.b", (7,))) == [0, 1]
+
+
+def test_a_column_with_the_path_of_a_field_is_another_one() -> None:
+    both = pa.table({"a": [{"b": 3}, {"b": 4}], "a.b": pa.array([2, 7], pa.int32())})
+    groups = RowGroups(written(both, 1).metadata, both.schema)
+    assert groups.matching(In("a.b", (7,))) == [1]
+    assert groups.matching(In("a.b", (4,))) == []
+    assert groups.matching(In(Inner("a", ("b",)), (3,))) == [0]
