@@ -106,6 +106,8 @@ struct RowChanges {
   5: optional WriteClustering clustering,
   /** True when writing a row does the same whether its key is there or not. */
   6: optional bool upserts,
+  /** True when a row goes by its key alone, and writing that does nothing where the key is not there. */
+  7: optional bool deletesByKey,
 }
 
 struct TableInfo {

@@ -55,6 +55,7 @@ def row_changes_of(name: str, schema: TableSchema) -> RowChanges:
         refusals=refusals(name, schema),
         splitsUpdates=False,
         upserts=_upserts(schema),
+        deletesByKey=_deletes_by_key(schema),
     )
 
 
@@ -67,9 +68,26 @@ def _upserts(schema: TableSchema) -> bool:
         and options.changelog_producer is not ChangelogProducer.INPUT
         and options.rowkind_field is None
         and bucket_mode(schema, options) is not BucketMode.POSTPONED
-        # Zeros of either sign are equal to Spark, and different keys.
-        and not any(is_atomic(schema.by_name[key].type, TypeRoot.FLOAT, TypeRoot.DOUBLE) for key in schema.primary_keys)
+        and _has_exact_keys(schema)
     )
+
+
+def _deletes_by_key(schema: TableSchema) -> bool:
+    """Whether a row that deletes needs no more than a key, which may be one that is not there."""
+    return (
+        delete_refusal(schema, schema.core) is None
+        and not needs_old_rows(schema)
+        and _has_exact_keys(schema)
+        # Where buckets are given out, or looked for later, a key that is not there has none.
+        and bucket_mode(schema, schema.core) is BucketMode.FIXED
+        # A partition that is not there would come to be.
+        and not schema.partition_keys
+    )
+
+
+def _has_exact_keys(schema: TableSchema) -> bool:
+    """Whether keys that are equal to Spark are one key; zeros of either sign are equal to it, and two keys."""
+    return not any(is_atomic(schema.by_name[k].type, TypeRoot.FLOAT, TypeRoot.DOUBLE) for k in schema.primary_keys)
 
 
 def _spread_by(schema: TableSchema) -> list[str]:

@@ -31,6 +31,10 @@ class Engine(Protocol):
         """Make the empty table."""
         ...
 
+    def drop(self) -> None:
+        """Drop the table."""
+        ...
+
     def append(self, source: str) -> None:
         """Write rows into the empty table."""
         ...
@@ -66,6 +70,9 @@ class _SqlEngine:
         self._spark = spark
         self._warehouse = warehouse
 
+    def drop(self) -> None:
+        self._spark.sql(f"DROP TABLE {self.table}")
+
     def append(self, source: str) -> None:
         self._spark.sql(f"INSERT INTO {self.table} SELECT * FROM {source}")
 
@@ -97,7 +104,7 @@ class Interbed(_SqlEngine):
         }
 
     def create(self) -> None:
-        self._spark.sql("CREATE DATABASE lake.b")
+        self._spark.sql("CREATE DATABASE IF NOT EXISTS lake.b")
         self._spark.sql(
             f"CREATE TABLE {self.table} ({COLUMNS}) TBLPROPERTIES "
             f"('primary-key' = 'id', 'bucket' = '{BUCKETS}', 'file.compression' = 'zstd', 'write-only' = 'true')"
@@ -156,7 +163,7 @@ class Delta(_SqlEngine):
         }
 
     def create(self) -> None:
-        self._spark.sql("CREATE DATABASE spark_catalog.b")
+        self._spark.sql("CREATE DATABASE IF NOT EXISTS spark_catalog.b")
         self._spark.sql(f"CREATE TABLE {self.table} ({COLUMNS}) USING delta")
 
     def delete(self, source: str) -> None:

@@ -890,17 +890,19 @@ class RowChanges(object):
      - splitsUpdates: True when an updated row goes and comes, false when it takes the place of the old one.
      - clustering: How changed rows are clustered; absent: as those of other writes.
      - upserts: True when writing a row does the same whether its key is there or not.
+     - deletesByKey: True when a row goes by its key alone, and writing that does nothing where the key is not there.
 
     """
 
 
-    def __init__(self, rowId=None, toldOfRows=None, refusals=None, splitsUpdates=None, clustering=None, upserts=None,):
+    def __init__(self, rowId=None, toldOfRows=None, refusals=None, splitsUpdates=None, clustering=None, upserts=None, deletesByKey=None,):
         self.rowId = rowId
         self.toldOfRows = toldOfRows
         self.refusals = refusals
         self.splitsUpdates = splitsUpdates
         self.clustering = clustering
         self.upserts = upserts
+        self.deletesByKey = deletesByKey
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -964,6 +966,11 @@ class RowChanges(object):
                     self.upserts = iprot.readBool()
                 else:
                     iprot.skip(ftype)
+            elif fid == 7:
+                if ftype == TType.BOOL:
+                    self.deletesByKey = iprot.readBool()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -1011,6 +1018,10 @@ class RowChanges(object):
         if self.upserts is not None:
             oprot.writeFieldBegin('upserts', TType.BOOL, 6)
             oprot.writeBool(self.upserts)
+            oprot.writeFieldEnd()
+        if self.deletesByKey is not None:
+            oprot.writeFieldBegin('deletesByKey', TType.BOOL, 7)
+            oprot.writeBool(self.deletesByKey)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -4167,6 +4178,7 @@ RowChanges.thrift_spec = (
     (4, TType.BOOL, 'splitsUpdates', None, None, ),  # 4
     (5, TType.STRUCT, 'clustering', [WriteClustering, None], None, ),  # 5
     (6, TType.BOOL, 'upserts', None, None, ),  # 6
+    (7, TType.BOOL, 'deletesByKey', None, None, ),  # 7
 )
 all_structs.append(TableInfo)
 TableInfo.thrift_spec = (

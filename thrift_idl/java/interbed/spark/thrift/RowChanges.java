@@ -19,6 +19,7 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
   private static final org.apache.thrift.protocol.TField SPLITS_UPDATES_FIELD_DESC = new org.apache.thrift.protocol.TField("splitsUpdates", org.apache.thrift.protocol.TType.BOOL, (short)4);
   private static final org.apache.thrift.protocol.TField CLUSTERING_FIELD_DESC = new org.apache.thrift.protocol.TField("clustering", org.apache.thrift.protocol.TType.STRUCT, (short)5);
   private static final org.apache.thrift.protocol.TField UPSERTS_FIELD_DESC = new org.apache.thrift.protocol.TField("upserts", org.apache.thrift.protocol.TType.BOOL, (short)6);
+  private static final org.apache.thrift.protocol.TField DELETES_BY_KEY_FIELD_DESC = new org.apache.thrift.protocol.TField("deletesByKey", org.apache.thrift.protocol.TType.BOOL, (short)7);
 
   private static final org.apache.thrift.scheme.SchemeFactory STANDARD_SCHEME_FACTORY = new RowChangesStandardSchemeFactory();
   private static final org.apache.thrift.scheme.SchemeFactory TUPLE_SCHEME_FACTORY = new RowChangesTupleSchemeFactory();
@@ -47,6 +48,10 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
    * True when writing a row does the same whether its key is there or not.
    */
   public boolean upserts; // optional
+  /**
+   * True when a row goes by its key alone, and writing that does nothing where the key is not there.
+   */
+  public boolean deletesByKey; // optional
 
   /** The set of fields this struct contains, along with convenience methods for finding and manipulating them. */
   public enum _Fields implements org.apache.thrift.TFieldIdEnum {
@@ -73,7 +78,11 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
     /**
      * True when writing a row does the same whether its key is there or not.
      */
-    UPSERTS((short)6, "upserts");
+    UPSERTS((short)6, "upserts"),
+    /**
+     * True when a row goes by its key alone, and writing that does nothing where the key is not there.
+     */
+    DELETES_BY_KEY((short)7, "deletesByKey");
 
     private static final java.util.Map<java.lang.String, _Fields> byName = new java.util.HashMap<java.lang.String, _Fields>();
 
@@ -101,6 +110,8 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
           return CLUSTERING;
         case 6: // UPSERTS
           return UPSERTS;
+        case 7: // DELETES_BY_KEY
+          return DELETES_BY_KEY;
         default:
           return null;
       }
@@ -146,8 +157,9 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
   // isset id assignments
   private static final int __SPLITSUPDATES_ISSET_ID = 0;
   private static final int __UPSERTS_ISSET_ID = 1;
+  private static final int __DELETESBYKEY_ISSET_ID = 2;
   private byte __isset_bitfield = 0;
-  private static final _Fields optionals[] = {_Fields.CLUSTERING,_Fields.UPSERTS};
+  private static final _Fields optionals[] = {_Fields.CLUSTERING,_Fields.UPSERTS,_Fields.DELETES_BY_KEY};
   public static final java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> metaDataMap;
   static {
     java.util.Map<_Fields, org.apache.thrift.meta_data.FieldMetaData> tmpMap = new java.util.EnumMap<_Fields, org.apache.thrift.meta_data.FieldMetaData>(_Fields.class);
@@ -168,6 +180,8 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
     tmpMap.put(_Fields.CLUSTERING, new org.apache.thrift.meta_data.FieldMetaData("clustering", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
         new org.apache.thrift.meta_data.StructMetaData(org.apache.thrift.protocol.TType.STRUCT, WriteClustering.class)));
     tmpMap.put(_Fields.UPSERTS, new org.apache.thrift.meta_data.FieldMetaData("upserts", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
+        new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.BOOL)));
+    tmpMap.put(_Fields.DELETES_BY_KEY, new org.apache.thrift.meta_data.FieldMetaData("deletesByKey", org.apache.thrift.TFieldRequirementType.OPTIONAL, 
         new org.apache.thrift.meta_data.FieldValueMetaData(org.apache.thrift.protocol.TType.BOOL)));
     metaDataMap = java.util.Collections.unmodifiableMap(tmpMap);
     org.apache.thrift.meta_data.FieldMetaData.addStructMetaDataMap(RowChanges.class, metaDataMap);
@@ -223,6 +237,7 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
       this.clustering = new WriteClustering(other.clustering);
     }
     this.upserts = other.upserts;
+    this.deletesByKey = other.deletesByKey;
   }
 
   @Override
@@ -240,6 +255,8 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
     this.clustering = null;
     setUpsertsIsSet(false);
     this.upserts = false;
+    setDeletesByKeyIsSet(false);
+    this.deletesByKey = false;
   }
 
   public int getRowIdSize() {
@@ -462,6 +479,35 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
     __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __UPSERTS_ISSET_ID, value);
   }
 
+  /**
+   * True when a row goes by its key alone, and writing that does nothing where the key is not there.
+   */
+  public boolean isDeletesByKey() {
+    return this.deletesByKey;
+  }
+
+  /**
+   * True when a row goes by its key alone, and writing that does nothing where the key is not there.
+   */
+  public RowChanges setDeletesByKey(boolean deletesByKey) {
+    this.deletesByKey = deletesByKey;
+    setDeletesByKeyIsSet(true);
+    return this;
+  }
+
+  public void unsetDeletesByKey() {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.clearBit(__isset_bitfield, __DELETESBYKEY_ISSET_ID);
+  }
+
+  /** Returns true if field deletesByKey is set (has been assigned a value) and false otherwise */
+  public boolean isSetDeletesByKey() {
+    return org.apache.thrift.EncodingUtils.testBit(__isset_bitfield, __DELETESBYKEY_ISSET_ID);
+  }
+
+  public void setDeletesByKeyIsSet(boolean value) {
+    __isset_bitfield = org.apache.thrift.EncodingUtils.setBit(__isset_bitfield, __DELETESBYKEY_ISSET_ID, value);
+  }
+
   @Override
   public void setFieldValue(_Fields field, @org.apache.thrift.annotation.Nullable java.lang.Object value) {
     switch (field) {
@@ -513,6 +559,14 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
       }
       break;
 
+    case DELETES_BY_KEY:
+      if (value == null) {
+        unsetDeletesByKey();
+      } else {
+        setDeletesByKey((java.lang.Boolean)value);
+      }
+      break;
+
     }
   }
 
@@ -538,6 +592,9 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
     case UPSERTS:
       return isUpserts();
 
+    case DELETES_BY_KEY:
+      return isDeletesByKey();
+
     }
     throw new java.lang.IllegalStateException();
   }
@@ -562,6 +619,8 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
       return isSetClustering();
     case UPSERTS:
       return isSetUpserts();
+    case DELETES_BY_KEY:
+      return isSetDeletesByKey();
     }
     throw new java.lang.IllegalStateException();
   }
@@ -633,6 +692,15 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
         return false;
     }
 
+    boolean this_present_deletesByKey = true && this.isSetDeletesByKey();
+    boolean that_present_deletesByKey = true && that.isSetDeletesByKey();
+    if (this_present_deletesByKey || that_present_deletesByKey) {
+      if (!(this_present_deletesByKey && that_present_deletesByKey))
+        return false;
+      if (this.deletesByKey != that.deletesByKey)
+        return false;
+    }
+
     return true;
   }
 
@@ -661,6 +729,10 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
     hashCode = hashCode * 8191 + ((isSetUpserts()) ? 131071 : 524287);
     if (isSetUpserts())
       hashCode = hashCode * 8191 + ((upserts) ? 131071 : 524287);
+
+    hashCode = hashCode * 8191 + ((isSetDeletesByKey()) ? 131071 : 524287);
+    if (isSetDeletesByKey())
+      hashCode = hashCode * 8191 + ((deletesByKey) ? 131071 : 524287);
 
     return hashCode;
   }
@@ -733,6 +805,16 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
         return lastComparison;
       }
     }
+    lastComparison = java.lang.Boolean.compare(isSetDeletesByKey(), other.isSetDeletesByKey());
+    if (lastComparison != 0) {
+      return lastComparison;
+    }
+    if (isSetDeletesByKey()) {
+      lastComparison = org.apache.thrift.TBaseHelper.compareTo(this.deletesByKey, other.deletesByKey);
+      if (lastComparison != 0) {
+        return lastComparison;
+      }
+    }
     return 0;
   }
 
@@ -798,6 +880,12 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
       if (!first) sb.append(", ");
       sb.append("upserts:");
       sb.append(this.upserts);
+      first = false;
+    }
+    if (isSetDeletesByKey()) {
+      if (!first) sb.append(", ");
+      sb.append("deletesByKey:");
+      sb.append(this.deletesByKey);
       first = false;
     }
     sb.append(")");
@@ -953,6 +1041,14 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
               org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
             }
             break;
+          case 7: // DELETES_BY_KEY
+            if (schemeField.type == org.apache.thrift.protocol.TType.BOOL) {
+              struct.deletesByKey = iprot.readBool();
+              struct.setDeletesByKeyIsSet(true);
+            } else { 
+              org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
+            }
+            break;
           default:
             org.apache.thrift.protocol.TProtocolUtil.skip(iprot, schemeField.type);
         }
@@ -1032,6 +1128,11 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
         oprot.writeBool(struct.upserts);
         oprot.writeFieldEnd();
       }
+      if (struct.isSetDeletesByKey()) {
+        oprot.writeFieldBegin(DELETES_BY_KEY_FIELD_DESC);
+        oprot.writeBool(struct.deletesByKey);
+        oprot.writeFieldEnd();
+      }
       oprot.writeFieldStop();
       oprot.writeStructEnd();
     }
@@ -1087,12 +1188,18 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
       if (struct.isSetUpserts()) {
         optionals.set(1);
       }
-      oprot.writeBitSet(optionals, 2);
+      if (struct.isSetDeletesByKey()) {
+        optionals.set(2);
+      }
+      oprot.writeBitSet(optionals, 3);
       if (struct.isSetClustering()) {
         struct.clustering.write(oprot);
       }
       if (struct.isSetUpserts()) {
         oprot.writeBool(struct.upserts);
+      }
+      if (struct.isSetDeletesByKey()) {
+        oprot.writeBool(struct.deletesByKey);
       }
     }
 
@@ -1147,7 +1254,7 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
       struct.setRefusalsIsSet(true);
       struct.splitsUpdates = iprot.readBool();
       struct.setSplitsUpdatesIsSet(true);
-      java.util.BitSet incoming = iprot.readBitSet(2);
+      java.util.BitSet incoming = iprot.readBitSet(3);
       if (incoming.get(0)) {
         struct.clustering = new WriteClustering();
         struct.clustering.read(iprot);
@@ -1156,6 +1263,10 @@ public class RowChanges implements org.apache.thrift.TBase<RowChanges, RowChange
       if (incoming.get(1)) {
         struct.upserts = iprot.readBool();
         struct.setUpsertsIsSet(true);
+      }
+      if (incoming.get(2)) {
+        struct.deletesByKey = iprot.readBool();
+        struct.setDeletesByKeyIsSet(true);
       }
     }
   }

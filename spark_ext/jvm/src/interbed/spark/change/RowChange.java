@@ -72,7 +72,7 @@ final class RowChange implements SupportsDelta {
         RowLevelTable.check(rules, command);
         // Spark has planned the scans by now; with several of them any row may matter.
         List<String> scanned = scans.size() == 1 ? scans.get(0).filters() : null;
-        return RowChangeWrite.of(table, write, command, scanned);
+        return RowChangeWrite.of(table, write, command, !scans.isEmpty(), scanned);
       }
     };
   }

@@ -35,8 +35,12 @@ final class RowChangeWrite extends SparkWrite implements DeltaWrite, DeltaBatchW
     return clustering;
   }
 
-  /** `scanned` are the filters of the one scan of the table, null when any of its rows may matter. */
-  static RowChangeWrite of(PlannerTable table, LogicalWriteInfo write, Command command, List<String> scanned) {
+  /**
+   * The write of what followed from scans of the table: `scanned` are the filters of the only one, null when any of its rows may
+   * matter. Without scans it follows from no rows, and no other writer's change is in its way.
+   */
+  static RowChangeWrite of(
+      PlannerTable table, LogicalWriteInfo write, Command command, boolean follows, List<String> scanned) {
     RowChangeLayout layout = RowChangeLayout.of(table, write);
     WriteRequest request =
         new WriteRequest(
@@ -45,7 +49,7 @@ final class RowChangeWrite extends SparkWrite implements DeltaWrite, DeltaBatchW
             layout.sent().json(),
             write.queryId(),
             new HashMap<>(write.options().asCaseSensitiveMap()));
-    request.setFollowsFromSnapshot(true);
+    request.setFollowsFromSnapshot(follows);
     if (scanned != null) {
       request.setScanned(scanned);
     }

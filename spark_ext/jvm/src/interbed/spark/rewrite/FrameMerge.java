@@ -53,11 +53,13 @@ public final class FrameMerge extends Rule<LogicalPlan> {
    * made; against a newer one the merge would undo what another writer did.
    */
   static boolean readsItsTarget(LogicalPlan plan, Table target) {
-    if (!(plan instanceof MergeIntoTable merge)) {
-      return false;
-    }
-    List<LogicalPlan> plans = new ArrayList<>(CollectionConverters.asJava(merge.sourceTable().subqueriesAll()));
-    plans.add(merge.sourceTable());
+    return plan instanceof MergeIntoTable merge && reads(merge.sourceTable(), target);
+  }
+
+  /** Whether a plan, or a subquery in it, reads the table. */
+  static boolean reads(LogicalPlan plan, Table target) {
+    List<LogicalPlan> plans = new ArrayList<>(CollectionConverters.asJava(plan.subqueriesAll()));
+    plans.add(plan);
     return plans.stream()
         .flatMap(each -> CollectionConverters.asJava(each.collectLeaves()).stream())
         .anyMatch(leaf -> leaf instanceof DataSourceV2Relation relation && isSame(relation.table(), target));

@@ -158,10 +158,18 @@ public record RowStatement(TableCatalog catalog) implements UnboundProcedure, Bo
           new AbstractFunction0<>() {
             @Override
             public Object apply() {
-              return Dataset$.MODULE$.ofRows(session, mayUpsert ? UpsertingMerge.of(analysed(session, plan)) : plan);
+              return Dataset$.MODULE$.ofRows(session, withoutLook(session, plan, mayUpsert));
             }
           });
     }
+  }
+
+  /** The statement, or one that does the same without a look into its target. */
+  private static LogicalPlan withoutLook(SparkSession session, LogicalPlan plan, boolean mayUpsert) {
+    if (statementOf(plan) instanceof DeleteFromTable) {
+      return ListedDelete.of(analysed(session, plan));
+    }
+    return mayUpsert ? UpsertingMerge.of(analysed(session, plan)) : plan;
   }
 
   private static LogicalPlan analysed(SparkSession session, LogicalPlan plan) {

@@ -28,8 +28,6 @@ import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.WriteDelta;
 import org.apache.spark.sql.catalyst.util.RowDeltaUtils;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
-import org.apache.spark.sql.types.DataTypes;
-import org.apache.spark.sql.types.StringType;
 import scala.Option;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
@@ -76,7 +74,7 @@ final class UpsertingMerge {
       Expression value = nullable(inserted.get(i));
       Expression key = keys.get(column.name());
       // A key keeps its value when nothing is assigned to it, and that is the source's, too.
-      boolean same = before.semanticEquals(value) || (key != null && isColumn(before, column));
+      boolean same = before.semanticEquals(value) || (key != null && KeyColumns.isColumn(before, column));
       if (!same || (key != null && !value.semanticEquals(key))) {
         return Optional.empty();
       }
@@ -109,12 +107,12 @@ final class UpsertingMerge {
         return Map.of();
       }
       BinaryComparison equation = (BinaryComparison) conjunct;
-      boolean turned = columns.stream().noneMatch(column -> isColumn(equation.left(), column));
+      boolean turned = columns.stream().noneMatch(column -> KeyColumns.isColumn(equation.left(), column));
       Expression ofTarget = turned ? equation.right() : equation.left();
       Expression ofSource = turned ? equation.left() : equation.right();
-      Optional<AttributeReference> key = columns.stream().filter(column -> isColumn(ofTarget, column)).findFirst();
+      Optional<AttributeReference> key = columns.stream().filter(column -> KeyColumns.isColumn(ofTarget, column)).findFirst();
       if (key.isEmpty()
-          || !isExact(key.get())
+          || !KeyColumns.isExact(key.get())
           || !ofSource.references().subsetOf(source.outputSet())
           || found.put(key.get().name(), ofSource) != null) {
         return Map.of();
@@ -130,15 +128,6 @@ final class UpsertingMerge {
     } else {
       found.add(condition);
     }
-  }
-
-  private static boolean isColumn(Expression expression, AttributeReference column) {
-    return expression instanceof AttributeReference reference && reference.exprId().equals(column.exprId());
-  }
-
-  /** Whether values that are equal to Spark are one to the table; a collation knows more of them to be equal. */
-  private static boolean isExact(AttributeReference key) {
-    return !(key.dataType() instanceof StringType) || key.dataType().equals(DataTypes.StringType);
   }
 
   /** The value without Spark's check that it is not null, which is made of the row that is written. */
