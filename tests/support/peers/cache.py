@@ -59,19 +59,20 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def run(*command: str | Path) -> None:
-    """Run a build step; its output is shown only when it fails."""
+def run(*command: str | Path, timeout_seconds: float = BUILD_TIMEOUT_SECONDS) -> str:
+    """Run a build step and return what it says; RuntimeError with that when it fails."""
     done = subprocess.run(
         [str(part) for part in command],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=BUILD_TIMEOUT_SECONDS,
+        timeout=timeout_seconds,
         check=False,
     )
     if done.returncode != 0:
         raise RuntimeError(f"{command[0]} ended with {done.returncode}:\n{done.stdout[-4000:]}")
+    return done.stdout
 
 
 def java_jars() -> Path:

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,7 +25,7 @@ from thrift.transport.TTransport import TBufferedTransport, TTransportException
 
 from interbed.thrift_idl.hive_metastore import ttypes
 from interbed.thrift_idl.hive_metastore.ThriftHiveMetastore import Client
-from tests.support.peers.cache import built_once, fingerprint, run
+from tests.support.peers.cache import BUILD_TIMEOUT_SECONDS, built_once, fingerprint, run
 
 PEERS = Path(__file__).resolve().parents[2] / "peers"
 START_SECONDS_MAX = 180.0
@@ -36,6 +36,9 @@ DERBY_LOCK_SECONDS_MAX = 0
 """How long a statement waits for a row. In 4.0.1 a `check_lock` keeps the row of its lock while it waits for the one
 mutex that Hive has for Derby, and a `lock` that holds the mutex waits for the row: by default 60 s, as long as clients
 wait for an answer. When the wait ends, Hive repeats the statement by itself."""
+
+SQL_PAGES = 40_000
+"""Pages of 4 kB and more that Derby keeps in memory while it runs statements."""
 
 QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """Options for servers that answer few calls; a benchmark leaves them out."""
@@ -107,15 +110,36 @@ def running_java_metastore(
 ) -> Iterator[JavaMetastore]:
     """A running Java metastore of this version (2.3.10, 3.1.3 or 4.0.1), empty.
 
-    `directory` gets the database and the warehouse; without it they are temporary. `settings` are further values of
-    hive-site.xml. `events` lets 2.3.10 write its notification log. RuntimeError if the server does not come up.
+    `directory` gets the database, unless it has one, and the warehouse; without it they are temporary. `settings` are
+    further values of hive-site.xml. `events` lets 2.3.10 write its notification log. RuntimeError if the server does
+    not come up.
     """
     prepared = _prepared_database(version)
     with tempfile.TemporaryDirectory(prefix="interbed-java-metastore-", ignore_cleanup_errors=True) as temporary:
         home = directory or Path(temporary)
-        shutil.copytree(prepared / "derby", home / "derby")
+        if not (home / "derby").exists():
+            shutil.copytree(prepared / "derby", home / "derby")
         with _server(version, home, dict(settings or {}), events=events, java_options=java_options) as running:
             yield running
+
+
+def run_sql(
+    derby: Path,
+    statements: Iterable[str],
+    *,
+    java_options: tuple[str, ...] = (),
+    timeout_seconds: float = BUILD_TIMEOUT_SECONDS,
+) -> None:
+    """Run statements in a Derby database that no server has open; RuntimeError for one that fails."""
+    script = derby.parent / "statements.sql"
+    script.write_text("\n".join(f"{each};" for each in [f"CONNECT 'jdbc:derby:{derby}'", *statements]))
+    options = (f"-Dderby.stream.error.file={derby.parent / 'derby.log'}", f"-Dderby.storage.pageCacheSize={SQL_PAGES}")
+    ij = "org.apache.derby.tools.ij"
+    said = run("java", *java_options, *options, "-cp", _pyspark_jars()[0], ij, script, timeout_seconds=timeout_seconds)
+    # It goes on after a statement that failed, and ends as if there was none.
+    failed = [line for line in said.splitlines() if line.startswith("ERROR ")]
+    if failed:
+        raise RuntimeError("\n".join(failed))
 
 
 def _prepared_database(version: str) -> Path:
@@ -136,19 +160,12 @@ def _prepared_database(version: str) -> Path:
             shutil.copytree(Path(temporary) / "derby", directory / "derby")
         # What a metastore makes at its first start holds the place of its warehouse.
         forget = [f"DELETE FROM APP.{table}" for table in _VERSIONS[version].first_objects]
-        _run_sql(directory / "derby", [*forget, *_VERSIONS[version].lock_tables])
+        lock_tables = _VERSIONS[version].lock_tables
+        run_sql(directory / "derby", [*forget, *lock_tables], java_options=QUICK_START)
         for lock in (directory / "derby").glob("*.lck"):
             lock.unlink()
 
     return built_once(f"java-metastore-derby-{version}-{fingerprint(Path(__file__))}", build)
-
-
-def _run_sql(derby: Path, statements: Sequence[str]) -> None:
-    """Run statements in a Derby database that no server has open."""
-    script = derby.parent / "statements.sql"
-    script.write_text("\n".join(f"{each};" for each in [f"CONNECT 'jdbc:derby:{derby}'", *statements]))
-    log = f"-Dderby.stream.error.file={derby.parent / 'derby.log'}"
-    run("java", *QUICK_START, log, "-cp", _pyspark_jars()[0], "org.apache.derby.tools.ij", script)
 
 
 def _touch_everything(client: Client, version: str, warehouse: Path) -> None:
