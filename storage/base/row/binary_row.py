@@ -31,9 +31,9 @@ import numpy as np
 from interbed.storage.base.errors import CorruptFileError, InvalidInputError, NotSupportedError
 from interbed.storage.base.row.decode import rows_to_columns
 from interbed.storage.base.row.values import (
-    WIDE,
     coerce,
     days_to_value,
+    exact_decimal,
     millis_to_time,
     ticks_to_value,
     type_name,
@@ -213,7 +213,7 @@ def _decode_field(row: bytes, slot: bytes, data_type: DataType) -> object:
             whole = int.from_bytes(_stretch(row, offset, low), "big", signed=True)
         else:
             whole = struct.unpack("<q", slot)[0]
-        return Decimal(whole).scaleb(-(data_type.scale or 0), context=WIDE)
+        return exact_decimal(whole, data_type.scale or 0)
     if root in TIMESTAMPS:
         if (data_type.precision or 0) <= COMPACT_TIMESTAMP:
             return ticks_to_value(struct.unpack("<q", slot)[0], data_type)

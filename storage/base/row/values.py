@@ -277,6 +277,11 @@ def _coerce_exact(value: object, data_type: AtomicType) -> object:
     return _fitting(int(number), INTEGER_BITS[data_type.root], data_type)
 
 
+def exact_decimal(unscaled: int, scale: int) -> Decimal:
+    """The number of an unscaled value; Decimal's own context rounds what has more than 28 digits."""
+    return Decimal(unscaled).scaleb(-scale, context=WIDE)
+
+
 def unscaled(value: Decimal, scale: int) -> int:
     """The integer that a decimal of that scale is stored as."""
     return int(value.scaleb(scale, context=WIDE))

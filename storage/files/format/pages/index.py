@@ -7,7 +7,6 @@ PageIndex.md and parquet.thrift.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -17,6 +16,7 @@ import pyarrow as pa
 
 from interbed.storage.base.arrays import Ints
 from interbed.storage.base.arrow_values import array_of, from_numpy
+from interbed.storage.base.row.values import exact_decimal
 from interbed.storage.files.format.pages.compact import LIST, STRUCT, CompactReader, CompactWriter, Struct
 
 _SCHEMA, _GROUPS = 2, 4
@@ -322,5 +322,5 @@ def of_integers(
         return moments
     if pa.types.is_decimal(arrow):
         scale: int = arrow.scale
-        return array_of([None if v is None else Decimal(v).scaleb(-scale) for v in plain.to_pylist()], arrow)
+        return array_of([None if v is None else exact_decimal(v, scale) for v in plain.to_pylist()], arrow)
     return None

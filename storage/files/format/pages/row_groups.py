@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
 from functools import cached_property
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from interbed.storage.base.arrow_values import array_of, from_numpy, nulls_of
 from interbed.storage.base.predicate.expr import Comparison, Op, Predicate, references_of
 from interbed.storage.base.predicate.reference import Reference, column_of
 from interbed.storage.base.predicate.stats_filter import select
+from interbed.storage.base.row.values import exact_decimal
 from interbed.storage.files.format.pages.index import of_integers
 from interbed.storage.files.format.pages.leaves import leaf_count, leaf_of
 
@@ -145,5 +145,5 @@ def _bounds(raw: Sequence[Any], physical: str, arrow: pa.DataType) -> "pa.Array[
             return None
     if physical == "FIXED_LEN_BYTE_ARRAY" and pa.types.is_decimal(arrow):
         unscaled = [None if v is None else int.from_bytes(v, "big", signed=True) for v in raw]
-        return array_of([None if v is None else Decimal(v).scaleb(-arrow.scale) for v in unscaled], arrow)
+        return array_of([None if v is None else exact_decimal(v, arrow.scale) for v in unscaled], arrow)
     return None

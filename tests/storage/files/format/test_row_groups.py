@@ -103,6 +103,8 @@ def test_groups_that_cannot_match_inside_of_a_column_are_left_out(condition: str
         ("BYTES", [b"a", b"b", b"c", b"d"], "v = X'63'"),
         ("DATE", [dt.date(2026, 1, d) for d in (1, 2, 3, 4)], "v = DATE '2026-01-03'"),
         ("DECIMAL(30, 2)", [Decimal(n) for n in (-1, 2, 3, 4)], "v = 3"),
+        ("DECIMAL(38, 1)", [Decimal(10**30 + n) for n in (0, 1, 2, 3)], f"v = {10**30 + 2}"),
+        ("DECIMAL(38, 0)", [Decimal(10**38 - n) for n in (4, 3, 2, 1)], f"v = {10**38 - 2}"),
         ("INT", [1, 2, None, 4], "v is null"),
     ],
 )
